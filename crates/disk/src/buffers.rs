@@ -1,8 +1,9 @@
 //! Memory for direct I/O: aligned, with an address that does not change.
 //!
-//! Safety contract: an [`AlignedBuffer`] owns one allocation of exactly `layout`, made by `alloc_zeroed`
-//! and freed by `dealloc` when it is dropped. All of its bytes are initialised from the start. It
-//! gives access only by slices, so that the borrow checker separates readers and writers.
+//! Safety contract: an [`AlignedBuffer`] owns one allocation of exactly `layout`, made by
+//! `alloc_zeroed` and freed by `dealloc` when it is dropped. All of its bytes are initialised from
+//! the start. It gives access only by slices, so that the borrow checker separates readers and
+//! writers.
 
 #![allow(unsafe_code)]
 

@@ -13,9 +13,9 @@
 //! | `read_method` | the choice between these |
 //! | this | the interface that all of them have |
 //!
-//! In each turn the owner calls [`ReadQueue::submit`] as often as there is room, [`ReadQueue::start`] once,
-//! and [`ReadQueue::finish`] for the reads that are over. An owner that sleeps in a poll in between
-//! [arms](ReadQueue::arm) first.
+//! In each turn the owner calls [`ReadQueue::submit`] as often as there is room,
+//! [`ReadQueue::start`] once, and [`ReadQueue::finish`] for the reads that are over. An owner that
+//! sleeps in a poll in between [arms](ReadQueue::arm) first.
 
 mod buffer_pool;
 pub mod conformance;
@@ -89,9 +89,9 @@ pub trait ReadQueue<L: ReadBuffer>: Send {
     /// over. Later reads of it end with `NotFound`.
     fn remove(&mut self, file: FileId);
 
-    /// Registers memory: reads that land in it are cheaper then. The queue recognises such a read buffer
-    /// by its address. The memory is kept until it is [unregistered](ReadQueue::unregister). Returns
-    /// `None` if this method gains nothing by that, or if the kernel refuses it (it counts
+    /// Registers memory: reads that land in it are cheaper then. The queue recognises such a read
+    /// buffer by its address. The memory is kept until it is [unregistered](ReadQueue::unregister).
+    /// Returns `None` if this method gains nothing by that, or if the kernel refuses it (it counts
     /// against the limit for locked memory, `ulimit -l`); reads into it work nevertheless.
     fn register(&mut self, memory: Arc<dyn RegistrableMemory>) -> Option<RegistrationId> {
         let _ = memory;
@@ -134,8 +134,9 @@ pub trait ReadQueue<L: ReadBuffer>: Send {
     /// has not returned.
     fn under_way(&self) -> usize;
 
-    /// Arms the bell. To be called before the thread sleeps until [`ReadQueue::bell`], or anything else, is
-    /// readable. Returns `false` if a read is over already, so that the thread must not sleep.
+    /// Arms the bell. To be called before the thread sleeps until [`ReadQueue::bell`], or anything
+    /// else, is readable. Returns `false` if a read is over already, so that the thread must not
+    /// sleep.
     fn arm(&mut self) -> bool;
 
     /// Returns a descriptor that becomes readable when a read is over, if [`ReadQueue::arm`] returned

@@ -53,7 +53,7 @@
 mod greeting;
 
 use crate::memory::Grant;
-pub use greeting::{Greeting, TransportSet};
+pub use greeting::{Greeting, PROOF, TransportSet};
 
 /// The first bytes of a handshake frame. The first of them occurs in no text. The last one reveals
 /// programs that translate ends of lines.
@@ -66,8 +66,6 @@ pub const HEADER: usize = 16;
 pub const BODY_MAX: usize = 1024;
 /// Bytes before a message.
 pub const LENGTH: usize = 4;
-/// Bytes of a nonce, and of a proof.
-pub const PROOF: usize = 32;
 
 const CODE: usize = 2;
 
@@ -275,8 +273,8 @@ mod tests {
     use base::NodeId;
 
     use super::*;
+    use crate::link::Peer;
     use crate::memory::{Access, Kind};
-    use crate::messages::Peer;
 
     fn frames() -> Vec<Frame> {
         let greeting = |peer, cluster| Greeting {

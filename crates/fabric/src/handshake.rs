@@ -31,7 +31,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::frame::{Frame, FrameFlaw, Greeting, PROOF, RefusalCode, TransportSet, VERSION};
-use crate::messages::Peer;
+use crate::link::Peer;
 
 /// The secret that only the nodes of a cluster know, or only its clients. It may be empty, which
 /// proves nothing.

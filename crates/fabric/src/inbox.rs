@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::messages::{Event, Link, Peer};
+use crate::link::{Event, Link, Peer};
 
 /// Holds the events that [`Messages::receive`](crate::Messages::receive) adds. Keeps its memory.
 #[derive(Default, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`messages`] | the trait: links, and messages on them |
+//! | [`link`] | links, their peers and their events |
+//! | [`messages`] | the trait: messages on links |
 //! | [`inbox`] | the events of links, in order |
 //! | `send_limit` | the limit on bytes that wait to be sent on a link |
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |
@@ -34,6 +35,7 @@ pub mod frame;
 pub mod fuzz;
 pub mod handshake;
 pub mod inbox;
+pub mod link;
 pub mod memory;
 pub mod messages;
 pub mod ring;
@@ -47,4 +49,5 @@ pub mod window;
 
 pub use handshake::{Secret, client_secret};
 pub use inbox::Inbox;
-pub use messages::{Event, Link, Messages, Peer, SendError};
+pub use link::{Event, Link, Peer, SendError};
+pub use messages::Messages;

@@ -6,10 +6,11 @@
 //!    the link is up. Between links there is no order.
 //! 2. When a link goes down, messages that were sent may have arrived or not; those that arrived
 //!    are a prefix of those that were sent. Nothing arrives on it afterwards.
-//! 3. [`Event::Up`] comes before a link's messages and [`Event::Down`] after them, once each; a
-//!    link that could not be made has `Down` alone.
+//! 3. [`Event::Up`](crate::Event::Up) comes before a link's messages and
+//!    [`Event::Down`](crate::Event::Down) after them, once each; a link that could not be made has
+//!    `Down` alone.
 //! 4. No call blocks. A link takes messages up to a bound and then returns [`SendError::Full`]; an
-//!    [`Event::Drained`] comes when it takes some again.
+//!    [`Event::Drained`](crate::Event::Drained) comes when it takes some again.
 //! 5. Numbers of links are never used again.
 //! 6. A link that was made here takes messages at once; they wait until it is up.
 //! 7. On a link that was closed here, only its `Down` arrives.
@@ -17,46 +18,7 @@
 use base::NodeId;
 
 use crate::inbox::Inbox;
-
-/// One side of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Link(pub u64);
-
-/// The peer at the other end, which has proved its identity by the secret that peers share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Peer {
-    /// A node of the cluster.
-    Node(NodeId),
-    /// A client.
-    Client,
-}
-
-/// An event on a link.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event<'a> {
-    /// The link is up.
-    Up(Peer),
-    /// A message has come.
-    Message(&'a [u8]),
-    /// The link takes messages again.
-    Drained,
-    /// The link is gone, or was never made; the text says why, for people.
-    Down(&'a str),
-}
-
-/// The reason why a message was not sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SendError {
-    /// Too much waits to be sent. Wait for [`Event::Drained`].
-    #[error("too much waits to be sent on this link")]
-    Full,
-    /// The link does not exist, or no longer exists. Its [`Event::Down`] has come or will come.
-    #[error("the link is down")]
-    Down,
-    /// The message is longer than the limit.
-    #[error("the message is longer than messages may be")]
-    TooLong,
-}
+use crate::link::{Link, SendError};
 
 /// Sends and receives messages; see the module's invariants. It belongs to one thread.
 pub trait Messages {

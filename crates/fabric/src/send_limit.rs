@@ -6,7 +6,7 @@
 //! 2. After a refusal, the link is informed once that it takes messages again: when at most half
 //!    the bound waits and the longest message that was refused would be taken.
 
-use crate::messages::SendError;
+use crate::link::SendError;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]

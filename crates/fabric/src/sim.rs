@@ -37,7 +37,7 @@ pub use endpoint::Endpoint;
 pub use host::NetworkHost;
 pub use options::Options;
 
-use crate::messages::Link;
+use crate::link::Link;
 use network_state::NetworkState;
 
 /// See the module's description. A clone is the same network.

@@ -14,7 +14,7 @@
 //! | `connection_lifecycle` `transfer` | the beginning and the end of connections; their reads and writes |
 //! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
 //! | `link_memory` | memory for messages besides the connection |
-//! | `memory_link` `polled_connections` `spin_policy` | connections through memory: when threads look, and when they sleep |
+//! | `memory_link` `polled_connections` `ring_polling` `spin_policy` | connections through memory: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -48,6 +48,7 @@ mod options;
 mod output;
 mod polled_connections;
 mod refusals;
+mod ring_polling;
 mod socket;
 mod spin_policy;
 mod transfer;
@@ -75,7 +76,8 @@ pub use socket::listen;
 use crate::frame::PROOF;
 use crate::handshake::{HandshakeRefusal, Identity};
 use crate::inbox::Inbox;
-use crate::messages::{Link, Messages, Peer, SendError};
+use crate::link::{Link, Peer, SendError};
+use crate::messages::Messages;
 use connection::{Connection, Phase};
 use link_error::LinkError;
 use negotiation::LocalTransports;

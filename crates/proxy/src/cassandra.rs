@@ -23,6 +23,7 @@
 //! | [`merge`] | merges writes of several clients into one batch, if configured |
 //! | [`token_ring`] | the nodes of each key |
 //! | [`topology`] | the nodes, as they report themselves and each other |
+//! | [`shared_state`] | the state that all threads with clients share |
 //! | [`topology_refresher`] | asks the nodes for the topology, and again when it may have changed |
 //! | [`events`] | events of nodes |
 //! | [`control_connection`] | a connection for a few requests of the proxy's own |
@@ -62,6 +63,7 @@ pub(crate) mod reply_time_limit;
 pub(crate) mod requests;
 pub(crate) mod retry_policy;
 pub(crate) mod route;
+pub(crate) mod shared_state;
 pub(crate) mod suspect_nodes;
 pub(crate) mod system;
 pub(crate) mod token_ring;
@@ -75,7 +77,8 @@ use self::credentials::Credential;
 use self::lock_table::LockTables;
 use self::node_connection::Options;
 use self::protocol::CqlProtocol;
-use self::topology_refresher::{RefresherOptions, State};
+use self::shared_state::{CassandraOptions, CassandraState};
+use self::topology_refresher::TopologyRefresher;
 use self::wire::CqlWire;
 use crate::config::{Config, StartError};
 use crate::info::ProxyInfo;
@@ -120,7 +123,7 @@ pub(crate) fn start<P: ThreadStack>(
     let ground = ListeningProxy::new(config, nodes, tls)?;
     let locks = LockService::configured(config)?;
     let about = ProxyInfo::new(config, NodeKind::Cassandra, &ground, locks.clone());
-    let setting = RefresherOptions {
+    let setting = CassandraOptions {
         nodes: Arc::clone(&ground.nodes),
         options: Arc::clone(&options),
         limits: config.limits,
@@ -134,7 +137,7 @@ pub(crate) fn start<P: ThreadStack>(
             locks,
         },
     };
-    let state = Arc::new(State::new(setting, nature, known));
+    let state = Arc::new(CassandraState::new(setting, nature, known));
     let protocol = || CqlProtocol::new(Arc::clone(&state));
     let mut running = Running::start::<P, CqlProtocol, CqlWire>(
         ground,
@@ -146,7 +149,9 @@ pub(crate) fn start<P: ThreadStack>(
     )?;
     state.set_wakers(running.stopper.wakers.clone());
     let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
-    running.keep("refresher", move || kept.keep(&near))?;
+    running.keep("refresher", move || {
+        TopologyRefresher::new(&kept, &near).run();
+    })?;
     let (heard, near) = (Arc::clone(&state), seeds);
     running.keep("listener", move || events::listen(&heard, &near))?;
     running.release = Box::new(move || state.stop());

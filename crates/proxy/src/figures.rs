@@ -4,52 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
+use crate::node_figures::ConnectionState;
 use crate::nodes::Nodes;
 use crate::runtime::link::LinkFigures;
 use crate::runtime::query::NodeIndex;
-
-/// Figures of one node, over all connections to it.
-#[derive(Debug, Default)]
-pub(crate) struct NodeFigures {
-    pub(crate) queries: AtomicU64,
-    pub(crate) packets: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) reads: AtomicU64,
-    pub(crate) connects: AtomicU64,
-    pub(crate) failures: AtomicU64,
-    /// Grows when a report says that the node came or went: then its connections are checked.
-    pub(crate) hints: AtomicU64,
-    /// The time at which other nodes last replaced this one: nanoseconds since the proxy's start; 0:
-    /// never.
-    replaced: AtomicU64,
-    /// The state of each thread's connections when they were last checked.
-    waiting: Mutex<Vec<Now>>,
-}
-
-/// The state of one thread's connections to a node.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Now {
-    /// Queries that wait to be sent.
-    pub(crate) waiting: usize,
-    /// Queries that wait for a reply.
-    pub(crate) under_way: usize,
-    /// Connections that are up: the node has accepted the proxy.
-    pub(crate) connections: usize,
-    /// Connections that have failed and are tried again by themselves.
-    pub(crate) awaited: usize,
-    /// Connections on which nothing comes although the node owes an answer.
-    pub(crate) silent: usize,
-}
-
-impl Now {
-    /// Returns `true` if no connection is up, and one will be as soon as the node can be reached.
-    pub(crate) fn is_cut_off(self) -> bool {
-        self.connections == 0 && self.awaited > 0
-    }
-}
 
 /// Figures of a thread with nodes.
 #[derive(Debug)]
@@ -76,41 +34,8 @@ impl BackendFigures {
     }
 
     /// Sets the state of all of this thread's connections to a node.
-    pub(crate) fn set(&self, node: NodeIndex, now: Now) {
-        let total = self.nodes.figures(node);
-        let mut waiting = total.waiting.lock();
-        if waiting.len() <= self.thread {
-            waiting.resize(self.thread + 1, Now::default());
-        }
-        waiting[self.thread] = now;
-    }
-}
-
-impl NodeFigures {
-    /// Records that other nodes have taken over the slots of this one.
-    pub(crate) fn set_replaced(&self, now: Duration) {
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.replaced.store(now, Relaxed);
-    }
-
-    /// Returns when other nodes last replaced this one, in time since the proxy's start; `None`: never.
-    pub(crate) fn replaced(&self) -> Option<Duration> {
-        match self.replaced.load(Relaxed) {
-            0 => None,
-            at => Some(Duration::from_nanos(at)),
-        }
-    }
-
-    /// Returns the sum of the state over all threads.
-    pub(crate) fn now(&self) -> Now {
-        let waiting = self.waiting.lock();
-        waiting.iter().fold(Now::default(), |sum, one| Now {
-            waiting: sum.waiting + one.waiting,
-            under_way: sum.under_way + one.under_way,
-            connections: sum.connections + one.connections,
-            awaited: sum.awaited + one.awaited,
-            silent: sum.silent + one.silent,
-        })
+    pub(crate) fn set(&self, node: NodeIndex, now: ConnectionState) {
+        self.nodes.figures(node).set_state(self.thread, now);
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`NodeAddress`] | the nodes that the proxy was given, by address or by name |
 //! | `running` `stopper` | a proxy that serves, and how it stops |
 //! | `node_kind` `error` | the kinds of nodes; the errors |
-//! | `nodes` `figures` | the nodes; counts of the work done |
+//! | `nodes` `refresh_signal` `node_figures` `figures` | the nodes; counts of the work done |
 //! | `info` `metrics` | the figures as `INFO`; for Prometheus, and health for the admin endpoint |
 //!
 //! Decision that binds this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`.
@@ -26,10 +26,12 @@ mod figures;
 mod info;
 pub mod locks;
 mod metrics;
+mod node_figures;
 mod node_kind;
 mod nodes;
 pub mod queue;
 mod redis;
+mod refresh_signal;
 mod running;
 mod runtime;
 mod seeds;

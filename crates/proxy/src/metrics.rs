@@ -5,41 +5,26 @@
 //! run, with plain stores; reading the figures costs the threads nothing.
 
 mod locks;
+mod snapshot;
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use admin::about;
-use admin::exposition::{self, Family, Kind, Samples};
+use admin::exposition::{self, Family, Kind};
 use admin::process::{self, Process};
 
-use crate::figures::{FrontendFigures, NodeFigures, Now};
-use crate::info::ProxyInfo;
-use crate::locks::lock_service::LockService;
-use crate::nodes::{NeededNodes, NodeRoles};
+use crate::nodes::NeededNodes;
 use crate::runtime::query::NodeIndex;
-use crate::runtime::thread_waker::ThreadWaker;
-use crate::stopper::Stopping;
+use snapshot::{FIRST_CLASS, Figures, Fill, family, of};
+
+pub(crate) use snapshot::ProxySubject;
 
 /// How long a node without a connection may take to accept one when health is checked.
 const REACH: Duration = Duration::from_secs(1);
 /// Nodes to which connections are tried at once.
 const TRIED: usize = 16;
-/// The first class of a histogram ends here.
-const FIRST_CLASS: Duration = Duration::from_micros(1);
-
-/// The proxy that the endpoint describes.
-pub(crate) struct ProxySubject {
-    pub(crate) about: Arc<ProxyInfo>,
-    pub(crate) duties: Arc<dyn NodeRoles>,
-    /// The wakers of all threads, those with clients first.
-    pub(crate) wakers: Vec<Arc<ThreadWaker>>,
-    pub(crate) stopping: Arc<Stopping>,
-}
-
 impl admin::Subject for ProxySubject {
     fn metrics(&self) -> String {
         let figures = Figures::now(self);
@@ -104,65 +89,6 @@ fn unreachable(nodes: &[(NodeIndex, SocketAddr)]) -> Vec<(NodeIndex, SocketAddr)
             })
             .collect()
     })
-}
-
-/// The state of a node at one moment.
-struct Node {
-    name: String,
-    slots: usize,
-    now: Now,
-    figures: Arc<NodeFigures>,
-}
-
-/// All figures at one moment. Each is exact by itself; they are read one after another.
-struct Figures<'a> {
-    told: &'a ProxySubject,
-    nodes: Vec<Node>,
-    locks: Option<crate::locks::Figures>,
-}
-
-impl Figures<'_> {
-    fn now(told: &ProxySubject) -> Figures<'_> {
-        let nodes = told.about.nodes.all().into_iter().enumerate();
-        let nodes = nodes.map(|(index, (address, figures))| Node {
-            name: address.to_string(),
-            slots: told.duties.slots(NodeIndex(index as u32)),
-            now: figures.now(),
-            figures,
-        });
-        Figures {
-            told,
-            nodes: nodes.collect(),
-            locks: told.about.locks.as_deref().map(LockService::figures),
-        }
-    }
-
-    fn of_nodes(&self, out: &mut Samples<'_>, value: impl Fn(&Node) -> u64) {
-        for node in &self.nodes {
-            out.labelled(&[("node", &node.name)], value(node));
-        }
-    }
-
-    fn of_threads(&self, out: &mut Samples<'_>, value: impl Fn(&FrontendFigures) -> u64) {
-        for (index, front) in self.told.about.fronts.iter().enumerate() {
-            out.labelled(&[("thread", &index.to_string())], value(front));
-        }
-    }
-}
-
-fn of(figure: &AtomicU64) -> u64 {
-    figure.load(Relaxed)
-}
-
-type Fill = fn(&Figures<'_>, &mut Samples<'_>);
-
-const fn family(name: &'static str, kind: Kind, help: &'static str, fill: Fill) -> Family<Fill> {
-    Family {
-        name,
-        kind,
-        help,
-        fill,
-    }
 }
 
 const FAMILIES: &[Family<Fill>] = &[

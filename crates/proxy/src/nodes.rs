@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
-use crate::figures::NodeFigures;
+use crate::node_figures::NodeFigures;
 use crate::runtime::query::NodeIndex;
 
 /// All nodes that were ever known; each keeps its index.

@@ -17,7 +17,9 @@
 //! | [`local_commands`] | commands that the proxy answers |
 //! | [`lock`] | commands about locks |
 //! | [`slot_map`] | which node has which slot |
+//! | [`shared_state`] | the state that all threads with clients share |
 //! | [`topology_refresher`] | learns the slots' nodes, and keeps them up to date |
+//! | [`control_connection`] | a connection for a few requests of the proxy's own |
 //!
 //! Guarantees:
 //! 1. A client's replies have the order of its commands. Commands on one key are executed in their
@@ -34,6 +36,7 @@
 pub(crate) mod client;
 pub(crate) mod command_docs;
 pub(crate) mod commands;
+pub(crate) mod control_connection;
 pub(crate) mod local_commands;
 pub(crate) mod lock;
 pub(crate) mod multi_block;
@@ -43,6 +46,7 @@ pub(crate) mod replies;
 pub(crate) mod reply_merge;
 pub(crate) mod retry_policy;
 pub(crate) mod route;
+pub(crate) mod shared_state;
 pub(crate) mod slot_map;
 pub(crate) mod topology_refresher;
 pub(crate) mod transactions;
@@ -51,7 +55,7 @@ pub(crate) mod wire;
 use std::sync::Arc;
 
 use self::protocol::RedisProtocol;
-use self::topology_refresher::{RefresherOptions, State};
+use self::shared_state::{RedisOptions, RedisState};
 use self::wire::{Options, RespWire};
 use crate::config::{Config, StartError};
 use crate::info::ProxyInfo;
@@ -82,7 +86,7 @@ pub(crate) fn start<P: ThreadStack>(
     let locks = LockService::configured(config)?;
     let about = ProxyInfo::new(config, kind, &ground, locks.clone());
     let info = Arc::clone(&about);
-    let setting = RefresherOptions {
+    let setting = RedisOptions {
         nodes: Arc::clone(&ground.nodes),
         started: ground.started,
         limits: config.limits,
@@ -93,11 +97,11 @@ pub(crate) fn start<P: ThreadStack>(
         clients: Arc::clone(&about.clients),
         about: Box::new(move |section| info.text(section)),
     };
-    let state = Arc::new(State::new(setting, kind, known));
+    let state = Arc::new(RedisState::new(setting, kind, known));
     let woken = Arc::downgrade(&state);
     state.nodes.on_silence(move || {
         if let Some(state) = woken.upgrade() {
-            state.ask_for_news();
+            state.request_refresh();
         }
     });
     let protocol = || RedisProtocol::new(Arc::clone(&state));
@@ -110,7 +114,9 @@ pub(crate) fn start<P: ThreadStack>(
         state.clone(),
     )?;
     let kept = Arc::clone(&state);
-    running.keep("refresher", move || kept.keep(&seeds, &options))?;
+    running.keep("refresher", move || {
+        topology_refresher::run(&kept, &seeds, &options);
+    })?;
     running.release = Box::new(move || state.stop());
     Ok(running)
 }

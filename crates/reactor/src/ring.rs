@@ -5,7 +5,7 @@
 //! |---|---|
 //! | this | submits requests to the kernel, waits, and records their outcomes |
 //! | `request` | requests, and how completions name them |
-//! | `done` | outcomes of requests |
+//! | `completion` | outcomes of requests |
 //! | `sockets` | sockets, each open as long as requests name it |
 //! | `buffers` | memory that the kernel receives into |
 //! | `waker` | ends a wait from any thread |
@@ -27,7 +27,7 @@
 #![allow(unsafe_code)]
 
 mod buffers;
-mod done;
+mod completion;
 mod request;
 mod sockets;
 mod waker;
@@ -41,7 +41,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue};
 
 pub use buffers::BufferId;
-pub use done::{Done, Finish};
+pub use completion::{SocketCompletion, ReceiveEnd};
 pub use sockets::SocketId;
 pub use waker::Waker;
 
@@ -169,20 +169,20 @@ impl Ring {
         self.sockets.remove(id);
     }
 
-    /// Receives from now on, until [`Done::Finished`].
+    /// Receives from now on, until [`SocketCompletion::Finished`].
     ///
     /// # Errors
     /// Returns an error if the kernel takes no requests.
     pub fn receive(&mut self, id: SocketId) -> io::Result<()> {
-        self.ask(id, request::receive(self.sockets.fd(id), id.0))
+        self.push_request(id, request::receive(self.sockets.fd(id), id.0))
     }
 
-    /// Stops receiving: [`Finish::Held`] follows, perhaps after bytes that came meanwhile.
+    /// Stops receiving: [`ReceiveEnd::Paused`] follows, perhaps after bytes that came meanwhile.
     ///
     /// # Errors
     /// Returns an error if the kernel takes no requests.
-    pub fn hold(&mut self, id: SocketId) -> io::Result<()> {
-        self.ask(id, request::cancel_receive(id.0))
+    pub fn pause(&mut self, id: SocketId) -> io::Result<()> {
+        self.push_request(id, request::cancel_receive(id.0))
     }
 
     /// Reports once when there is room to send, or the connection is made or broken.
@@ -190,7 +190,7 @@ impl Ring {
     /// # Errors
     /// Returns an error if the kernel takes no requests.
     pub fn await_room(&mut self, id: SocketId) -> io::Result<()> {
-        self.ask(id, request::room(self.sockets.fd(id), id.0))
+        self.push_request(id, request::room(self.sockets.fd(id), id.0))
     }
 
     /// Reports each peer that connects to a listener.
@@ -198,10 +198,10 @@ impl Ring {
     /// # Errors
     /// Returns an error if the kernel takes no requests.
     pub fn await_connections(&mut self, id: SocketId) -> io::Result<()> {
-        self.ask(id, request::coming(self.sockets.fd(id), id.0))
+        self.push_request(id, request::coming(self.sockets.fd(id), id.0))
     }
 
-    /// Sends with the next wait. [`Done::Unsent`] follows if that is not possible, no outcome if it
+    /// Sends with the next wait. [`SocketCompletion::Unsent`] follows if that is not possible, no outcome if it
     /// is.
     ///
     /// # Errors
@@ -218,7 +218,7 @@ impl Ring {
             bytes,
             result: None,
         });
-        self.ask(id, entry)
+        self.push_request(id, entry)
     }
 
     /// Returns empty memory for bytes to send.
@@ -253,7 +253,7 @@ impl Ring {
     /// # Errors
     /// Returns an error if the kernel does not take requests; the ring cannot be used any more
     /// then.
-    pub fn wait(&mut self, done: &mut Vec<Done>, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn wait(&mut self, done: &mut Vec<SocketCompletion>, timeout: Option<Duration>) -> io::Result<()> {
         self.start()?;
         let ready = !self.ring.completion().is_empty();
         let mut waits = !ready && timeout != Some(Duration::ZERO);
@@ -313,7 +313,7 @@ impl Ring {
         }
     }
 
-    fn take(&mut self, done: &mut Vec<Done>, woken: &mut bool) -> io::Result<()> {
+    fn take(&mut self, done: &mut Vec<SocketCompletion>, woken: &mut bool) -> io::Result<()> {
         let mut seen = std::mem::take(&mut self.seen);
         seen.extend(self.ring.completion());
         for entry in seen.drain(..) {
@@ -325,9 +325,9 @@ impl Ring {
                 SEND => self.outgoing[number].result = Some(result),
                 WAKE => *woken |= over,
                 RECEIVE => self.received(number, result, flags, done),
-                ROOM => self.tell(number, over, done, |key| Done::Room { key }),
+                ROOM => self.tell(number, over, done, |key| SocketCompletion::Room { key }),
                 COMING => {
-                    self.tell(number, over, done, |key| Done::Coming { key });
+                    self.tell(number, over, done, |key| SocketCompletion::Incoming { key });
                     let lives = self.sockets.key(number).is_some();
                     if over && lives && result >= 0 {
                         self.await_connections(SocketId(number))?;
@@ -341,13 +341,13 @@ impl Ring {
         Ok(())
     }
 
-    fn received(&mut self, place: usize, result: i32, flags: u32, done: &mut Vec<Done>) {
+    fn received(&mut self, place: usize, result: i32, flags: u32, done: &mut Vec<SocketCompletion>) {
         let key = self.sockets.key(place);
         if let Some(id) = cqueue::buffer_select(flags) {
             let buffers = self.buffers.as_mut().expect("there until the drop");
             let buffer = buffers.take(id, usize::try_from(result).unwrap_or(0));
             match key {
-                Some(key) if result > 0 => done.push(Done::Received { key, buffer }),
+                Some(key) if result > 0 => done.push(SocketCompletion::Received { key, buffer }),
                 _ => buffers.give_back(buffer),
             }
         }
@@ -355,11 +355,11 @@ impl Ring {
             && let Some(key) = key
         {
             let why = match -result {
-                0 => Finish::End,
-                ..0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => Finish::Held,
-                code => Finish::Broken(io::Error::from_raw_os_error(code)),
+                0 => ReceiveEnd::ClosedByPeer,
+                ..0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => ReceiveEnd::Paused,
+                code => ReceiveEnd::Broken(io::Error::from_raw_os_error(code)),
             };
-            done.push(Done::Finished { key, why });
+            done.push(SocketCompletion::Finished { key, why });
         }
         self.sockets.release(place, !cqueue::more(flags));
     }
@@ -368,8 +368,8 @@ impl Ring {
         &mut self,
         place: usize,
         over: bool,
-        done: &mut Vec<Done>,
-        what: impl FnOnce(usize) -> Done,
+        done: &mut Vec<SocketCompletion>,
+        what: impl FnOnce(usize) -> SocketCompletion,
     ) {
         if let Some(key) = self.sockets.key(place) {
             done.push(what(key));
@@ -378,7 +378,7 @@ impl Ring {
     }
 
     /// Appends the outcomes of the sends that failed; all sends are over.
-    fn settle(&mut self, done: &mut Vec<Done>) {
+    fn settle(&mut self, done: &mut Vec<SocketCompletion>) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         self.under_way -= outgoing.len();
         for mut it in outgoing.drain(..) {
@@ -386,7 +386,7 @@ impl Ring {
             self.sockets.end_send(it.place);
             if let (Some(result), Some(key)) = (it.result, key) {
                 let sent = usize::try_from(result);
-                done.push(Done::Unsent {
+                done.push(SocketCompletion::Unsent {
                     key,
                     bytes: it.bytes,
                     result: sent.map_err(|_| io::Error::from_raw_os_error(-result)),
@@ -399,7 +399,7 @@ impl Ring {
         self.outgoing = outgoing;
     }
 
-    fn ask(&mut self, id: SocketId, entry: Entry) -> io::Result<()> {
+    fn push_request(&mut self, id: SocketId, entry: Entry) -> io::Result<()> {
         self.sockets.asked(id);
         self.push(entry)
     }

@@ -23,7 +23,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::ring::{Done, Ring, Waker};
+use crate::ring::{SocketCompletion, Ring, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
 use slab::Slab;
@@ -59,7 +59,7 @@ pub struct Uring {
     lingering: Vec<usize>,
     /// Events that the next wait reports.
     events: Vec<SocketEvent>,
-    done: Vec<Done>,
+    done: Vec<SocketCompletion>,
     /// The poll of descriptors that are no streams, which the ring watches in turn.
     descriptors: Option<(Poll, Events)>,
     /// The last wait did not ask the kernel.

@@ -38,9 +38,9 @@ struct Reserved {
     ports: Range<u16>,
 }
 
-/// Returns an address where no process listens, at a port that the system never gives to clients. It is
-/// given once: neither this process nor another that asks here is given it again as long as this process
-/// runs.
+/// Returns an address where no process listens, at a port that the system never gives to clients.
+/// It is given once: neither this process nor another that asks here is given it again as long as
+/// this process runs.
 ///
 /// # Errors
 /// Returns an error if all of the [`PORTS`] are taken.
@@ -58,8 +58,8 @@ pub fn free_address() -> io::Result<SocketAddr> {
 }
 
 impl Reserved {
-    /// Reserves a block that no process has. Processes begin at different ones, so that ports rest for a
-    /// while before they are used again.
+    /// Reserves a block that no process has. Processes begin at different ones, so that ports rest
+    /// for a while before they are used again.
     fn claim_block(&mut self) -> io::Result<()> {
         let first = fastrand::u16(0..BLOCKS);
         for block in (first..BLOCKS).chain(0..first) {
@@ -82,8 +82,9 @@ impl Reserved {
     }
 }
 
-/// Returns `true` if no process listens there. The socket does not listen itself: a child that another thread
-/// starts has it until it executes its program, and that must not keep the address from the caller.
+/// Returns `true` if no process listens there. The socket does not listen itself: a child that
+/// another thread starts has it until it executes its program, and that must not keep the address
+/// from the caller.
 fn is_free(address: SocketAddr) -> bool {
     let bound = Socket::new(Domain::IPV4, Type::STREAM, None).and_then(|socket| {
         socket.set_reuse_address(true)?;

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Checks that every row of the tables in the documentation of `modules` (paths below the crate's `src`) is a
-/// line of `docs/DOCUMENT`.
+/// Checks that every row of the tables in the documentation of `modules` (paths below the crate's
+/// `src`) is a line of `docs/DOCUMENT`.
 ///
 /// # Panics
 /// Panics if one is missing, or a module has fewer than five rows.

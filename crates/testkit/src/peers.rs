@@ -29,7 +29,8 @@ pub enum Group {
     Cassandra,
     /// `psql`, and the clients of PostgreSQL psycopg 3, asyncpg and node-postgres.
     Postgres,
-    /// More clients of PostgreSQL: psycopg 2, SQLAlchemy, pandas, connectorx, DuckDB, dbt, ODBC, pgjdbc, pgx.
+    /// More clients of PostgreSQL: psycopg 2, SQLAlchemy, pandas, connectorx, DuckDB, dbt, ODBC,
+    /// pgjdbc, pgx.
     SqlClients,
     /// `etcd`.
     Etcd,

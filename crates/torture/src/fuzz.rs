@@ -212,7 +212,8 @@ pub fn run(target: Target, duration: Duration, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fuzzes all targets for `duration` each, from seeds of their own, as many at once as there are processors.
+/// Fuzzes all targets for `duration` each, from seeds of their own, as many at once as there are
+/// processors.
 ///
 /// # Errors
 /// Returns the errors of [`run`]; of several targets one is named.

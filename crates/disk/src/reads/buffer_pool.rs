@@ -1,16 +1,17 @@
 //! Memory for reads, in slots that are taken and given back.
 //!
-//! A [`BufferPool`] has a number of slots of one size, one behind the other in an [arena](super::huge_page_memory)
-//! that is made once. Free slots lie on a few stacks; a thread takes from its own and gives back to
-//! its own, so that the slot that it gets was used last and is still near its processor. Where its
-//! stack is empty it takes half of another one's.
+//! A [`BufferPool`] has a number of slots of one size, one behind the other in an
+//! [arena](super::huge_page_memory) that is made once. Free slots lie on a few stacks; a thread
+//! takes from its own and gives back to its own, so that the slot that it gets was used last and is
+//! still near its processor. Where its stack is empty it takes half of another one's.
 //!
-//! A [`PooledBuffer`] is a slot. It is a [`ReadBuffer`]: while a read has it, no code can access it; after
-//! the read, it can be read and shared, as [`Bytes`] without copying. When the last of these is
-//! dropped, by any thread, the slot is free again.
+//! A [`PooledBuffer`] is a slot. It is a [`ReadBuffer`]: while a read has it, no code can access
+//! it; after the read, it can be read and shared, as [`Bytes`] without copying. When the last of
+//! these is dropped, by any thread, the slot is free again.
 //!
 //! Safety contract:
-//! 1. A slot's number is on one stack, or in one `PooledBuffer`. So two `PooledBuffer`s never share memory.
+//! 1. A slot's number is on one stack, or in one `PooledBuffer`. So two `PooledBuffer`s never share
+//!    memory.
 //! 2. References to a slot's memory are borrows of its `PooledBuffer`, which cannot be copied.
 //! 3. Each `PooledBuffer` keeps the arena.
 

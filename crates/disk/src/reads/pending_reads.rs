@@ -161,8 +161,8 @@ impl<L: ReadBuffer> PendingReads<L> {
         (CompletedRead { into, result }, freed)
     }
 
-    /// Ends a read as [`PendingReads::end`], but one that was never begun; [`PendingReads::take_ended`] reports
-    /// it.
+    /// Ends a read as [`PendingReads::end`], but one that was never begun;
+    /// [`PendingReads::take_ended`] reports it.
     pub(super) fn end_unbegun(&mut self, outcome: ReadOutcome) -> Option<u32> {
         let (done, freed) = self.end(outcome);
         self.ended.push(done);

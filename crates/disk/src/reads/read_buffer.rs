@@ -1,8 +1,8 @@
 //! Memory in which reads land.
 //!
-//! Safety contracts: those of the traits, [`ReadBuffer`] and [`RegistrableMemory`]. An [`AllocatedBuffer`] is a [`ReadBuffer`]
-//! because its bytes lie in an allocation of their own, which is accessible only through borrows of
-//! the value.
+//! Safety contracts: those of the traits, [`ReadBuffer`] and [`RegistrableMemory`]. An
+//! [`AllocatedBuffer`] is a [`ReadBuffer`] because its bytes lie in an allocation of their own,
+//! which is accessible only through borrows of the value.
 
 #![allow(unsafe_code)]
 
@@ -43,9 +43,9 @@ unsafe impl<L: ReadBuffer, T: Send + 'static> ReadBuffer for (L, T) {
 /// [`ReadQueue::register`](super::ReadQueue::register).
 ///
 /// # Safety
-/// Until the value is dropped, the memory that [`RegistrableMemory::range`] returns is always the same, stays
-/// where it is and may be written by the kernel wherever it is part of a [`ReadBuffer`] that was given
-/// away.
+/// Until the value is dropped, the memory that [`RegistrableMemory::range`] returns is always the
+/// same, stays where it is and may be written by the kernel wherever it is part of a [`ReadBuffer`]
+/// that was given away.
 pub unsafe trait RegistrableMemory: Send + Sync {
     /// Returns all of it.
     fn range(&self) -> NonNull<[u8]>;

@@ -1,8 +1,8 @@
 //! A read that a thread does by itself, and its outcome.
 //!
-//! Safety contract: a [`ReadJob`] is made by the [list of pending reads](super::pending_reads), which keeps its read buffer, and
-//! the file open, until the job's outcome is back or the job is gone. Each job is done by one
-//! thread, once.
+//! Safety contract: a [`ReadJob`] is made by the [list of pending reads](super::pending_reads),
+//! which keeps its read buffer, and the file open, until the job's outcome is back or the job is
+//! gone. Each job is done by one thread, once.
 
 #![allow(unsafe_code)]
 

@@ -33,8 +33,9 @@ const THREADS: usize = 16;
 const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
 impl ReadMethod {
-    /// Returns the method that suits files in these directories, which exist: [`ReadMethod::Inline`] if all of
-    /// them lie in memory, else [`ReadMethod::IoUring`]; where the kernel refuses rings, 16 threads.
+    /// Returns the method that suits files in these directories, which exist:
+    /// [`ReadMethod::Inline`] if all of them lie in memory, else [`ReadMethod::IoUring`]; where the
+    /// kernel refuses rings, 16 threads.
     #[must_use]
     pub fn suited(dirs: &[PathBuf]) -> ReadMethod {
         let in_memory = |dir: &PathBuf| {

@@ -1,7 +1,7 @@
 //! The progress of a read by io_uring: its request to the kernel, and its handling of the answer.
 //!
-//! Safety contract: that of the [ring](super::ring), which keeps the read buffer while the part is under
-//! way.
+//! Safety contract: that of the [ring](super::ring), which keeps the read buffer while the part is
+//! under way.
 
 #![allow(unsafe_code)]
 

@@ -10,8 +10,8 @@
 //! one for each slow read, but for fast ones, which use only the processors, no more than there are
 //! processors. An owner that waits has nothing else to do, and does fast reads itself.
 //!
-//! Invariant: while `JobQueue::queue` is not empty a thread is awake; and threads that are awake look at
-//! the queue, under its lock, before they sleep.
+//! Invariant: while `JobQueue::queue` is not empty a thread is awake; and threads that are awake
+//! look at the queue, under its lock, before they sleep.
 
 use std::collections::VecDeque;
 use std::io;

@@ -47,8 +47,8 @@ pub(super) struct ThreadedReads<L: ReadBuffer, T: ReadThreads> {
 }
 
 impl<L: ReadBuffer, T: ReadThreads> ThreadedReads<L, T> {
-    /// Returns at most `depth` reads by a threads that delivers to the [`OutcomeQueue`] with which it is
-    /// made.
+    /// Returns at most `depth` reads by a threads that delivers to the [`OutcomeQueue`] with which
+    /// it is made.
     pub(super) fn new(
         depth: usize,
         threads: impl FnOnce(Arc<OutcomeQueue>) -> io::Result<T>,

@@ -2,10 +2,10 @@
 //! over.
 //!
 //! Files lie in the ring's table, as far as that has room, and memory that was
-//! [registered](super::ReadQueue::register) is mapped by the kernel once, so that a read looks up neither.
-//! The kernel does its work for a completion when the owner enters it the next time, where it supports
-//! that ("cooperative task work"); it does not interrupt the owner. The bell is an eventfd which the
-//! kernel rings only while it is armed.
+//! [registered](super::ReadQueue::register) is mapped by the kernel once, so that a read looks up
+//! neither. The kernel does its work for a completion when the owner enters it the next time, where
+//! it supports that ("cooperative task work"); it does not interrupt the owner. The bell is an
+//! eventfd which the kernel rings only while it is armed.
 //!
 //! A request's `user_data` is the read's key in the [list of pending reads](super::pending_reads).
 //!

@@ -2,8 +2,10 @@
 
 use base::NodeId;
 
-use super::PROOF;
-use crate::messages::Peer;
+use crate::link::Peer;
+
+/// Bytes of a nonce, and of a proof.
+pub const PROOF: usize = 32;
 
 const GREETING: usize = 16 + PROOF;
 

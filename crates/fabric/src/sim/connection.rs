@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::host::NetworkHost;
-use crate::messages::Link;
+use crate::link::Link;
 use crate::send_limit::SendLimit;
 
 /// See the module's description.

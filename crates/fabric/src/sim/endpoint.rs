@@ -8,7 +8,8 @@ use base::NodeId;
 use super::host::NetworkHost;
 use super::network_state::{EndpointEvent, NetworkState};
 use crate::inbox::Inbox;
-use crate::messages::{Event, Link, Messages, SendError};
+use crate::link::{Event, Link, SendError};
+use crate::messages::Messages;
 
 /// One participant of a network, from its start to its crash.
 pub struct Endpoint {

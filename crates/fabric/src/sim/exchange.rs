@@ -4,7 +4,7 @@ use super::connection::{ConnectionEnd, EndState, Packet, SimConnection};
 use super::host::NetworkHost;
 use super::network_state::{EndpointEvent, EndpointQueue, HostState, NetworkState, ScheduledEvent};
 use crate::frame::LENGTH;
-use crate::messages::{Link, SendError};
+use crate::link::{Link, SendError};
 
 impl NetworkState {
     pub(super) fn next_link(&mut self) -> Link {

@@ -3,7 +3,7 @@
 use super::connection::{EndState, Packet};
 use super::host::NetworkHost;
 use super::network_state::{HostState, NetworkState, ScheduledEvent};
-use crate::messages::Link;
+use crate::link::Link;
 
 impl NetworkState {
     /// Blocks the direction from one host to another.

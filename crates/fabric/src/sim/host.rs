@@ -2,7 +2,7 @@
 
 use base::NodeId;
 
-use crate::messages::Peer;
+use crate::link::Peer;
 
 /// A host in the network: faults happen between hosts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::connection::{EndState, Packet, SimConnection};
 use super::host::NetworkHost;
 use super::options::Options;
-use crate::messages::{Link, Peer};
+use crate::link::{Link, Peer};
 
 /// See the module's description.
 pub(super) struct NetworkState {

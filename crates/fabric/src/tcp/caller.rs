@@ -2,6 +2,7 @@
 
 mod error;
 mod memory_link;
+mod ring_io;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
@@ -16,7 +17,7 @@ use super::options::{Limits, Transport};
 use super::{nonce, socket};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
-use crate::messages::Peer;
+use crate::link::Peer;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 pub use error::CallError;

@@ -20,7 +20,7 @@ use super::negotiation::Negotiation;
 use super::output::{Output, Written};
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
-use crate::messages::{Link, SendError};
+use crate::link::{Link, SendError};
 use crate::send_limit::SendLimit;
 
 /// The number of bytes that are written before others have their turn.

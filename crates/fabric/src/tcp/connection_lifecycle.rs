@@ -17,7 +17,7 @@ use super::negotiation::{Negotiated, Negotiation};
 use super::{ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, nonce, note, place, socket};
 use crate::frame::PROOF;
 use crate::handshake::HandshakeRefusal;
-use crate::messages::{Link, Peer};
+use crate::link::{Link, Peer};
 
 impl Tcp {
     pub(super) fn next_link(&mut self) -> Link {

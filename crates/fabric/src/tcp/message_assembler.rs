@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read};
 use super::link_error::LinkError;
 use crate::frame::{LENGTH, message_len};
 use crate::inbox::Inbox;
-use crate::messages::Link;
+use crate::link::Link;
 
 /// Bytes read at a time.
 const READ: usize = 256 << 10;

@@ -11,7 +11,7 @@ use budget::Budget;
 use super::connection_balancer::BalancerSlot;
 use crate::frame::TransportSet;
 use crate::handshake::{Identity, Secret};
-use crate::messages::Peer;
+use crate::link::Peer;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 

@@ -5,7 +5,7 @@ use super::link_error::LinkError;
 use super::message_assembler::Progress;
 use super::{LinkNotice, POOL, Tcp, note};
 use crate::inbox::Inbox;
-use crate::messages::Event;
+use crate::link::Event;
 
 impl Tcp {
     /// Gives a connection one read.

@@ -190,7 +190,8 @@ impl ActivePair {
         }
     }
 
-    /// Begins to send a message with a number; there must be [room](ActivePair::has_room) for its words.
+    /// Begins to send a message with a number; there must be [room](ActivePair::has_room) for its
+    /// words.
     pub(super) fn send(&mut self, message: &[u8], number: u32) -> Result<(), RemoteError> {
         self.check()?;
         let words = message.len().div_ceil(WORD);

@@ -11,9 +11,9 @@
 //! time.
 //!
 //! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)), and messages
-//! (module `message_channel`). It is lost when the peer's device does not answer, or when its queue pair is
-//! gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it. When a
-//! process dies, its regions go before its queue pairs, so that a read at that moment may be
+//! (module `message_channel`). It is lost when the peer's device does not answer, or when its queue
+//! pair is gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it.
+//! When a process dies, its regions go before its queue pairs, so that a read at that moment may be
 //! *refused* before the connection is lost.
 
 use std::fmt;

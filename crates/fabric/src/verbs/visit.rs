@@ -131,7 +131,8 @@ impl Visit {
 }
 
 impl AdmittedVisit {
-    /// Returns `true` if the visitor has gone, as far as is known here: [`AdmittedVisit::ask`] finds out.
+    /// Returns `true` if the visitor has gone, as far as is known here: [`AdmittedVisit::ask`]
+    /// finds out.
     pub fn has_gone(&mut self) -> bool {
         self.0.poll();
         self.0.check().is_err()

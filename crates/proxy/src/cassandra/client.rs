@@ -16,19 +16,20 @@ use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Query};
 
 /// The stage of a client's handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum HandshakeStage {
     /// No version has been agreed on.
     New,
     /// It must authenticate.
-    Unknown,
+    Authenticating,
     /// It can send requests.
-    Welcome,
+    Ready,
 }
 
 /// A reply that is held back until the nodes agree on the schema.
 #[derive(Debug)]
 pub(crate) struct HeldReply {
-    /// The number that [`State::want_agreement`](super::topology_refresher::State::want_agreement) has
+    /// The number that
+    /// [`CassandraState::want_agreement`](super::shared_state::CassandraState::want_agreement) has
     /// returned.
     pub(crate) number: u64,
     pub(crate) stream: StreamId,
@@ -45,9 +46,9 @@ pub(crate) struct ParkedRequest {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct CqlClient {
     pub(crate) id: ClientId,
-    pub(crate) step: Step,
+    pub(crate) stage: HandshakeStage,
     pub(crate) version: Version,
     pub(crate) keyspace: Option<Arc<str>>,
     /// The keyspace that it wants to use; a node is being asked if it exists.
@@ -59,7 +60,7 @@ pub(crate) struct Client {
     /// A request that could not be sent.
     pub(crate) put_back: Option<(Header, Bytes)>,
     /// The next request may depend on the reply that is awaited.
-    pub(crate) alone: bool,
+    pub(crate) awaits_reply: bool,
     /// It receives events about changes of the schema.
     pub(crate) registered: bool,
     /// Requests that wait for their statements, by their numbers.
@@ -79,11 +80,11 @@ pub(crate) struct Client {
     connection_key: Option<ConnectionKey>,
 }
 
-impl Client {
-    pub(crate) fn new(id: ClientId, limits: Limits) -> Client {
-        Client {
+impl CqlClient {
+    pub(crate) fn new(id: ClientId, limits: Limits) -> CqlClient {
+        CqlClient {
             id,
-            step: Step::New,
+            stage: HandshakeStage::New,
             version: Version::V4,
             keyspace: None,
             wanted_keyspace: String::new(),
@@ -91,7 +92,7 @@ impl Client {
             unpacker: Unpacker::new(Direction::Request, limits),
             envelopes: Bytes::new(),
             put_back: None,
-            alone: false,
+            awaits_reply: false,
             registered: false,
             parked: HashMap::new(),
             parked_ever: 0,
@@ -140,20 +141,20 @@ impl Client {
     }
 
     /// Sets the keyspace that it uses from now on.
-    pub(crate) fn uses(&mut self, keyspace: &str) {
+    pub(crate) fn set_keyspace(&mut self, keyspace: &str) {
         self.keyspace = Some(keyspace.into());
         self.connection_key = None;
     }
 
     /// Sets the credential with which it has authenticated.
-    pub(crate) fn is(&mut self, credential: Credential) {
+    pub(crate) fn set_credential(&mut self, credential: Credential) {
         self.credential = Some(credential);
         self.connection_key = None;
     }
 
     /// Records that it can send requests from now on, within these limits.
-    pub(crate) fn is_welcome(&mut self, limits: Limits) {
-        self.step = Step::Welcome;
+    pub(crate) fn set_ready(&mut self, limits: Limits) {
+        self.stage = HandshakeStage::Ready;
         self.unpacker.limit(limits);
     }
 
@@ -165,7 +166,7 @@ impl Client {
         self.connection_key = None;
     }
 
-    /// Returns `true` if [`Client::quarantine`] was called. The loss of connections that it shares
+    /// Returns `true` if [`CqlClient::quarantine`] was called. The loss of connections that it shares
     /// says nothing about their nodes.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.quarantined

@@ -5,7 +5,7 @@
 //! | `read`: a client's bytes | [`handshake`](super::handshake) finds requests; [`requests`](super::requests) |
 //! | `reply`: a node's answer | [`replies`](super::replies) |
 //! | `deliver`: a reply of the locks | [`lock_requests`](super::lock_requests) |
-//! | `refresh`, `tell`: news of the topology and the schema | this |
+//! | `refresh`, `deliver_notices`: news of the topology and the schema | this |
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use cql::envelope::write_envelope;
 use cql::{Flags, Header, Opcode, StreamId};
 
-use super::client::{Client, Step};
+use super::client::{CqlClient, HandshakeStage};
 use super::handshake;
 use super::protocol::{CqlProtocol, RequestProgress};
 use crate::locks::Outcome;
@@ -29,73 +29,73 @@ use crate::runtime::query::{ClientId, Reply};
 const UNREAD: usize = 1 << 20;
 
 impl ClientProtocol for CqlProtocol {
-    type Client = Client;
+    type Client = CqlClient;
     type Outcome = Outcome;
 
-    fn admit(&mut self, id: ClientId, _: SocketAddr) -> Client {
+    fn admit(&mut self, id: ClientId, _: SocketAddr) -> CqlClient {
         self.lock_replies.are_of(id.thread);
-        Client::new(id, self.limits_of(Step::New))
+        CqlClient::new(id, self.limits_of(HandshakeStage::New))
     }
 
     fn patience(&self) -> Option<Duration> {
         Some(self.state.setting.limits.greeting)
     }
 
-    fn has_begun(&self, client: &Client) -> bool {
-        client.step == Step::Welcome
+    fn has_begun(&self, client: &CqlClient) -> bool {
+        client.stage == HandshakeStage::Ready
     }
 
-    fn is_midway(&self, client: &Client, rest: &BytesMut) -> bool {
+    fn is_midway(&self, client: &CqlClient, rest: &BytesMut) -> bool {
         !rest.is_empty() || client.unpacker.in_large_envelope()
     }
 
     fn read(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         input: &mut BytesMut,
         context: &mut RequestContext<'_>,
     ) -> Progress {
         loop {
-            if client.alone {
+            if client.awaits_reply {
                 return Progress::AwaitsReply;
             }
-            let limits = self.limits_of(client.step);
+            let limits = self.limits_of(client.stage);
             let (header, bytes) = match handshake::next(client, input, &limits) {
                 Ok(Some(request)) => request,
                 Ok(None) => return Progress::Done,
                 Err(error) => {
-                    self.not_understood(client, error);
+                    self.refuse_malformed(client, error);
                     return Progress::Close;
                 }
             };
-            let done = match client.step {
-                Step::New => {
+            let done = match client.stage {
+                HandshakeStage::New => {
                     let done = self.begin(client, header, &bytes);
                     self.seal(client, context.out);
                     done
                 }
-                Step::Unknown => self.identify(client, header, bytes, context),
-                Step::Welcome => self.request(client, header, bytes, context),
+                HandshakeStage::Authenticating => self.identify(client, header, bytes, context),
+                HandshakeStage::Ready => self.request(client, header, bytes, context),
             };
             match done {
-                RequestProgress::Taken => {}
-                RequestProgress::Not(header, bytes, progress) => {
+                RequestProgress::Handled => {}
+                RequestProgress::PutBack(header, bytes, progress) => {
                     client.put_back = Some((header, bytes));
                     return progress;
                 }
-                RequestProgress::Last => return Progress::Close,
+                RequestProgress::Close => return Progress::Close,
             }
         }
     }
 
-    fn reply(&mut self, client: &mut Client, reply: Reply, context: &mut RequestContext<'_>) {
+    fn reply(&mut self, client: &mut CqlClient, reply: Reply, context: &mut RequestContext<'_>) {
         match reply.result {
             Ok(answer) => self.answered(client, reply.query, answer.bytes, context),
             Err(failure) => self.failed(client, reply.query, &failure, context),
         }
     }
 
-    fn gone(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+    fn gone(&mut self, client: &mut CqlClient, context: &mut RequestContext<'_>) {
         self.end_login(client, context);
         if let Some(credential) = client.credential.take() {
             self.state.options.connection_keys.release(&credential);
@@ -113,7 +113,12 @@ impl ClientProtocol for CqlProtocol {
         self.lock_replies.has_some(locks)
     }
 
-    fn deliver(&mut self, client: &mut Client, lock_reply: LockReply, _: &mut RequestContext<'_>) {
+    fn deliver(
+        &mut self,
+        client: &mut CqlClient,
+        lock_reply: LockReply,
+        _: &mut RequestContext<'_>,
+    ) {
         CqlProtocol::deliver_lock_reply(client, &lock_reply);
     }
 
@@ -134,11 +139,11 @@ impl ClientProtocol for CqlProtocol {
         }
     }
 
-    fn has_news(&self) -> bool {
+    fn has_notices(&self) -> bool {
         self.state.agreements() != self.agreements
     }
 
-    fn tell(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+    fn deliver_notices(&mut self, client: &mut CqlClient, context: &mut RequestContext<'_>) {
         if client.registered {
             for body in &self.changes {
                 let header = Header {
@@ -163,10 +168,10 @@ impl ClientProtocol for CqlProtocol {
         }
     }
 
-    fn seal(&mut self, client: &mut Client, out: &mut OutBatch) {
+    fn seal(&mut self, client: &mut CqlClient, out: &mut OutBatch) {
         let compression = client.compression;
         client.gathered.seal(client.framing, compression, out);
-        CqlProtocol::frames_follow(client);
+        CqlProtocol::switch_to_frames(client);
     }
 
     fn unread(&self) -> usize {

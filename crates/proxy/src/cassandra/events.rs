@@ -18,7 +18,7 @@ use cql::request::Request;
 use cql::{CqlValue, Event, EventKind, Response};
 
 use super::control_connection::ControlConnection;
-use super::topology_refresher::State;
+use super::shared_state::CassandraState;
 use crate::error::ProxyError;
 use crate::seeds::Seeds;
 
@@ -84,7 +84,7 @@ fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
 }
 
 /// Listens to one node after another until the proxy stops.
-pub(crate) fn listen(state: &State, seeds: &Seeds) {
+pub(crate) fn listen(state: &CassandraState, seeds: &Seeds) {
     let mut turn = 0;
     let mut schema = Schema::default();
     while !state.is_stopping() {
@@ -95,14 +95,18 @@ pub(crate) fn listen(state: &State, seeds: &Seeds) {
             tracing::debug!(node = %address, %what, "a node tells no events");
         }
         // No connection received the events of the meantime.
-        state.ask_for_news();
+        state.request_refresh();
         if !state.is_stopping() {
             std::thread::sleep(REST);
         }
     }
 }
 
-fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<(), ProxyError> {
+fn listen_to(
+    state: &CassandraState,
+    address: SocketAddr,
+    schema: &mut Schema,
+) -> Result<(), ProxyError> {
     let mut asked = ControlConnection::connect(address, &state.options)?;
     let register = Request::Register(EventKind::ALL.to_vec());
     asked.ask(register, |response| match response {
@@ -122,7 +126,7 @@ fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<
             .event(LOOK)
             .map_err(|error| ProxyError::unavailable(error.to_string()))?;
         if let Some(body) = event {
-            happened(state, body);
+            handle_event(state, body);
             heard = Instant::now();
         } else if heard.elapsed() >= SILENCE {
             // The node has sent the events for these changes.
@@ -133,14 +137,14 @@ fn listen_to(state: &State, address: SocketAddr, schema: &mut Schema) -> Result<
     Ok(())
 }
 
-fn happened(state: &State, body: Bytes) {
+fn handle_event(state: &CassandraState, body: Bytes) {
     match Event::read(&mut NotationReader::new(&body)) {
         Ok(Event::Schema(_)) => state.schema_changed(body.clone()),
         Ok(Event::Status(_, address)) => {
             state.setting.nodes.hint(address);
-            state.ask_for_news();
+            state.request_refresh();
         }
-        Ok(Event::Topology(..)) => state.ask_for_news(),
+        Ok(Event::Topology(..)) => state.request_refresh(),
         Err(error) => tracing::warn!(%error, "a node tells what is no event"),
     }
 }

@@ -12,7 +12,7 @@ use cql::{
     Response, StreamError, StreamId, Version,
 };
 
-use super::client::{Client, Step};
+use super::client::{CqlClient, HandshakeStage};
 use super::connection_key;
 use super::credentials::Credential;
 use super::frames::{self, header_of};
@@ -28,14 +28,14 @@ pub(super) const MOST_LOGINS: usize = 64;
 
 /// Returns the next request of a client's input.
 pub(crate) fn next(
-    client: &mut Client,
+    client: &mut CqlClient,
     input: &mut BytesMut,
     limits: &Limits,
 ) -> Result<Option<(Header, Bytes)>, StreamError> {
     if let Some(request) = client.put_back.take() {
         return Ok(Some(request));
     }
-    if client.step == Step::New {
+    if client.stage == HandshakeStage::New {
         // Input after STARTUP may be in frames.
         let envelope = Envelope::split(input, Direction::Request, limits)?;
         let header = envelope.map(|envelope| envelope.header);
@@ -70,10 +70,10 @@ impl CqlProtocol {
     }
 
     /// Answers input that is not of the protocol; nothing after it can be understood.
-    pub(crate) fn not_understood(&self, client: &mut Client, error: StreamError) {
+    pub(crate) fn refuse_malformed(&self, client: &mut CqlClient, error: StreamError) {
         let stream = match error {
             StreamError::Envelope(EnvelopeError::Version(number)) => {
-                return self.no_version(client, number);
+                return self.refuse_version(client, number);
             }
             StreamError::Envelope(error) => error.stream(),
             StreamError::Frame(_) | StreamError::Compression(_) => StreamId(0),
@@ -81,15 +81,15 @@ impl CqlProtocol {
         client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
     }
 
-    fn no_version(&self, client: &mut Client, number: u8) {
-        if client.step == Step::New {
+    fn refuse_version(&self, client: &mut CqlClient, number: u8) {
+        if client.stage == HandshakeStage::New {
             // A client that knows only newer versions can read this one as well.
             client.version = self.state.nature.newest;
         }
         self.unsupported(client, StreamId(0), number);
     }
 
-    fn unsupported(&self, client: &mut Client, stream: StreamId, number: u8) {
+    fn unsupported(&self, client: &mut CqlClient, stream: StreamId, number: u8) {
         let versions = self.versions();
         let text = format!(
             "Invalid or unsupported protocol version ({number}); supported versions are ({versions})"
@@ -100,7 +100,7 @@ impl CqlProtocol {
     /// Handles a request of a client that has not begun.
     pub(crate) fn begin(
         &self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: &Bytes,
     ) -> RequestProgress {
@@ -111,20 +111,20 @@ impl CqlProtocol {
                 client.version = self.state.nature.newest;
             }
             self.unsupported(client, stream, version.number());
-            return RequestProgress::Last;
+            return RequestProgress::Close;
         }
         let body = &bytes[HEADER_LEN..];
         let request = match RequestMessage::decode(Envelope { header, body }) {
             Ok(message) => message.request,
             Err(error) => {
                 client.refuse(stream, PROTOCOL_ERROR, &error.to_string());
-                return RequestProgress::Last;
+                return RequestProgress::Close;
             }
         };
         match request {
             Request::Options => {
                 self.supported(client, stream);
-                RequestProgress::Taken
+                RequestProgress::Handled
             }
             Request::Startup(options) => {
                 let compression = options
@@ -138,11 +138,11 @@ impl CqlProtocol {
                     {
                         let text = format!("Unknown compression algorithm: {name}");
                         client.refuse(stream, PROTOCOL_ERROR, &text);
-                        return RequestProgress::Last;
+                        return RequestProgress::Close;
                     }
                 }
                 self.started(client, stream);
-                RequestProgress::Taken
+                RequestProgress::Handled
             }
             other => {
                 let text = format!(
@@ -150,28 +150,28 @@ impl CqlProtocol {
                     other.opcode()
                 );
                 client.refuse(stream, PROTOCOL_ERROR, &text);
-                RequestProgress::Last
+                RequestProgress::Close
             }
         }
     }
 
-    fn started(&self, client: &mut Client, stream: StreamId) {
-        client.step = match &self.state.nature.authenticator {
+    fn started(&self, client: &mut CqlClient, stream: StreamId) {
+        client.stage = match &self.state.nature.authenticator {
             Some(class) => {
                 client.answer(stream, Response::Authenticate(class));
-                Step::Unknown
+                HandshakeStage::Authenticating
             }
             None => {
                 client.answer(stream, Response::Ready);
-                client.is_welcome(self.limits_of(Step::Welcome));
-                Step::Welcome
+                client.set_ready(self.limits_of(HandshakeStage::Ready));
+                HandshakeStage::Ready
             }
         };
     }
 
     /// Switches to frames, if the answer to STARTUP has just been sealed.
-    pub(crate) fn frames_follow(client: &mut Client) {
-        if client.step != Step::New
+    pub(crate) fn switch_to_frames(client: &mut CqlClient) {
+        if client.stage != HandshakeStage::New
             && client.version >= Version::V5
             && client.framing == Framing::Plain
         {
@@ -184,7 +184,7 @@ impl CqlProtocol {
     }
 
     /// Answers OPTIONS.
-    pub(crate) fn supported(&self, client: &mut Client, stream: StreamId) {
+    pub(crate) fn supported(&self, client: &mut CqlClient, stream: StreamId) {
         let local = &self.known.local;
         let row = local.rows.first();
         let cql = row.and_then(|row| local.text(row, "cql_version"));
@@ -199,7 +199,7 @@ impl CqlProtocol {
     /// Handles a request of a client that must authenticate.
     pub(crate) fn identify(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
@@ -207,29 +207,29 @@ impl CqlProtocol {
         match header.opcode {
             Opcode::Options => {
                 self.supported(client, header.stream);
-                return RequestProgress::Taken;
+                return RequestProgress::Handled;
             }
             Opcode::AuthResponse => {}
             other => {
                 let text = format!("Unexpected message {other:?}, expecting AUTH_RESPONSE");
                 client.refuse(header.stream, PROTOCOL_ERROR, &text);
-                return RequestProgress::Last;
+                return RequestProgress::Close;
             }
         }
         if let Err(error) = RequestMessage::decode(envelope(header, &bytes)) {
             client.refuse(header.stream, PROTOCOL_ERROR, &error.to_string());
-            return RequestProgress::Last;
+            return RequestProgress::Close;
         }
         if self.logins >= MOST_LOGINS {
-            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
         }
         let Some(node) = self.any_node(context) else {
-            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
         };
         // A connection of the client's own: no client authenticates on a shared one.
         let connection_key = connection_key::login(client.version, client.id);
         self.begin_login(client, node, connection_key);
-        client.alone = true;
+        client.awaits_reply = true;
         let dispatch = Dispatch {
             sequence: Task::Login.sequence(header.stream),
             part: 0,
@@ -241,20 +241,20 @@ impl CqlProtocol {
             connection: None,
         };
         context.send(dispatch, bytes);
-        RequestProgress::Taken
+        RequestProgress::Handled
     }
 
     /// Handles a node's answer to a client that authenticates.
     pub(crate) fn logged_in(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: &Query,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
     ) {
         let (_, stream) = Task::of(query.sequence);
-        client.alone = false;
+        client.awaits_reply = false;
         self.end_login(client, context);
         match header.opcode {
             Opcode::AuthSuccess => {
@@ -267,8 +267,8 @@ impl CqlProtocol {
                     let token = token.unwrap_or_default();
                     let credential = Credential::accepted(token, class.unwrap_or_default());
                     self.state.options.connection_keys.hold(&credential);
-                    client.is(credential);
-                    client.is_welcome(self.limits_of(Step::Welcome));
+                    client.set_credential(credential);
+                    client.set_ready(self.limits_of(HandshakeStage::Ready));
                 }
                 client.gathered.put(stream, bytes);
             }
@@ -284,7 +284,7 @@ impl CqlProtocol {
     /// Gives a client a connection of its own on which it authenticates.
     pub(crate) fn begin_login(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         node: NodeIndex,
         connection_key: ConnectionKey,
     ) {
@@ -293,7 +293,7 @@ impl CqlProtocol {
     }
 
     /// Closes the connection on which a client has authenticated.
-    pub(crate) fn end_login(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+    pub(crate) fn end_login(&mut self, client: &mut CqlClient, context: &mut RequestContext<'_>) {
         if let Some((node, connection_key)) = client.login.take() {
             self.logins -= 1;
             context.hang_up(node, connection_key);

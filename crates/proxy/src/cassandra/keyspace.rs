@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cql::response::INVALID;
 use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
 
-use super::client::Client;
+use super::client::CqlClient;
 use super::node_connection::plain_query;
 use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::route::{Route, envelope};
@@ -19,7 +19,7 @@ impl CqlProtocol {
     /// it.
     pub(crate) fn use_keyspace(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         keyspace: &str,
@@ -28,10 +28,10 @@ impl CqlProtocol {
         if keyspace.len() > LONGEST_NAME {
             let text = "a keyspace with so long a name does not exist";
             client.refuse(header.stream, INVALID, text);
-            return RequestProgress::Taken;
+            return RequestProgress::Handled;
         }
         let Some(node) = self.any_node(context) else {
-            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
         };
         let text = format!(
             "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
@@ -45,7 +45,7 @@ impl CqlProtocol {
             header.stream,
             Flags::default(),
         );
-        client.alone = true;
+        client.awaits_reply = true;
         let route = Route {
             reads: true,
             ..Route::default()
@@ -53,18 +53,18 @@ impl CqlProtocol {
         keyspace.clone_into(&mut client.wanted_keyspace);
         let dispatch = self.dispatch(client, Task::Use.sequence(header.stream), node, route);
         context.send(dispatch, question.into());
-        RequestProgress::Taken
+        RequestProgress::Handled
     }
 
     /// Handles a node's answer to the question if the keyspace exists that a client wants to use.
     pub(crate) fn used(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         stream: StreamId,
         header: Header,
         bytes: Bytes,
     ) {
-        client.alone = false;
+        client.awaits_reply = false;
         let Ok(message) = ResponseMessage::decode(envelope(header, &bytes)) else {
             return client.gathered.put(stream, bytes);
         };
@@ -75,7 +75,7 @@ impl CqlProtocol {
         let name = row.and_then(|row| std::str::from_utf8(row.first().copied()??).ok());
         match name {
             Some(name) => {
-                client.uses(name);
+                client.set_keyspace(name);
                 client.answer(stream, Response::Result(ResultBody::SetKeyspace(name)));
             }
             None => {

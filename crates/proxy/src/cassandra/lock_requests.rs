@@ -23,7 +23,7 @@ use cql::statement::lock::SUPPORTED;
 use cql::statement::{LockStatement, Summary};
 use cql::{BoundValues, Consistency, Response, ResultBody, StreamId, Version};
 
-use super::client::Client;
+use super::client::CqlClient;
 use super::lock_table::PendingLockRequest;
 use super::lock_table::schema::LockTableSchema;
 use super::lock_table::step::{Step, StepOutcome};
@@ -51,13 +51,17 @@ impl CqlProtocol {
     }
 
     /// Returns `true` if a statement is about a table of locks.
-    pub(crate) fn is_of_locks(&self, summary: Option<&Summary<'_>>, current: Option<&str>) -> bool {
+    pub(crate) fn is_about_locks(
+        &self,
+        summary: Option<&Summary<'_>>,
+        current: Option<&str>,
+    ) -> bool {
         let lock_tables = &self.state.setting.lock_tables;
         summary.is_some_and(|summary| lock_tables.has_one_of(&summary.tables, current))
     }
 
     /// Returns the reason why a text cannot be prepared, if there is one.
-    pub(crate) fn cannot_prepare(&self, text: &str, current: Option<&str>) -> Option<String> {
+    pub(crate) fn refusal_of_prepare(&self, text: &str, current: Option<&str>) -> Option<String> {
         if !self.state.setting.lock_tables.answers(text, current) {
             return None;
         }
@@ -67,7 +71,7 @@ impl CqlProtocol {
     }
 
     /// Returns the reason why a batch cannot be executed, if there is one.
-    pub(crate) fn cannot_batch<'a>(
+    pub(crate) fn refusal_of_batch<'a>(
         &self,
         version: Version,
         parts: &[BatchStatement<'a>],
@@ -82,7 +86,7 @@ impl CqlProtocol {
                     None => return Some(unprepared(id)),
                     Some(statement) => {
                         let current = statement.connection_keyspace.as_deref();
-                        statement.here && lock_tables.answers(&statement.text, current)
+                        statement.is_local && lock_tables.answers(&statement.text, current)
                     }
                 },
             };
@@ -98,7 +102,7 @@ impl CqlProtocol {
     /// Executes a statement about a table of locks; its answer may come later.
     pub(crate) fn lock(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: LockQuery<'_>,
         context: &mut RequestContext<'_>,
     ) {
@@ -147,7 +151,7 @@ impl CqlProtocol {
             )));
         };
         if known.schema.is_err() {
-            self.state.ask_for_news();
+            self.state.request_refresh();
         }
         Step::new(
             known.schema.as_ref().map_err(ProxyError::clone)?,
@@ -157,12 +161,12 @@ impl CqlProtocol {
     }
 
     /// Answers a client that executes a statement unknown to the proxy, which may be about any table.
-    pub(crate) fn not_prepared(client: &mut Client, stream: StreamId, id: &[u8]) {
+    pub(crate) fn not_prepared(client: &mut CqlClient, stream: StreamId, id: &[u8]) {
         client.answer(stream, Response::Error(unprepared(id)));
     }
 
     /// Gives the client the lock service's answer to a statement.
-    pub(crate) fn deliver_lock_reply(client: &mut Client, lock_reply: &LockReply) {
+    pub(crate) fn deliver_lock_reply(client: &mut CqlClient, lock_reply: &LockReply) {
         let Some(pending) = client.asked.remove(&lock_reply.sequence) else {
             return;
         };
@@ -172,7 +176,7 @@ impl CqlProtocol {
     }
 
     /// Forgets the pending requests of a client that has gone.
-    pub(crate) fn forget_locks(&mut self, client: &mut Client) {
+    pub(crate) fn forget_locks(&mut self, client: &mut CqlClient) {
         let Some(locks) = &self.state.setting.lock_tables.locks else {
             return;
         };
@@ -191,7 +195,7 @@ fn unprepared(id: &[u8]) -> ErrorBody<'_> {
 
 /// Sends a client the outcome of its request.
 fn answer(
-    client: &mut Client,
+    client: &mut CqlClient,
     stream: StreamId,
     step: &Step,
     skip_metadata: bool,

@@ -48,7 +48,7 @@ pub(crate) struct Statement {
     /// It writes under a condition.
     pub(crate) conditional: bool,
     /// The proxy answers it itself.
-    pub(crate) here: bool,
+    pub(crate) is_local: bool,
     pub(crate) pace: ReplyTimeLimit,
     /// It is a write that can be merged with others.
     pub(crate) merges: bool,
@@ -92,7 +92,7 @@ impl Statement {
             told: Bytes::copy_from_slice(told),
             reads: kind == Some(StatementKind::Select),
             conditional: summary.as_ref().is_some_and(|summary| summary.conditional),
-            here: system::answers(prepare.text, connection_keyspace.as_deref()),
+            is_local: system::answers(prepare.text, connection_keyspace.as_deref()),
             pace: ReplyTimeLimit::of(kind),
             merges: merges(prepare.text, summary.as_ref()),
             connection_keyspace,
@@ -181,7 +181,7 @@ mod tests {
             told: Bytes::new(),
             reads: true,
             conditional: false,
-            here: false,
+            is_local: false,
             pace: ReplyTimeLimit::Rows,
             merges: false,
         }

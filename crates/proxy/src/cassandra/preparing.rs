@@ -7,7 +7,7 @@ use cql::request::{Request, RequestMessage};
 use cql::response::{ErrorBody, ErrorKind};
 use cql::{Direction, Header, Opcode, Response, ResponseMessage, ResultBody, Version};
 
-use super::client::{Client, ParkedRequest};
+use super::client::{CqlClient, ParkedRequest};
 use super::connection_key::KeyMeaning;
 use super::frames::header_of;
 use super::prepared::Statement;
@@ -56,7 +56,7 @@ impl CqlProtocol {
         };
         let mut statement = Statement::new(&query.bytes, prepare, keyspace, &result, whole.body);
         let lock_tables = &self.state.setting.lock_tables;
-        statement.here |=
+        statement.is_local |=
             lock_tables.answers(prepare.text, statement.connection_keyspace.as_deref());
         Some((Bytes::copy_from_slice(result.id), statement))
     }
@@ -64,7 +64,7 @@ impl CqlProtocol {
     /// Prepares the statement of a request with a node that does not know it; the request waits.
     pub(crate) fn prepare_for(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: Query,
         header: Header,
         bytes: Bytes,
@@ -100,7 +100,7 @@ impl CqlProtocol {
     /// Handles a node's answer to the PREPARE of a statement that it did not know.
     pub(crate) fn prepared_again(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: &Query,
         header: Header,
         bytes: Bytes,

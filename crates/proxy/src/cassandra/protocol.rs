@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cql::{Header, Limits, StreamId};
 
-use super::client::Step;
+use super::client::HandshakeStage;
+use super::shared_state::CassandraState;
 use super::suspect_nodes::SuspectNodes;
 use super::topology::Topology;
-use super::topology_refresher::State;
 use crate::locks::pending_requests::PendingRequests;
 use crate::runtime::protocol::Progress;
 use crate::runtime::query::NodeIndex;
@@ -21,7 +21,7 @@ const STRANGERS: usize = 16 * 1024;
 
 /// See the module documentation.
 pub(crate) struct CqlProtocol {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<CassandraState>,
     pub(crate) known: Arc<Topology>,
     pub(super) version: u64,
     /// The agreements and the changes of the schema that this thread has seen.
@@ -30,7 +30,7 @@ pub(crate) struct CqlProtocol {
     /// Changes of the schema that clients are to be told.
     pub(super) changes: Vec<Bytes>,
     pub(super) agreed: u64,
-    pub(crate) avoided: SuspectNodes,
+    pub(crate) suspects: SuspectNodes,
     /// Clients that are authenticating with a node, on connections of their own.
     pub(crate) logins: usize,
     /// Chooses nodes in turn.
@@ -44,11 +44,11 @@ pub(crate) struct CqlProtocol {
 /// The result of one request.
 pub(crate) enum RequestProgress {
     /// It is answered, or on its way.
-    Taken,
+    Handled,
     /// It is put back, and read again later.
-    Not(Header, Bytes, Progress),
+    PutBack(Header, Bytes, Progress),
     /// It is answered, and later requests are not.
-    Last,
+    Close,
 }
 
 /// The purpose of a query.
@@ -87,7 +87,7 @@ impl Task {
 }
 
 impl CqlProtocol {
-    pub(crate) fn new(state: Arc<State>) -> CqlProtocol {
+    pub(crate) fn new(state: Arc<CassandraState>) -> CqlProtocol {
         let agreements = state.agreements();
         CqlProtocol {
             version: state.version.load(std::sync::atomic::Ordering::Acquire),
@@ -96,7 +96,7 @@ impl CqlProtocol {
             seen: state.changes_since(u64::MAX).0,
             changes: Vec::new(),
             agreed: state.agreed(),
-            avoided: SuspectNodes::new(Arc::clone(&state.setting.nodes)),
+            suspects: SuspectNodes::new(Arc::clone(&state.setting.nodes)),
             logins: 0,
             turn: 0,
             replicas: Vec::new(),
@@ -106,11 +106,11 @@ impl CqlProtocol {
     }
 
     /// Returns how long a request may be in this stage of the handshake.
-    pub(crate) fn limits_of(&self, step: Step) -> Limits {
+    pub(crate) fn limits_of(&self, stage: HandshakeStage) -> Limits {
         let most = self.state.setting.limits.envelope;
-        let body = match step {
-            Step::Welcome => most,
-            Step::New | Step::Unknown => most.min(STRANGERS),
+        let body = match stage {
+            HandshakeStage::Ready => most,
+            HandshakeStage::New | HandshakeStage::Authenticating => most.min(STRANGERS),
         };
         Limits { body }
     }

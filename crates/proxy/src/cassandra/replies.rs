@@ -7,7 +7,7 @@ use cql::response::{
 };
 use cql::{Direction, Opcode, Response};
 
-use super::client::{Client, HeldReply};
+use super::client::{CqlClient, HeldReply};
 use super::frames::header_of;
 use super::protocol::{CqlProtocol, Task};
 use super::retry_policy;
@@ -23,7 +23,7 @@ impl CqlProtocol {
     /// Handles a node's answer.
     pub(crate) fn answered(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: Query,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
@@ -36,7 +36,7 @@ impl CqlProtocol {
         let whole = envelope(header, &bytes);
         let is_error = header.opcode == Opcode::Error;
         if !is_error || peek_error_code(&whole) != Ok(IS_BOOTSTRAPPING) {
-            self.avoided.has_answered(query.node);
+            self.suspects.has_answered(query.node);
         }
         match (task, header.opcode) {
             (Task::Login, _) => self.logged_in(client, &query, header, bytes, context),
@@ -75,7 +75,7 @@ impl CqlProtocol {
     /// Handles a query that has no answer.
     pub(crate) fn failed(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         query: Query,
         failure: &Failure,
         context: &mut RequestContext<'_>,
@@ -91,8 +91,8 @@ impl CqlProtocol {
             NodeError::Unready(_) | NodeError::Nonsense(_) => false,
         };
         if !node_serves {
-            self.avoided.has_failed(query.node, context.now);
-            self.state.ask_for_news();
+            self.suspects.has_failed(query.node, context.now);
+            self.state.request_refresh();
         }
         let (task, stream) = Task::of(query.sequence);
         if task == Task::PrepareAgain {
@@ -118,7 +118,7 @@ impl CqlProtocol {
             return context.send_again(query, node, pause);
         }
         if matches!(task, Task::Use | Task::Login) {
-            client.alone = false;
+            client.awaits_reply = false;
         }
         if task == Task::Login {
             self.end_login(client, context);
@@ -156,16 +156,16 @@ impl CqlProtocol {
             let statement = statement.as_deref();
             route::of_execute(&self.known.map, statement, &execute, &mut self.replicas);
         }
-        let (avoided, now) = (&self.avoided, context.now);
+        let (suspects, now) = (&self.suspects, context.now);
         let is_other = |node: &NodeIndex| *node != query.node;
         self.replicas
-            .retain(|node| is_other(node) && !avoided.avoids(*node, now));
+            .retain(|node| is_other(node) && !suspects.avoids(*node, now));
         if self.replicas.is_empty() {
             let all = self.known.map.nodes().iter().copied();
             self.replicas.extend(all.filter(is_other));
         }
         self.turn = self.turn.wrapping_add(1);
         let (nodes, turn) = (&self.replicas, self.turn);
-        route::choose(nodes, false, turn, &self.avoided, context).unwrap_or(query.node)
+        route::choose(nodes, false, turn, &self.suspects, context).unwrap_or(query.node)
     }
 }

@@ -8,7 +8,7 @@ use cql::{
     BoundValues, EventKind, Header, Malformed, Opcode, Response, ResultBody, StreamId, paging,
 };
 
-use super::client::Client;
+use super::client::CqlClient;
 use super::lock_requests::LockQuery;
 use super::merge;
 use super::protocol::{CqlProtocol, RequestProgress, Task};
@@ -21,7 +21,11 @@ use crate::runtime::query::NodeIndex;
 /// count unreadable requests by connection, and this connection is shared. Paging states are left to
 /// the nodes: a client that gives a state of another form is not refused, but from now on its requests
 /// take separate connections.
-fn refuse_unreadable(client: &mut Client, stream: StreamId, parameters: &Parameters<'_>) -> bool {
+fn refuse_unreadable(
+    client: &mut CqlClient,
+    stream: StreamId,
+    parameters: &Parameters<'_>,
+) -> bool {
     let is_readable = parameters.paging_state.is_none_or(paging::is_readable);
     if !is_readable {
         client.quarantine();
@@ -39,7 +43,7 @@ impl CqlProtocol {
     /// Handles a request of a client that has finished its handshake.
     pub(crate) fn request(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
@@ -53,7 +57,7 @@ impl CqlProtocol {
                 client.version.number()
             );
             client.refuse(stream, PROTOCOL_ERROR, &text);
-            return RequestProgress::Last;
+            return RequestProgress::Close;
         }
         let done = match header.opcode {
             Opcode::Execute => self.execute(client, header, bytes, context),
@@ -63,23 +67,23 @@ impl CqlProtocol {
             Opcode::Register => self.register(client, header, &bytes),
             Opcode::Options => {
                 self.supported(client, stream);
-                Ok(RequestProgress::Taken)
+                Ok(RequestProgress::Handled)
             }
             other => {
                 let text = format!("Unexpected message {other:?}: the connection has been set up");
                 client.refuse(stream, PROTOCOL_ERROR, &text);
-                return RequestProgress::Last;
+                return RequestProgress::Close;
             }
         };
         done.unwrap_or_else(|malformed| {
             client.refuse(stream, PROTOCOL_ERROR, &malformed.to_string());
-            RequestProgress::Last
+            RequestProgress::Close
         })
     }
 
     fn register(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: &Bytes,
     ) -> Result<RequestProgress, Malformed> {
@@ -88,28 +92,28 @@ impl CqlProtocol {
             client.registered |= kinds.contains(&EventKind::Schema);
         }
         client.answer(header.stream, Response::Ready);
-        Ok(RequestProgress::Taken)
+        Ok(RequestProgress::Handled)
     }
 
     fn execute(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Result<RequestProgress, Malformed> {
         let execute = Execute::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &execute.parameters) {
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         let statement = self.state.prepared.get(header.version, execute.id);
         let statement = statement.as_deref();
         if statement.is_none() && self.keeps_lock_tables() {
             CqlProtocol::not_prepared(client, header.stream, execute.id);
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         if let Some(statement) = statement
-            && statement.here
+            && statement.is_local
         {
             let current = statement.connection_keyspace.as_deref();
             let (values, skip) = (execute.parameters.values, execute.parameters.skip_metadata);
@@ -120,7 +124,11 @@ impl CqlProtocol {
                 .answers(&statement.text, current)
             {
                 if client.has_asked_most() {
-                    return Ok(RequestProgress::Not(header, bytes, Progress::AwaitsReply));
+                    return Ok(RequestProgress::PutBack(
+                        header,
+                        bytes,
+                        Progress::AwaitsReply,
+                    ));
                 }
                 let said = LockQuery {
                     stream: header.stream,
@@ -131,9 +139,9 @@ impl CqlProtocol {
                     skip_metadata: false,
                 };
                 self.lock(client, said, context);
-                return Ok(RequestProgress::Taken);
+                return Ok(RequestProgress::Handled);
             }
-            if self.answer_here(
+            if self.answer_locally(
                 client,
                 header.stream,
                 &statement.text,
@@ -141,7 +149,7 @@ impl CqlProtocol {
                 &values,
                 skip,
             ) {
-                return Ok(RequestProgress::Taken);
+                return Ok(RequestProgress::Handled);
             }
         }
         let mut route = route::of_execute(&self.known.map, statement, &execute, &mut self.replicas);
@@ -155,14 +163,14 @@ impl CqlProtocol {
 
     fn query(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Result<RequestProgress, Malformed> {
         let query = CqlQuery::decode(&envelope(header, &bytes))?;
         if refuse_unreadable(client, header.stream, &query.parameters) {
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         let summary = Summary::of(query.text).ok();
         if let Some(keyspace) = summary.as_ref().and_then(|it| it.keyspace.as_deref()) {
@@ -172,9 +180,13 @@ impl CqlProtocol {
         let own = client.keyspace.clone();
         let current = query.parameters.keyspace.or(own.as_deref());
         let (values, skip) = (query.parameters.values, query.parameters.skip_metadata);
-        if self.is_of_locks(summary.as_ref(), current) {
+        if self.is_about_locks(summary.as_ref(), current) {
             if client.has_asked_most() {
-                return Ok(RequestProgress::Not(header, bytes, Progress::AwaitsReply));
+                return Ok(RequestProgress::PutBack(
+                    header,
+                    bytes,
+                    Progress::AwaitsReply,
+                ));
             }
             let said = LockQuery {
                 stream: header.stream,
@@ -184,12 +196,12 @@ impl CqlProtocol {
                 skip_metadata: skip,
             };
             self.lock(client, said, context);
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         if system::answers(query.text, current)
-            && self.answer_here(client, header.stream, query.text, current, &values, skip)
+            && self.answer_locally(client, header.stream, query.text, current, &values, skip)
         {
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         self.replicas.clear();
         let route = route::of_text(summary.as_ref(), current);
@@ -197,9 +209,9 @@ impl CqlProtocol {
     }
 
     /// Answers a read of a table that the proxy answers itself. Returns `true` if it did.
-    fn answer_here(
+    fn answer_locally(
         &self,
-        client: &mut Client,
+        client: &mut CqlClient,
         stream: StreamId,
         text: &str,
         current: Option<&str>,
@@ -224,24 +236,24 @@ impl CqlProtocol {
 
     fn batch(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
     ) -> Result<RequestProgress, Malformed> {
         let Request::Batch(batch) = RequestMessage::decode(envelope(header, &bytes))?.request
         else {
-            return Ok(RequestProgress::Last);
+            return Ok(RequestProgress::Close);
         };
         if refuse_unreadable(client, header.stream, &batch.parameters) {
-            return Ok(RequestProgress::Taken);
+            return Ok(RequestProgress::Handled);
         }
         if self.keeps_lock_tables() {
             let own = client.keyspace.clone();
             let current = batch.parameters.keyspace.or(own.as_deref());
-            if let Some(error) = self.cannot_batch(header.version, &batch.statements, current) {
+            if let Some(error) = self.refusal_of_batch(header.version, &batch.statements, current) {
                 client.answer(header.stream, Response::Error(error));
-                return Ok(RequestProgress::Taken);
+                return Ok(RequestProgress::Handled);
             }
         }
         let (map, prepared) = (&self.known.map, &self.state.prepared);
@@ -251,7 +263,7 @@ impl CqlProtocol {
 
     fn prepare(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
@@ -262,11 +274,11 @@ impl CqlProtocol {
             let current = prepare.keyspace.or(client.keyspace.as_deref());
             let wrong = match of_use {
                 true => Some("USE cannot be prepared: give it as it is".to_owned()),
-                false => self.cannot_prepare(prepare.text, current),
+                false => self.refusal_of_prepare(prepare.text, current),
             };
             if let Some(text) = wrong {
                 client.refuse(header.stream, INVALID, &text);
-                return Ok(RequestProgress::Taken);
+                return Ok(RequestProgress::Handled);
             }
         }
         let route = Route {
@@ -281,13 +293,13 @@ impl CqlProtocol {
     pub(crate) fn any_node(&mut self, context: &mut RequestContext<'_>) -> Option<NodeIndex> {
         self.turn = self.turn.wrapping_add(1);
         let nodes = self.known.map.nodes();
-        route::choose(nodes, false, self.turn, &self.avoided, context)
+        route::choose(nodes, false, self.turn, &self.suspects, context)
     }
 
     /// Returns a dispatch on the connection key that the client shares with others.
     pub(crate) fn dispatch(
         &self,
-        client: &mut Client,
+        client: &mut CqlClient,
         sequence: u64,
         node: NodeIndex,
         route: Route,
@@ -308,7 +320,7 @@ impl CqlProtocol {
     /// Sends a request unchanged to one of `self.replicas`, or to any node.
     fn send(
         &mut self,
-        client: &mut Client,
+        client: &mut CqlClient,
         header: Header,
         bytes: Bytes,
         task: Task,
@@ -323,17 +335,17 @@ impl CqlProtocol {
         }
         let serial = route.of_node || route.serial && !self.replicas.is_empty();
         // Where no replica lives, any node reports that at once.
-        let is_avoided = |node: &NodeIndex| self.avoided.avoids(*node, context.now);
+        let is_avoided = |node: &NodeIndex| self.suspects.avoids(*node, context.now);
         let nodes = match self.replicas.iter().all(is_avoided) {
             true => nodes,
             false => &self.replicas,
         };
         self.turn = self.turn.wrapping_add(1);
-        let Some(node) = route::choose(nodes, serial, self.turn, &self.avoided, context) else {
-            return RequestProgress::Not(header, bytes, Progress::AwaitsRoom);
+        let Some(node) = route::choose(nodes, serial, self.turn, &self.suspects, context) else {
+            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
         };
         let dispatch = self.dispatch(client, task.sequence(header.stream), node, route);
         context.send(dispatch, bytes);
-        RequestProgress::Taken
+        RequestProgress::Handled
     }
 }

@@ -170,10 +170,10 @@ pub(crate) fn choose(
     nodes: &[NodeIndex],
     serial: bool,
     turn: usize,
-    avoided: &SuspectNodes,
+    suspects: &SuspectNodes,
     context: &mut RequestContext<'_>,
 ) -> Option<NodeIndex> {
-    let lives = |node: &NodeIndex| !avoided.avoids(*node, context.now);
+    let lives = |node: &NodeIndex| !suspects.avoids(*node, context.now);
     let (first, start) = match serial {
         true => (nodes.iter().copied().find(lives), 0),
         false => (None, turn % nodes.len().max(1)),
@@ -185,7 +185,7 @@ pub(crate) fn choose(
     let (before, from) = nodes.split_at(start);
     let mut best: Option<(u32, NodeIndex)> = None;
     for &node in from.iter().chain(before) {
-        if any_lives && avoided.avoids(node, context.now) || !context.has_room(node) {
+        if any_lives && suspects.avoids(node, context.now) || !context.has_room(node) {
             continue;
         }
         let load = context.load(node);
@@ -224,7 +224,7 @@ mod tests {
             told: Bytes::new(),
             reads: true,
             conditional: false,
-            here: false,
+            is_local: false,
             pace: ReplyTimeLimit::Rows,
             merges: false,
         }

@@ -71,10 +71,11 @@ impl SuspectNodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{BackendFigures, Now};
+    use crate::figures::BackendFigures;
+    use crate::node_figures::ConnectionState;
     use std::net::SocketAddr;
 
-    fn avoided() -> (SuspectNodes, Arc<Nodes>, NodeIndex) {
+    fn suspects() -> (SuspectNodes, Arc<Nodes>, NodeIndex) {
         let nodes = Arc::new(Nodes::default());
         let node = nodes.place(SocketAddr::from(([127, 0, 0, 1], 1)));
         (SuspectNodes::new(Arc::clone(&nodes)), nodes, node)
@@ -86,45 +87,45 @@ mod tests {
 
     #[test]
     fn a_node_that_fails_again_is_avoided_for_longer() {
-        let (mut avoided, _, node) = avoided();
-        assert!(!avoided.avoids(node, seconds(0)));
+        let (mut suspects, _, node) = suspects();
+        assert!(!suspects.avoids(node, seconds(0)));
         let mut now = seconds(100);
         for pause in [1, 2, 4, 8, 16, 30, 30] {
             for _ in 0..1000 {
-                avoided.has_failed(node, now);
+                suspects.has_failed(node, now);
             }
             let almost = now + seconds(pause) - Duration::from_millis(1);
-            assert!(avoided.avoids(node, almost), "{pause}");
+            assert!(suspects.avoids(node, almost), "{pause}");
             now += seconds(pause);
-            assert!(!avoided.avoids(node, now), "{pause}");
+            assert!(!suspects.avoids(node, now), "{pause}");
         }
-        avoided.has_failed(node, now);
-        avoided.has_answered(node);
-        assert!(!avoided.avoids(node, now));
-        avoided.has_failed(node, now);
-        assert!(!avoided.avoids(node, now + seconds(1)));
+        suspects.has_failed(node, now);
+        suspects.has_answered(node);
+        assert!(!suspects.avoids(node, now));
+        suspects.has_failed(node, now);
+        assert!(!suspects.avoids(node, now + seconds(1)));
     }
 
     #[test]
     fn a_node_is_avoided_until_a_connection_to_it_is_up() {
-        let (mut avoided, nodes, node) = avoided();
+        let (mut suspects, nodes, node) = suspects();
         let figures = BackendFigures::new(0, Arc::clone(&nodes));
         let see = |connections, awaited| {
-            let now = Now {
+            let now = ConnectionState {
                 connections,
                 awaited,
-                ..Now::default()
+                ..ConnectionState::default()
             };
             figures.set(node, now);
         };
-        avoided.has_failed(node, seconds(10));
+        suspects.has_failed(node, seconds(10));
         see(0, 1);
-        assert!(avoided.avoids(node, seconds(10_000)));
+        assert!(suspects.avoids(node, seconds(10_000)));
         // Where no connection is retried by itself, a request must try it.
         see(0, 0);
-        assert!(!avoided.avoids(node, seconds(10_000)));
+        assert!(!suspects.avoids(node, seconds(10_000)));
         see(1, 1);
-        assert!(avoided.avoids(node, Duration::from_millis(10_500)));
-        assert!(!avoided.avoids(node, seconds(11)));
+        assert!(suspects.avoids(node, Duration::from_millis(10_500)));
+        assert!(!suspects.avoids(node, seconds(11)));
     }
 }

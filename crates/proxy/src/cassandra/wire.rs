@@ -113,7 +113,7 @@ impl Wire for CqlWire {
             gathered: EnvelopeBatch::default(),
             asked: Some(now),
         };
-        wire.say(Request::Startup(startup()));
+        wire.queue_request(Request::Startup(startup()));
         wire
     }
 
@@ -145,9 +145,9 @@ impl Wire for CqlWire {
         self.asked.is_none() && self.flights.len() < StreamId::COUNT
     }
 
-    fn ask_for_life(&mut self, _: &mut OutBatch, now: Duration) {
+    fn probe(&mut self, _: &mut OutBatch, now: Duration) {
         self.asked = Some(now);
-        self.say(Request::Options);
+        self.queue_request(Request::Options);
     }
 
     fn receive(
@@ -220,7 +220,7 @@ impl Wire for CqlWire {
 
 impl CqlWire {
     /// Gathers a request of the proxy's own.
-    fn say(&mut self, request: Request<'_>) {
+    fn queue_request(&mut self, request: Request<'_>) {
         let stream = StreamId(self.flights.insert(InflightRequest::Own) as i16);
         let mut envelope = Vec::new();
         let message = request.into_message();
@@ -248,7 +248,7 @@ impl CqlWire {
         };
         let body = &envelope[HEADER_LEN..];
         if let InflightRequest::Own = flight {
-            return self.greeted(Envelope { header, body });
+            return self.setup_reply(Envelope { header, body });
         }
         // A connection that uses another keyspace from now on must not be used by other clients.
         let spoilt = header.opcode == Opcode::Result
@@ -262,9 +262,9 @@ impl CqlWire {
                 told(query, answer);
             }
             InflightRequest::Merged(queries, since) => {
-                self.merged_came(header, &envelope, queries, since, told)
+                self.merged_reply(header, &envelope, queries, since, told)
             }
-            _ => self.came_late(),
+            _ => self.drop_late_reply(),
         }
         match spoilt {
             true => Err(WireError::Spoilt("it uses another keyspace".to_owned())),
@@ -298,7 +298,7 @@ impl CqlWire {
     }
 
     /// Handles the reply to a batch of merged writes.
-    fn merged_came(
+    fn merged_reply(
         &mut self,
         header: Header,
         envelope: &Bytes,
@@ -327,7 +327,7 @@ impl CqlWire {
     }
 
     /// Handles a reply for which no client waits: its stream is free.
-    fn came_late(&mut self) {
+    fn drop_late_reply(&mut self) {
         self.forgotten -= 1;
         if self.forgotten < MOST_FORGOTTEN {
             self.spent = None;
@@ -335,7 +335,7 @@ impl CqlWire {
     }
 
     /// Handles a reply to a request of the proxy's own.
-    fn greeted(&mut self, envelope: Envelope<'_>) -> Result<(), WireError> {
+    fn setup_reply(&mut self, envelope: Envelope<'_>) -> Result<(), WireError> {
         if self.greeting == ConnectionSetup::Over {
             // Any reply shows that the node lives.
             self.asked = None;
@@ -346,7 +346,7 @@ impl CqlWire {
             .map_err(|error| WireError::Nonsense(error.to_string()))?
             .response;
         if let Response::Error(error) = response {
-            return Err(self.not_greeted(error.kind.code(), error.message));
+            return Err(self.setup_refused(error.kind.code(), error.message));
         }
         match (self.greeting, &response) {
             (ConnectionSetup::Startup, Response::Ready | Response::Authenticate(_)) => {
@@ -369,7 +369,7 @@ impl CqlWire {
     }
 
     /// Returns the meaning of an error in the greeting.
-    fn not_greeted(&self, code: i32, message: &str) -> WireError {
+    fn setup_refused(&self, code: i32, message: &str) -> WireError {
         // Nodes that cannot read their own table of users report that with the same code.
         let is_judged = !message.starts_with(CANNOT_JUDGE);
         match (self.greeting, code) {
@@ -398,11 +398,11 @@ impl CqlWire {
                 return Err(WireError::Unready("it asks for a password".to_owned()));
             };
             self.greeting = ConnectionSetup::Login;
-            self.say(Request::AuthResponse(Some(credential.token())));
+            self.queue_request(Request::AuthResponse(Some(credential.token())));
         } else if let Some(keyspace) = &name.keyspace {
             self.greeting = ConnectionSetup::Keyspace;
             let text = format!("USE {}", quoted(keyspace));
-            self.say(plain_query(&text, self.version));
+            self.queue_request(plain_query(&text, self.version));
         } else {
             self.is_over();
         }

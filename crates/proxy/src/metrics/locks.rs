@@ -2,7 +2,7 @@
 
 use admin::exposition::{Family, Kind, Samples};
 
-use super::{FIRST_CLASS, Figures, Fill, family};
+use super::snapshot::{FIRST_CLASS, Figures, Fill, family};
 use crate::locks::{Figures as LockFigures, SharedFigures};
 
 impl Figures<'_> {

@@ -45,7 +45,7 @@ impl Pending {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct RedisClient {
     pub(crate) id: ClientId,
     pub(crate) address: SocketAddr,
     /// The time at which it connected, since the proxy's start.
@@ -81,14 +81,14 @@ pub(crate) struct Client {
     first: u64,
 }
 
-impl Client {
+impl RedisClient {
     pub(crate) fn new(
         id: ClientId,
         address: SocketAddr,
         since: Duration,
         authenticated: bool,
-    ) -> Client {
-        Client {
+    ) -> RedisClient {
+        RedisClient {
             id,
             address,
             since,
@@ -161,7 +161,7 @@ impl Client {
         self.pending.push_back(ready);
     }
 
-    /// Answers the next command like [`Client::answer`], with a reply that `write` makes.
+    /// Answers the next command like [`RedisClient::answer`], with a reply that `write` makes.
     pub(crate) fn answer_with(&mut self, out: &mut OutBatch, write: impl FnOnce(&mut Writer<'_>)) {
         if self.pending.is_empty() {
             self.first += 1;
@@ -217,7 +217,7 @@ mod tests {
                 number: 1,
             };
             let address = SocketAddr::from(([127, 0, 0, 1], 1));
-            let mut client = Client::new(id, address, Duration::ZERO, true);
+            let mut client = RedisClient::new(id, address, Duration::ZERO, true);
             let mut out = OutBatch::default();
             let (mut open, mut sent) = (Vec::new(), 0);
             while sent < 100 || !open.is_empty() {

@@ -17,8 +17,8 @@ const OWNER: Argument = ("owner", "string", None);
 const LEASE: Argument = ("lease-milliseconds", "integer", Some(("PX", false)));
 const WAIT: Argument = ("wait-milliseconds", "integer", Some(("WAIT", true)));
 
-/// The replies of `COMMAND DOCS` for [`LOCK_COMMANDS`], in the same order: a summary of the command, and its
-/// arguments.
+/// The replies of `COMMAND DOCS` for [`LOCK_COMMANDS`], in the same order: a summary of the command,
+/// and its arguments.
 const DOCS: &[(&str, &[Argument])] = &[
     (
         "Holds a lock until it is released or its lease has ended, after waiting if others hold it.",

@@ -4,10 +4,10 @@ use admin::about::REDIS_VERSION;
 use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
 
-use super::client::Client;
+use super::client::RedisClient;
 use super::commands::Command;
 use super::outcome::CommandOutcome;
-use super::topology_refresher::State;
+use super::shared_state::RedisState;
 use crate::error::ProxyError;
 use crate::runtime::protocol::{Progress, RequestContext};
 
@@ -57,8 +57,8 @@ pub(crate) fn unknown(args: Args<'_>) -> String {
 
 /// Answers a command.
 pub(crate) fn run(
-    state: &State,
-    client: &mut Client,
+    state: &RedisState,
+    client: &mut RedisClient,
     command: &Command,
     args: Args<'_>,
     context: &mut RequestContext<'_>,
@@ -81,7 +81,7 @@ pub(crate) fn run(
         "select" => {
             writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
             client.answer(context.out, out.into());
-            return CommandOutcome::Last;
+            return CommandOutcome::Close;
         }
         "readonly" | "readwrite" | "asking" => writer.ok(),
         "cluster" => writer.error("ERR This instance has cluster support disabled"),
@@ -92,7 +92,7 @@ pub(crate) fn run(
         // Pending commands are answered in the protocol version in which they were sent.
         "hello" if changes_protocol(client, args) && !client.is_idle() => {
             client.alone = true;
-            return CommandOutcome::Not(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(Progress::AwaitsReply);
         }
         "auth" => auth(state, client, args, &mut out),
         "hello" => hello(state, client, args, &mut out),
@@ -100,7 +100,7 @@ pub(crate) fn run(
         "reset" => {
             if !client.is_idle() {
                 client.alone = true;
-                return CommandOutcome::Not(Progress::AwaitsReply);
+                return CommandOutcome::PutBack(Progress::AwaitsReply);
             }
             client.block = None;
             for (node, connection_key) in client.own_connections.drain(..) {
@@ -114,12 +114,12 @@ pub(crate) fn run(
         }
         "quit" => {
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return CommandOutcome::Last;
+            return CommandOutcome::Close;
         }
         _ => writer.error(&unknown(args)),
     }
     client.answer(context.out, out.into());
-    CommandOutcome::Taken
+    CommandOutcome::Handled
 }
 
 fn wrong_number(name: &str) -> String {
@@ -128,7 +128,7 @@ fn wrong_number(name: &str) -> String {
 
 /// Returns `true` if the user's name and password are right, and counts the attempt otherwise. There is
 /// one user.
-fn is_user(state: &State, user: &[u8], password: &[u8]) -> bool {
+fn is_user(state: &RedisState, user: &[u8], password: &[u8]) -> bool {
     let expected = state.password.as_deref().map(str::as_bytes);
     let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));
     if !right {
@@ -143,7 +143,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     differ == 0 && a.len() == b.len()
 }
 
-fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+fn auth(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out, client.protocol);
     let (user, password): (&[u8], &[u8]) = match (args.get(1), args.get(2), args.len()) {
         (Some(password), None, 2) => (b"default", password),
@@ -165,8 +165,8 @@ fn auth(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
-    let error = say_hello(state, client, args).err();
+fn hello(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
+    let error = negotiate_hello(state, client, args).err();
     let mut writer = Writer::new(out, client.protocol);
     if let Some(error) = error {
         return writer.error_bytes(error.to_string().as_bytes());
@@ -190,12 +190,16 @@ fn hello(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) 
 }
 
 /// Returns `true` if a `HELLO` asks for another version of the protocol than the client's.
-fn changes_protocol(client: &Client, args: Args<'_>) -> bool {
+fn changes_protocol(client: &RedisClient, args: Args<'_>) -> bool {
     args.get(1)
         .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
 }
 
-fn say_hello(state: &State, client: &mut Client, args: Args<'_>) -> Result<(), ProxyError> {
+fn negotiate_hello(
+    state: &RedisState,
+    client: &mut RedisClient,
+    args: Args<'_>,
+) -> Result<(), ProxyError> {
     let protocol = match args.get(1) {
         None => client.protocol,
         Some(b"2") => Protocol::Resp2,
@@ -249,11 +253,11 @@ fn name(name: &[u8]) -> Result<Bytes, ProxyError> {
 }
 
 /// Returns the connection's number, which is unique.
-fn id(client: &Client) -> i64 {
+fn id(client: &RedisClient) -> i64 {
     i64::from(client.id.thread) << 32 | i64::from(client.id.number)
 }
 
-fn about_client(state: &State, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) {
+fn about_client(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
     let protocol = client.protocol;
     let mut writer = Writer::new(out, protocol);
     let sub = args.get(1).unwrap_or_default().to_ascii_lowercase();

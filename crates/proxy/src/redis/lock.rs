@@ -35,7 +35,7 @@ mod encoding;
 use bytes::Bytes;
 use resp::Args;
 
-use super::client::{Client, Pending};
+use super::client::{Pending, RedisClient};
 use super::commands::{Command, LockCommand};
 use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
@@ -47,7 +47,7 @@ impl RedisProtocol {
     /// Executes a command about locks, outside of a block.
     pub(crate) fn lock(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         kind: LockCommand,
         args: Args<'_>,
@@ -58,14 +58,14 @@ impl RedisProtocol {
                 context.out,
                 "ERR this proxy keeps no locks: its log says why",
             );
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         };
         if !client.has_asked_locks_alone() {
             client.alone = true;
-            return CommandOutcome::Not(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(Progress::AwaitsReply);
         }
         if client.asked.len() >= MOST_ASKED {
-            return CommandOutcome::Not(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(Progress::AwaitsReply);
         }
         let request = match read(kind, args) {
             Ok(request) => request,
@@ -75,7 +75,7 @@ impl RedisProtocol {
                     text => format!("ERR {text}"),
                 };
                 client.refuse(context.out, &text);
-                return CommandOutcome::Taken;
+                return CommandOutcome::Handled;
             }
         };
         let key = args.at(1);
@@ -89,13 +89,13 @@ impl RedisProtocol {
                 context.await_deferred_reply();
             }
         }
-        CommandOutcome::Taken
+        CommandOutcome::Handled
     }
 
     /// Gives the client the lock service's answer to a request.
     pub(crate) fn deliver_lock_reply(
         &self,
-        client: &mut Client,
+        client: &mut RedisClient,
         lock_reply: LockReply,
         context: &mut RequestContext<'_>,
     ) {
@@ -110,7 +110,7 @@ impl RedisProtocol {
     /// Requests that have just been answered stay: their lock replies give their outcomes.
     pub(crate) fn give_up_locks(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         why: Ended,
         context: &mut RequestContext<'_>,
     ) -> bool {
@@ -135,7 +135,7 @@ impl RedisProtocol {
     }
 
     /// Forgets all pending requests of the client.
-    pub(crate) fn forget_locks(&mut self, client: &mut Client) {
+    pub(crate) fn forget_locks(&mut self, client: &mut RedisClient) {
         let Some(locks) = &self.state.locks else {
             return;
         };

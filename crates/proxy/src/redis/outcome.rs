@@ -5,9 +5,9 @@ use crate::runtime::protocol::Progress;
 /// The result of one command.
 pub(crate) enum CommandOutcome {
     /// It is answered, or on its way.
-    Taken,
+    Handled,
     /// It stays in the input, and is read again later.
-    Not(Progress),
+    PutBack(Progress),
     /// It is answered, and later commands are not.
-    Last,
+    Close,
 }

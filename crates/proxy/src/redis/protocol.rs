@@ -10,15 +10,15 @@ use bytes::{Buf, Bytes, BytesMut};
 use cluster::slot;
 use resp::{Args, Span};
 
-use super::client::{Client, Pending};
+use super::client::{Pending, RedisClient};
 use super::commands::{Command, Commands, Special};
 use super::multi_block;
 use super::outcome::CommandOutcome;
 use super::reply_merge::{MergeRule, ReplyMerge};
 use super::retry_policy;
 use super::route::{self, CommandPart, CommandRoute};
+use super::shared_state::RedisState;
 use super::slot_map::Map;
-use super::topology_refresher::State;
 use super::wire::ConnectionProperties;
 use super::{command_docs, local_commands};
 use crate::locks::Outcome;
@@ -29,7 +29,7 @@ use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
 
 /// See the module documentation.
 pub(crate) struct RedisProtocol {
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<RedisState>,
     commands: Arc<Commands>,
     pub(super) map: Map,
     version: u64,
@@ -41,13 +41,13 @@ pub(crate) struct RedisProtocol {
 }
 
 impl ClientProtocol for RedisProtocol {
-    type Client = Client;
+    type Client = RedisClient;
     type Outcome = Outcome;
 
-    fn admit(&mut self, id: ClientId, address: SocketAddr) -> Client {
+    fn admit(&mut self, id: ClientId, address: SocketAddr) -> RedisClient {
         let free = self.state.password.is_none();
         self.lock_replies.are_of(id.thread);
-        Client::new(id, address, self.state.started.elapsed(), free)
+        RedisClient::new(id, address, self.state.started.elapsed(), free)
     }
 
     fn patience(&self) -> Option<Duration> {
@@ -55,13 +55,13 @@ impl ClientProtocol for RedisProtocol {
         asks.then_some(self.state.limits.greeting)
     }
 
-    fn has_begun(&self, client: &Client) -> bool {
+    fn has_begun(&self, client: &RedisClient) -> bool {
         client.begun
     }
 
     fn read(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         input: &mut BytesMut,
         context: &mut RequestContext<'_>,
     ) -> Progress {
@@ -99,7 +99,7 @@ impl ClientProtocol for RedisProtocol {
                 let whole = list.len();
                 let done = self.command(&commands, client, &mut list, &spans, whole, context);
                 input.advance(end);
-                if let CommandOutcome::Not(_) = done {
+                if let CommandOutcome::PutBack(_) = done {
                     list.extend_from_slice(input);
                     *input = list;
                 }
@@ -109,14 +109,14 @@ impl ClientProtocol for RedisProtocol {
             };
             self.spans = spans;
             match done {
-                CommandOutcome::Taken => {}
-                CommandOutcome::Not(progress) => return progress,
-                CommandOutcome::Last => return Progress::Close,
+                CommandOutcome::Handled => {}
+                CommandOutcome::PutBack(progress) => return progress,
+                CommandOutcome::Close => return Progress::Close,
             }
         }
     }
 
-    fn reply(&mut self, client: &mut Client, reply: Reply, context: &mut RequestContext<'_>) {
+    fn reply(&mut self, client: &mut RedisClient, reply: Reply, context: &mut RequestContext<'_>) {
         let query = reply.query;
         match reply.result {
             Ok(answer) => {
@@ -129,11 +129,11 @@ impl ClientProtocol for RedisProtocol {
         }
     }
 
-    fn may_wait_for_ever(&self, client: &Client) -> bool {
+    fn may_wait_for_ever(&self, client: &RedisClient) -> bool {
         client.waits && !client.is_idle()
     }
 
-    fn gone(&mut self, client: &mut Client, context: &mut RequestContext<'_>) {
+    fn gone(&mut self, client: &mut RedisClient, context: &mut RequestContext<'_>) {
         for (node, connection_key) in client.own_connections.drain(..) {
             context.hang_up(node, connection_key);
         }
@@ -150,14 +150,19 @@ impl ClientProtocol for RedisProtocol {
 
     fn deliver(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         lock_reply: LockReply,
         context: &mut RequestContext<'_>,
     ) {
         self.deliver_lock_reply(client, lock_reply, context);
     }
 
-    fn ended(&mut self, client: &mut Client, why: Ended, context: &mut RequestContext<'_>) -> bool {
+    fn ended(
+        &mut self,
+        client: &mut RedisClient,
+        why: Ended,
+        context: &mut RequestContext<'_>,
+    ) -> bool {
         self.give_up_locks(client, why, context)
     }
 
@@ -182,7 +187,7 @@ impl ClientProtocol for RedisProtocol {
 }
 
 impl RedisProtocol {
-    pub(crate) fn new(state: Arc<State>) -> RedisProtocol {
+    pub(crate) fn new(state: Arc<RedisState>) -> RedisProtocol {
         let known = state.known();
         RedisProtocol {
             version: state.version.load(Ordering::Acquire),
@@ -205,7 +210,7 @@ impl RedisProtocol {
     fn command(
         &mut self,
         commands: &Commands,
-        client: &mut Client,
+        client: &mut RedisClient,
         input: &mut BytesMut,
         spans: &[Span],
         end: usize,
@@ -216,13 +221,13 @@ impl RedisProtocol {
             let text = local_commands::unknown(args);
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         };
         if command.lacks(args) {
             let text = local_commands::unknown_subcommand(&command.name, args);
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         if !command.takes(args.len()) {
             let text = format!(
@@ -231,12 +236,12 @@ impl RedisProtocol {
             );
             self.refuse_in(client, &text, context);
             let _ = input.split_to(end);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         if !client.authenticated && !local_commands::before_authentication(&command.name) {
             client.refuse(context.out, "NOAUTH Authentication required.");
             let _ = input.split_to(end);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         // Commands after a request to the locks wait for its answer.
         if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
@@ -247,7 +252,7 @@ impl RedisProtocol {
             Special::Block => self.block_command(client, command, args, context),
             _ if client.block.is_some() && !local_commands::leaves_block(&command.name) => {
                 self.queue(client, command, args, &input[..end], context);
-                CommandOutcome::Taken
+                CommandOutcome::Handled
             }
             Special::Lock(kind) => self.lock(client, command, kind, args, context),
             Special::Local => local_commands::run(&self.state, client, command, args, context),
@@ -261,12 +266,12 @@ impl RedisProtocol {
                 let bytes = input.split_to(end).freeze();
                 let dispatch = self.dispatch(client, command, node, route::route(slot));
                 context.send(dispatch, bytes);
-                return CommandOutcome::Taken;
+                return CommandOutcome::Handled;
             }
             _ => self.send(client, command, args, &input[..end], context),
         };
         match done {
-            CommandOutcome::Not(progress) => self.not_yet(client, progress),
+            CommandOutcome::PutBack(progress) => self.not_yet(client, progress),
             done => {
                 let _ = input.split_to(end);
                 done
@@ -275,15 +280,15 @@ impl RedisProtocol {
     }
 
     /// Leaves the command in the input.
-    fn not_yet(&self, client: &mut Client, progress: Progress) -> CommandOutcome {
+    fn not_yet(&self, client: &mut RedisClient, progress: Progress) -> CommandOutcome {
         client.parser.reset();
-        CommandOutcome::Not(progress)
+        CommandOutcome::PutBack(progress)
     }
 
     /// Returns the dispatch of a command that one node answers.
     fn dispatch(
         &self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         node: NodeIndex,
         route: u32,
@@ -302,7 +307,7 @@ impl RedisProtocol {
 
     /// Returns the connection key that a client shares with other clients. It is always the same, so
     /// that the client's commands on one key keep their order.
-    pub(super) fn connection_key(&self, client: &Client) -> ConnectionKey {
+    pub(super) fn connection_key(&self, client: &RedisClient) -> ConnectionKey {
         let name = ConnectionProperties {
             resp3: client.protocol == resp::Protocol::Resp3,
             index: (client.id.number % u32::from(self.state.connection_keys)) as u8,
@@ -314,7 +319,7 @@ impl RedisProtocol {
     /// Sends a command that goes to nodes; handles all but the simplest case.
     fn send(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         args: Args<'_>,
         bytes: &[u8],
@@ -334,7 +339,7 @@ impl RedisProtocol {
             }
             CommandRoute::One { node, route } => {
                 if !context.has_room(node) {
-                    return CommandOutcome::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
                 }
                 let dispatch = self.dispatch(client, command, node, route);
                 if self.state.locks.is_some()
@@ -348,10 +353,10 @@ impl RedisProtocol {
             CommandRoute::Alone { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::Not(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(Progress::AwaitsReply);
                 }
                 if !context.has_room(node) {
-                    return CommandOutcome::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
                 }
                 client.alone = true;
                 let dispatch = self.dispatch(client, command, node, route);
@@ -360,7 +365,7 @@ impl RedisProtocol {
             CommandRoute::Own { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::Not(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(Progress::AwaitsReply);
                 }
                 (client.alone, client.waits) = (true, true);
                 let mut dispatch = self.dispatch(client, command, node, route);
@@ -370,13 +375,13 @@ impl RedisProtocol {
             }
             CommandRoute::ThreadStack { parts, rule } => {
                 if !have_room(&parts, context) {
-                    return CommandOutcome::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
                 }
                 self.send_parts(client, command, parts, rule, context);
             }
             CommandRoute::Scan { cursors, part } => {
                 if !context.has_room(part.node) {
-                    return CommandOutcome::Not(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
                 }
                 let mut dispatch = self.dispatch(client, command, part.node, 0);
                 if let Some(pending) = client.pending(dispatch.sequence) {
@@ -386,12 +391,12 @@ impl RedisProtocol {
                 context.send(dispatch, part.bytes);
             }
         }
-        CommandOutcome::Taken
+        CommandOutcome::Handled
     }
 
     fn send_parts(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         parts: Vec<CommandPart>,
         rule: MergeRule,
@@ -416,7 +421,11 @@ impl RedisProtocol {
     }
 
     /// Returns a connection key of this client alone.
-    pub(super) fn own_connection(&self, client: &mut Client, node: NodeIndex) -> ConnectionKey {
+    pub(super) fn own_connection(
+        &self,
+        client: &mut RedisClient,
+        node: NodeIndex,
+    ) -> ConnectionKey {
         let resp3 = client.protocol == resp::Protocol::Resp3;
         let connection_key = ConnectionProperties::of_client(resp3, client.id).connection_key();
         if !client.own_connections.contains(&(node, connection_key)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::client::{Client, Pending};
+use super::client::{Pending, RedisClient};
 use super::protocol::RedisProtocol;
 use super::retry_policy::{self, RetryHint};
 use super::wire::ConnectionProperties;
@@ -50,7 +50,7 @@ impl RedisProtocol {
     /// Handles the reply to a query.
     pub(super) fn settle(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         query: &Query,
         bytes: Bytes,
         connection: u64,
@@ -90,7 +90,7 @@ impl RedisProtocol {
     /// Follows a node's redirection to another node, or its request to retry.
     pub(super) fn redirect(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         query: Query,
         hint: RetryHint,
         error: Bytes,
@@ -107,7 +107,7 @@ impl RedisProtocol {
         match hint {
             // The watched keys of a connection do not move with it.
             _ if own => {
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let reply = lost_watch(client, &query);
                 self.settle_failed(client, &query, reply, context);
             }
@@ -119,7 +119,7 @@ impl RedisProtocol {
                 if route::slot_of(query.route).is_some() && !route::is_script(query.route) {
                     self.learn(slot, node);
                 }
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let pause = if query.retries == 0 {
                     Duration::ZERO
                 } else {
@@ -141,7 +141,7 @@ impl RedisProtocol {
                 send_again(client, asking, node, Duration::ZERO, context);
             }
             RetryHint::Moved { .. } | RetryHint::Ask { .. } | RetryHint::Later => {
-                self.state.ask_for_news();
+                self.state.request_refresh();
                 let node = self.node_again(client, &query);
                 send_again(client, query, node, pause, context);
             }
@@ -150,7 +150,7 @@ impl RedisProtocol {
 
     /// Returns the node to which a query goes when it is sent again. A query without keys goes to
     /// another node than before, if any node will do.
-    fn node_again(&self, client: &mut Client, query: &Query) -> NodeIndex {
+    fn node_again(&self, client: &mut RedisClient, query: &Query) -> NodeIndex {
         if let Some(slot) = route::slot_of(query.route) {
             return self.map.of_slot(slot);
         }
@@ -165,13 +165,13 @@ impl RedisProtocol {
     /// Handles a query that has no answer.
     pub(super) fn failed(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         query: Query,
         failure: &Failure,
         context: &mut RequestContext<'_>,
     ) {
         let query = plain(query);
-        self.state.ask_for_news();
+        self.state.request_refresh();
         if query.connection.is_some() {
             // The connection that watched is gone: the watched keys may have changed.
             let lost = matches!(failure, Failure::Unsent(_)) || query.safe;
@@ -199,7 +199,7 @@ impl RedisProtocol {
 
     fn settle_failed(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         query: &Query,
         reply: Bytes,
         context: &mut RequestContext<'_>,
@@ -213,7 +213,7 @@ impl RedisProtocol {
 }
 
 /// Releases a connection of the client's own, unless it watches: it costs the node one more connection.
-fn release_own(client: &Client, query: &Query, context: &mut RequestContext<'_>) {
+fn release_own(client: &RedisClient, query: &Query, context: &mut RequestContext<'_>) {
     let watches =
         |(node, connection_key, _)| (node, connection_key) == (query.node, query.connection_key);
     if ConnectionProperties::of(query.connection_key).own.is_some()
@@ -226,7 +226,7 @@ fn release_own(client: &Client, query: &Query, context: &mut RequestContext<'_>)
 /// Sends a query once more. If its connection key is the client's own, the connection is recorded for
 /// that node as well, so that it is closed when the client goes.
 fn send_again(
-    client: &mut Client,
+    client: &mut RedisClient,
     query: Query,
     node: NodeIndex,
     pause: Duration,
@@ -272,7 +272,7 @@ fn plain(query: Query) -> Query {
 
 /// Handles that the connection that watched is of no use any more: the watched keys may have changed.
 /// Returns the reply to this query: a block is not executed. The next block is not executed either.
-fn lost_watch(client: &mut Client, query: &Query) -> Bytes {
+fn lost_watch(client: &mut RedisClient, query: &Query) -> Bytes {
     let resp3 = client.protocol == resp::Protocol::Resp3;
     match client.pending(query.sequence) {
         Some(Pending::ThreadWatch(_)) => {

@@ -114,8 +114,8 @@ impl Map {
         &self.all
     }
 
-    /// Returns `true` if other nodes have at least half of the slots that this node had before: it was replaced.
-    /// Slots that are moved for balance leave a node one by one.
+    /// Returns `true` if other nodes have at least half of the slots that this node had before: it was
+    /// replaced. Slots that are moved for balance leave a node one by one.
     pub(crate) fn replaces(&self, before: &Map, node: NodeIndex) -> bool {
         let slots = before.nodes.iter().zip(&self.nodes);
         let had = slots.filter(|&(&was, _)| was == node);

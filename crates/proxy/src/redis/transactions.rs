@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cluster::slot;
 use resp::Args;
 
-use super::client::{Client, Pending};
+use super::client::{Pending, RedisClient};
 use super::commands::{Command, LockCommand, Special};
 use super::multi_block::{self, Block};
 use super::outcome::CommandOutcome;
@@ -17,7 +17,7 @@ impl RedisProtocol {
     /// Refuses a command; if it is part of a block, the block cannot be executed.
     pub(super) fn refuse_in(
         &self,
-        client: &mut Client,
+        client: &mut RedisClient,
         text: &str,
         context: &mut RequestContext<'_>,
     ) {
@@ -30,7 +30,7 @@ impl RedisProtocol {
     /// Adds a command to the client's block.
     pub(super) fn queue(
         &self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         args: Args<'_>,
         bytes: &[u8],
@@ -77,7 +77,7 @@ impl RedisProtocol {
 
     pub(super) fn block_command(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         command: &Command,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
@@ -110,17 +110,17 @@ impl RedisProtocol {
             _ => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::Not(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(Progress::AwaitsReply);
                 }
                 self.unwatch(client, context);
                 client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
             }
         }
-        CommandOutcome::Taken
+        CommandOutcome::Handled
     }
 
     /// Forgets the client's watched keys.
-    pub(crate) fn unwatch(&self, client: &mut Client, context: &mut RequestContext<'_>) {
+    pub(crate) fn unwatch(&self, client: &mut RedisClient, context: &mut RequestContext<'_>) {
         if let Some((node, connection_key, _)) = client.watches.own {
             // The node forgets the watched keys when the connection is closed.
             context.hang_up(node, connection_key);
@@ -133,18 +133,18 @@ impl RedisProtocol {
 
     fn watch(
         &mut self,
-        client: &mut Client,
+        client: &mut RedisClient,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
     ) -> CommandOutcome {
         if !client.is_idle() {
             client.alone = true;
-            return CommandOutcome::Not(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(Progress::AwaitsReply);
         }
         let keys = client.watches.new_ones(args.iter().skip(1));
         let Some(first) = keys.first() else {
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         };
         let limits = &self.state.limits;
         if client.watches.len() + keys.len() > limits.block_commands
@@ -154,7 +154,7 @@ impl RedisProtocol {
                 context.out,
                 "ERR too much is watched: EXEC or UNWATCH first",
             );
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         let mut slots = client.watches.slots.clone();
         slots.extend(keys.iter().map(|key| slot::of(key)));
@@ -162,7 +162,7 @@ impl RedisProtocol {
         slots.dedup();
         if !route::go_together(self.state.kind, &self.map, &slots) {
             client.refuse(context.out, route::CROSS_SLOT);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         let first = slot::of(first);
         let node = self.map.of_slot(first);
@@ -170,10 +170,10 @@ impl RedisProtocol {
             // The slot has moved since: keys watched at the other node may change unnoticed.
             client.watches.lost = true;
             client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         if !context.has_room(node) {
-            return CommandOutcome::Not(Progress::AwaitsRoom);
+            return CommandOutcome::PutBack(Progress::AwaitsRoom);
         }
         let kumiki = self.state.kind == NodeKind::Kumiki;
         let name: &[u8] = if kumiki { b"WATCH.VERSION" } else { b"WATCH" };
@@ -198,20 +198,24 @@ impl RedisProtocol {
             connection: client.watches.own.map(|own| own.2),
         };
         context.send(dispatch, bytes.into());
-        CommandOutcome::Taken
+        CommandOutcome::Handled
     }
 
-    fn exec(&mut self, client: &mut Client, context: &mut RequestContext<'_>) -> CommandOutcome {
+    fn exec(
+        &mut self,
+        client: &mut RedisClient,
+        context: &mut RequestContext<'_>,
+    ) -> CommandOutcome {
         let Some(block) = &client.block else {
             client.refuse(context.out, "ERR EXEC without MULTI");
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         };
         if block.failed {
             client.block = None;
             self.unwatch(client, context);
             let text = "EXECABORT Transaction discarded because of previous errors.";
             client.refuse(context.out, text);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         let mut slots = client.watches.slots.clone();
         slots.extend(
@@ -224,7 +228,7 @@ impl RedisProtocol {
             client.block = None;
             self.unwatch(client, context);
             client.refuse(context.out, route::CROSS_SLOT);
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         let watches = !client.watches.is_empty();
         let nodes = self.map.all();
@@ -236,21 +240,21 @@ impl RedisProtocol {
         let elsewhere = slots.iter().any(|&slot| self.map.of_slot(slot) != node);
         if (watches || elsewhere) && !client.is_idle() {
             client.alone = true;
-            return CommandOutcome::Not(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(Progress::AwaitsReply);
         }
         if !context.has_room(node) {
-            return CommandOutcome::Not(Progress::AwaitsRoom);
+            return CommandOutcome::PutBack(Progress::AwaitsRoom);
         }
         let block = client.block.take().expect("just seen");
         if client.watches.lost {
             self.unwatch(client, context);
             client.answer_with(context.out, |writer| writer.null_array());
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         let watches = std::mem::take(&mut client.watches);
         if block.is_empty() && watches.is_empty() {
             client.answer(context.out, Bytes::from_static(b"*0\r\n"));
-            return CommandOutcome::Taken;
+            return CommandOutcome::Handled;
         }
         // A connection of the client's own is not the one that later commands take.
         client.alone = elsewhere || watches.own.is_some();
@@ -268,6 +272,6 @@ impl RedisProtocol {
             connection: watches.own.map(|own| own.2),
         };
         context.send(dispatch, bytes);
-        CommandOutcome::Taken
+        CommandOutcome::Handled
     }
 }

@@ -137,7 +137,7 @@ impl Wire for RespWire {
 
     fn seal(&mut self, _: &mut OutBatch) {}
 
-    fn ask_for_life(&mut self, pack: &mut OutBatch, now: Duration) {
+    fn probe(&mut self, pack: &mut OutBatch, now: Duration) {
         self.put_own(&[b"PING"], pack, now);
     }
 

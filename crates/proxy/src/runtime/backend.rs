@@ -13,7 +13,8 @@ use super::link::{Link, LinkContext, LinkLimits};
 use super::query::{BackendCommand, ConnectionKey, NodeError, NodeIndex, Query, Reply};
 use super::thread_waker::ThreadWaker;
 use super::wire::Wire;
-use crate::figures::{BackendFigures, Now};
+use crate::figures::BackendFigures;
+use crate::node_figures::ConnectionState;
 use crate::nodes::Nodes;
 use crate::queue::{Consumer, Producer};
 use reactor::{Network, SocketEvent};
@@ -154,7 +155,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         if now >= self.ticked + TICK {
             self.tick(network, arena, now);
         }
-        self.tell();
+        self.report_state();
         more
     }
 
@@ -245,8 +246,11 @@ impl<N: Network, W: Wire> Backend<N, W> {
             now,
             replies: &mut self.replies,
         };
-        let gone = self.seen.drain(..).map(|node| (node, Now::default()));
-        let mut in_hand: HashMap<NodeIndex, Now> = gone.collect();
+        let gone = self
+            .seen
+            .drain(..)
+            .map(|node| (node, ConnectionState::default()));
+        let mut in_hand: HashMap<NodeIndex, ConnectionState> = gone.collect();
         let (mut unneeded, mut released) = (Vec::new(), Vec::new());
         for (_, link) in &mut self.links {
             let node = self.nodes.figures(link.node);
@@ -295,7 +299,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Puts the replies into the queues of the threads that wait for them.
-    fn tell(&mut self) {
+    fn report_state(&mut self) {
         for reply in self.replies.drain(..) {
             let thread = reply.query.client.thread;
             let front = self
@@ -356,6 +360,6 @@ impl<N: Network, W: Wire> Backend<N, W> {
         for (_, link) in &mut self.links {
             link.fail(NodeError::Stopping, &mut around);
         }
-        self.tell();
+        self.report_state();
     }
 }

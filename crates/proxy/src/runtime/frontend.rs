@@ -35,9 +35,8 @@ use super::query::Reply;
 use super::wait_queue::WaitQueue;
 use crate::config::Limits;
 use crate::figures::FrontendFigures;
-use admission::due;
-use connection::{Connection, list};
 use reactor::{Network, SocketEvent};
+use connection::{Connection, due, list};
 
 /// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
 /// memory.
@@ -143,10 +142,10 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Takes replies, reads requests, hands on queries, and writes. Returns `true` if there is more to
     /// do at once.
     pub(crate) fn turn(&mut self, network: &mut N, arena: &mut ReadArena, now: Duration) -> bool {
-        let news = self.protocol.has_news();
+        let notices = self.protocol.has_notices();
         self.protocol.refresh(now);
-        if news {
-            self.tell(now);
+        if notices {
+            self.deliver_notices(now);
         }
         if self.accepting && now >= self.accept_from {
             self.accept(network, now);
@@ -155,7 +154,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         let more = self.take_replies(now);
         self.take_deferred_replies(now);
         let connections = &self.connections;
-        self.outbox.send_what_waited(now, |client| {
+        self.outbox.send_delayed(now, |client| {
             let connection = connections.get(client.place as usize);
             connection.is_some_and(|connection| connection.id == client)
         });
@@ -165,20 +164,20 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         }
         self.ready.append(&mut ready);
         self.wait_queue.settle(&mut self.outbox.inflight);
-        self.outbox.hand_on();
+        self.outbox.flush_queries();
         self.write(network, now);
         // A closed client may have left connections of its own.
-        self.outbox.hand_on();
+        self.outbox.flush_queries();
         self.figures.set_clients(self.connections.len());
         // Writing may have made room for the replies to what comes next.
         more || !self.ready.is_empty() || self.wait_queue.has_freed()
     }
 
     /// Tells all clients the news that the protocol has for them.
-    fn tell(&mut self, now: Duration) {
+    fn deliver_notices(&mut self, now: Duration) {
         for (place, connection) in &mut self.connections {
             let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
-            self.protocol.tell(client, &mut context);
+            self.protocol.deliver_notices(client, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
         }
     }
@@ -191,7 +190,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
                 && let Some(reply) = self.outbox.reply(back)
             {
                 taken += 1;
-                self.give(reply, now);
+                self.deliver_reply(reply, now);
             }
             more |= taken == TAKEN;
         }
@@ -205,7 +204,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 
     /// Gives a reply to the client that waits for it.
-    fn give(&mut self, reply: Reply, now: Duration) {
+    fn deliver_reply(&mut self, reply: Reply, now: Duration) {
         self.outbox.inflight.give_back(&reply.query);
         self.wait_queue.freed(reply.query.node);
         let id = reply.query.client;
@@ -402,7 +401,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Returns `true` if there is something to take. Called before the thread sleeps.
     pub(crate) fn has_work(&self) -> bool {
         self.protocol.has_deferred_replies()
-            || self.protocol.has_news()
+            || self.protocol.has_notices()
             || self.outbox.has_replies()
     }
 

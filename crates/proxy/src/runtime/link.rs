@@ -205,16 +205,16 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
         match self.state {
             State::Down { .. } if self.is_awaited() => self.connect(around),
-            State::Up { .. } => self.ask_for_life(around),
+            State::Up { .. } => self.probe(around),
             _ => {}
         }
     }
 
-    fn ask_for_life(&mut self, around: &mut LinkContext<'_, N, W>) {
+    fn probe(&mut self, around: &mut LinkContext<'_, N, W>) {
         if let Some(wire) = &mut self.wire
             && wire.may_ask()
         {
-            wire.ask_for_life(&mut self.pack, around.now);
+            wire.probe(&mut self.pack, around.now);
             self.go_on(around);
         }
     }
@@ -463,7 +463,7 @@ impl<N: Network, W: Wire> Link<N, W> {
                     let silence = around.now.saturating_sub(oldest.max(self.heard));
                     self.fail(NodeError::Silent(silence), around);
                 } else if around.now >= self.heard + around.limits.health {
-                    self.ask_for_life(around);
+                    self.probe(around);
                 }
             }
         }

@@ -69,7 +69,7 @@ impl NodeShares {
 /// See the module documentation.
 pub(crate) struct Outbox {
     pub(crate) inflight: InflightBudget,
-    /// Filled while requests are read and replies given; emptied by [`Outbox::hand_on`].
+    /// Filled while requests are read and replies given; emptied by [`Outbox::flush_queries`].
     pub(crate) orders: Vec<BackendCommand>,
     pub(crate) later: Vec<(Duration, Query)>,
     backends: Vec<BackendPeer>,
@@ -115,7 +115,7 @@ impl Outbox {
     }
 
     /// Sends the queries whose time has come, unless their client is gone.
-    pub(crate) fn send_what_waited(&mut self, now: Duration, lives: impl Fn(ClientId) -> bool) {
+    pub(crate) fn send_delayed(&mut self, now: Duration, lives: impl Fn(ClientId) -> bool) {
         while let Some(Reverse(DelayedQuery(due, ..))) = self.waiting.peek()
             && *due <= now
         {
@@ -130,7 +130,7 @@ impl Outbox {
     }
 
     /// Puts the queries into the queues.
-    pub(crate) fn hand_on(&mut self) {
+    pub(crate) fn flush_queries(&mut self) {
         for (due, query) in self.later.drain(..) {
             self.waited += 1;
             self.waiting

@@ -123,12 +123,12 @@ pub(crate) trait ClientProtocol: Send + 'static {
 
     /// Returns `true` if there is news that clients get without having asked, or for which they wait
     /// besides replies. Called before [`ClientProtocol::refresh`], which takes the news.
-    fn has_news(&self) -> bool {
+    fn has_notices(&self) -> bool {
         false
     }
 
     /// Tells a client the news that [`ClientProtocol::refresh`] has taken.
-    fn tell(&mut self, _: &mut Self::Client, _: &mut RequestContext<'_>) {}
+    fn deliver_notices(&mut self, _: &mut Self::Client, _: &mut RequestContext<'_>) {}
 
     /// Puts the output that has been gathered for the client into its batch, which is about to be
     /// written.

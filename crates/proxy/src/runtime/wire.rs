@@ -64,7 +64,7 @@ pub(crate) trait Wire: Send + 'static {
     }
 
     /// Puts a request of the proxy's own that shows if the node answers.
-    fn ask_for_life(&mut self, pack: &mut OutBatch, now: Duration);
+    fn probe(&mut self, pack: &mut OutBatch, now: Duration);
 
     /// Takes whole replies from the start of `input` and passes each on with its query.
     ///

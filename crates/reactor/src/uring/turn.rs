@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::ring::{Done, Finish};
+use crate::ring::{SocketCompletion, ReceiveEnd};
 use socket2::SockRef;
 
 use super::connection::{WatchedConnection, mark};
@@ -33,7 +33,7 @@ impl Uring {
             }
             if connection.kept.len() >= MOST && connection.receiving && !connection.holding_off {
                 connection.holding_off = true;
-                self.ring.hold(connection.socket)?;
+                self.ring.pause(connection.socket)?;
             }
         }
         for place in std::mem::take(&mut self.resuming) {
@@ -87,9 +87,9 @@ impl Uring {
         self.sending = sending;
     }
 
-    pub(super) fn note(&mut self, done: Done) -> io::Result<()> {
+    pub(super) fn note(&mut self, done: SocketCompletion) -> io::Result<()> {
         match done {
-            Done::Received { key, buffer } => match self.connections.get_mut(key) {
+            SocketCompletion::Received { key, buffer } => match self.connections.get_mut(key) {
                 Some(connection) if connection.closing.is_none() => {
                     if connection.arrived.is_empty() {
                         self.holding.push(key);
@@ -100,11 +100,11 @@ impl Uring {
                 }
                 _ => self.ring.give_back(buffer),
             },
-            Done::Finished { key, why } => self.finished(key, why),
-            Done::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
-            Done::Room { key } => self.has_room(key)?,
-            Done::Coming { key: DESCRIPTORS } => self.poll_descriptors()?,
-            Done::Coming { key } => {
+            SocketCompletion::Finished { key, why } => self.finished(key, why),
+            SocketCompletion::Unsent { key, bytes, result } => self.unsent(key, bytes, result)?,
+            SocketCompletion::Room { key } => self.has_room(key)?,
+            SocketCompletion::Incoming { key: DESCRIPTORS } => self.poll_descriptors()?,
+            SocketCompletion::Incoming { key } => {
                 let token = self.listeners[key - LISTENERS];
                 self.events.push(event(token, true, false, false));
             }
@@ -130,18 +130,18 @@ impl Uring {
         }
     }
 
-    fn finished(&mut self, place: usize, why: Finish) {
+    fn finished(&mut self, place: usize, why: ReceiveEnd) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
         (connection.receiving, connection.holding_off) = (false, false);
         match why {
-            Finish::Held => self.resuming.push(place),
-            Finish::End => {
+            ReceiveEnd::Paused => self.resuming.push(place),
+            ReceiveEnd::ClosedByPeer => {
                 connection.ended = true;
                 self.events.push(event(connection.token, true, false, true));
             }
-            Finish::Broken(error) => self.fail(place, &error),
+            ReceiveEnd::Broken(error) => self.fail(place, &error),
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use kumiki_reactor::ring::{Done, Finish, Ring, SocketId};
+use kumiki_reactor::ring::{SocketCompletion, ReceiveEnd, Ring, SocketId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: usize = 5;
@@ -26,7 +26,7 @@ fn ring_with_a_socket() -> (Ring, SocketId, TcpStream) {
 }
 
 /// Waits until `found` returns `true` for an outcome.
-fn until(ring: &mut Ring, mut found: impl FnMut(&mut Ring, Done) -> bool) {
+fn until(ring: &mut Ring, mut found: impl FnMut(&mut Ring, SocketCompletion) -> bool) {
     let begin = Instant::now();
     let mut done = Vec::new();
     while begin.elapsed() < PATIENCE {
@@ -54,17 +54,17 @@ fn receives_go_on_until_the_peer_ends() {
     let mut received = Vec::new();
     // More bytes than all buffers hold come at once: now and then the kernel has none left.
     until(&mut ring, |ring, done| match done {
-        Done::Received { key, buffer } => {
+        SocketCompletion::Received { key, buffer } => {
             assert_eq!(key, KEY);
             received.extend_from_slice(ring.bytes(buffer));
             ring.give_back(buffer);
             false
         }
-        Done::Finished {
-            why: Finish::End, ..
+        SocketCompletion::Finished {
+            why: ReceiveEnd::ClosedByPeer, ..
         } => true,
-        Done::Finished {
-            why: Finish::Held, ..
+        SocketCompletion::Finished {
+            why: ReceiveEnd::Paused, ..
         } => {
             ring.receive(socket).expect("a request");
             false
@@ -81,13 +81,13 @@ fn who_is_held_receives_later() {
     ring.receive(socket).expect("a request");
     ring.wait(&mut Vec::new(), Some(Duration::ZERO))
         .expect("it waits");
-    ring.hold(socket).expect("a request");
+    ring.pause(socket).expect("a request");
     until(&mut ring, |_, done| {
         matches!(
             done,
-            Done::Finished {
+            SocketCompletion::Finished {
                 key: KEY,
-                why: Finish::Held
+                why: ReceiveEnd::Paused
             }
         )
     });
@@ -98,7 +98,7 @@ fn who_is_held_receives_later() {
     assert!(done.is_empty(), "{done:?}");
     ring.receive(socket).expect("a request");
     until(&mut ring, |ring, done| match done {
-        Done::Received { buffer, .. } => {
+        SocketCompletion::Received { buffer, .. } => {
             assert_eq!(ring.bytes(buffer), b"later");
             ring.give_back(buffer);
             true
@@ -129,7 +129,7 @@ fn what_has_no_room_comes_back_and_nothing_is_lost() {
             .expect("it waits");
         for it in done {
             match it {
-                Done::Unsent {
+                SocketCompletion::Unsent {
                     key: KEY,
                     mut bytes,
                     result,
@@ -143,7 +143,7 @@ fn what_has_no_room_comes_back_and_nothing_is_lost() {
                     rest = Some(bytes);
                     ring.await_room(socket).expect("a request");
                 }
-                Done::Room { key: KEY } => {
+                SocketCompletion::Room { key: KEY } => {
                     ring.send(socket, rest.take().expect("a rest"))
                         .expect("a request");
                 }
@@ -186,12 +186,12 @@ fn a_broken_connection_is_told_to_who_sends_and_to_who_receives() {
     drop(peer);
     ring.receive(socket).expect("a request");
     until(&mut ring, |_, done| {
-        matches!(done, Done::Finished { why: Finish::Broken(error), .. }
+        matches!(done, SocketCompletion::Finished { why: ReceiveEnd::Broken(error), .. }
             if error.kind() == ErrorKind::ConnectionReset)
     });
     ring.send(socket, b"in vain".to_vec()).expect("a request");
     until(&mut ring, |_, done| {
-        matches!(done, Done::Unsent { result: Err(error), .. }
+        matches!(done, SocketCompletion::Unsent { result: Err(error), .. }
             if error.kind() == ErrorKind::BrokenPipe)
     });
 }
@@ -206,7 +206,7 @@ fn listeners_tell_of_everybody_and_wakers_wake() {
     for _ in 0..20 {
         let _peer = TcpStream::connect(address).expect("a connection");
         until(&mut ring, |_, done| {
-            matches!(done, Done::Coming { key: KEY })
+            matches!(done, SocketCompletion::Incoming { key: KEY })
         });
     }
     let waker = ring.waker();
@@ -237,7 +237,7 @@ fn more_requests_than_the_queue_holds_are_submitted_on_the_way() {
     }
     let mut told = 0;
     until(&mut ring, |_, done| {
-        told += usize::from(matches!(done, Done::Room { .. }));
+        told += usize::from(matches!(done, SocketCompletion::Room { .. }));
         told == 5 * 300
     });
     for (key, peer) in peers.iter_mut().enumerate() {

@@ -93,8 +93,8 @@ pub enum Writes {
     Watch,
 }
 
-/// Runs plans by a connection to one server, whose errors are all failures of the test, except `TRYAGAIN`:
-/// then the plan is tried again. Plans that only read are `MGET`.
+/// Runs plans by a connection to one server, whose errors are all failures of the test, except
+/// `TRYAGAIN`: then the plan is tried again. Plans that only read are `MGET`.
 #[derive(Debug)]
 pub struct Connected {
     client: Client,

@@ -158,10 +158,16 @@ impl<'a> Session<'a> {
         let Some(first) = errors.first() else {
             return Answer::Done(replies);
         };
-        if let Some(wrong) = errors.iter().find(|text| Told::of(text) == Told::Wrong) {
+        if let Some(wrong) = errors
+            .iter()
+            .find(|text| ErrorMeaning::of(text) == ErrorMeaning::Wrong)
+        {
             self.complain(&format!("{requests:?} was answered with {wrong:?}"));
         }
-        if errors.iter().any(|text| Told::of(text) != Told::Void) {
+        if errors
+            .iter()
+            .any(|text| ErrorMeaning::of(text) != ErrorMeaning::Void)
+        {
             self.wander();
             return Answer::Unknown;
         }
@@ -208,7 +214,7 @@ impl Subject for Session<'_> {
 
 /// Complains about an error in the answer to a read if no node should give it.
 pub(super) fn note_error(world: &World, at: usize, error: &str) {
-    if Told::of(error) == Told::Wrong {
+    if ErrorMeaning::of(error) == ErrorMeaning::Wrong {
         complain(world, at, &format!("a read was answered with {error:?}"));
     }
 }
@@ -220,18 +226,20 @@ fn complain(world: &World, at: usize, text: &str) {
 
 /// The meaning of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ErrorMeaning {
     Void,
     Unknown,
     Wrong,
 }
 
-impl Told {
-    fn of(error: &str) -> Told {
+impl ErrorMeaning {
+    fn of(error: &str) -> ErrorMeaning {
         match error.split(' ').next() {
-            Some("MOVED" | "CLUSTERDOWN" | "TRYAGAIN" | "LOADING" | "EXECABORT") => Told::Void,
-            Some("UNKNOWN" | "MISCONF") => Told::Unknown,
-            _ => Told::Wrong,
+            Some("MOVED" | "CLUSTERDOWN" | "TRYAGAIN" | "LOADING" | "EXECABORT") => {
+                ErrorMeaning::Void
+            }
+            Some("UNKNOWN" | "MISCONF") => ErrorMeaning::Unknown,
+            _ => ErrorMeaning::Wrong,
         }
     }
 }
@@ -258,10 +266,16 @@ mod tests {
 
     #[test]
     fn errors_say_whether_something_may_have_happened() {
-        assert_eq!(Told::of("MOVED 3 10.231.0.2:7001"), Told::Void);
-        assert_eq!(Told::of("CLUSTERDOWN no member leads"), Told::Void);
-        assert_eq!(Told::of("UNKNOWN ask again"), Told::Unknown);
-        assert_eq!(Told::of("ERR unknown command"), Told::Wrong);
+        assert_eq!(
+            ErrorMeaning::of("MOVED 3 10.231.0.2:7001"),
+            ErrorMeaning::Void
+        );
+        assert_eq!(
+            ErrorMeaning::of("CLUSTERDOWN no member leads"),
+            ErrorMeaning::Void
+        );
+        assert_eq!(ErrorMeaning::of("UNKNOWN ask again"), ErrorMeaning::Unknown);
+        assert_eq!(ErrorMeaning::of("ERR unknown command"), ErrorMeaning::Wrong);
         let to = moved("MOVED 3 10.231.0.2:7001").unwrap();
         assert_eq!(to.to_string(), "10.231.0.2:7001");
         assert_eq!(moved("CLUSTERDOWN 3 10.231.0.2:7001"), None);

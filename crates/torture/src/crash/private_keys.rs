@@ -43,8 +43,8 @@ impl PrivateKeys {
         }
     }
 
-    /// As [`PrivateKeys::new`], if requests for different keys may be lost out of order: the keys lie on
-    /// several nodes, and some of these died.
+    /// As [`PrivateKeys::new`], if requests for different keys may be lost out of order: the keys
+    /// lie on several nodes, and some of these died.
     #[must_use]
     pub fn scattered(connection: usize) -> PrivateKeys {
         PrivateKeys {

@@ -1,5 +1,5 @@
-//! The load generator: one thread with many connections, which writes a batch of requests on each of them
-//! and then takes all replies.
+//! The load generator: one thread with many connections, which writes a batch of requests on each
+//! of them and then takes all replies.
 //!
 //! A batch is rendered once for each connection; before it is sent, only the numbers in its keys
 //! are drawn anew. The first line of a reply is compared with the expected one, and the rest is

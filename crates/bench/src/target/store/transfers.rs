@@ -104,6 +104,6 @@ fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, String> {
     let done = worker.execute(&all).map_err(|abort| abort.to_string())?;
     let replies = plan.steps.iter().zip(done.replies());
     replies
-        .map(|(step, reply)| ops::seen(step, reply))
+        .map(|(step, reply)| Ok(ops::seen(step, reply)?))
         .collect()
 }

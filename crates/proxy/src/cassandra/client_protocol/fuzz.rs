@@ -199,7 +199,7 @@ fn converse(seed: u64, corpus: &[Vec<u8>]) -> usize {
     for person in &scene.people {
         assert_eq!(person.under_way, 0, "a request is left behind");
         assert!(person.client.parked.is_empty() && person.client.held.is_empty());
-        assert!(!person.client.alone);
+        assert!(!person.client.awaits_reply);
     }
     for node in 0..3 {
         assert_eq!(
@@ -216,7 +216,7 @@ fn settle(scene: &mut Scene) {
         let wanted = scene.state.agreed() + 1;
         let held = |person: &Person| !person.client.held.is_empty();
         if scene.people.iter().any(held) {
-            scene.state.tell(wanted, Vec::new());
+            scene.state.record_agreement(wanted, Vec::new());
         }
         if !scene.turn() && !scene.turn() && !scene.people.iter().any(held) {
             return;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use super::super::frames;
 use super::super::node_connection::Options;
-use super::super::topology_refresher::State;
+use super::super::shared_state::CassandraState;
 use super::super::wire::CqlWire;
 use super::tests::state;
 use super::*;
@@ -31,7 +31,7 @@ pub(super) const TOKEN: &[u8] = b"\0user\0secret";
 
 pub(super) struct Person {
     pub(super) id: ClientId,
-    pub(super) client: Client,
+    pub(super) client: CqlClient,
     pub(super) input: BytesMut,
     pub(super) out: OutBatch,
     pub(super) under_way: u32,
@@ -80,7 +80,7 @@ impl Person {
         self.input.extend_from_slice(&bytes);
     }
 
-    fn frames_follow(&mut self) {
+    fn switch_to_frames(&mut self) {
         if self.version == Version::V5 {
             self.framing = Framing::Frames;
             self.unpacker.expect_frames();
@@ -92,7 +92,7 @@ impl Person {
         self.heard.extend_from_slice(&self.out.bytes());
         self.out.clear();
         // Frames follow the answer to its STARTUP, which is not in a frame.
-        while self.client.step == Step::New || self.framing == Framing::Plain {
+        while self.client.stage == HandshakeStage::New || self.framing == Framing::Plain {
             let envelope = Envelope::split(&self.heard, Direction::Response, &Limits::default());
             let Some(envelope) = envelope.expect("CQL") else {
                 return;
@@ -104,7 +104,7 @@ impl Person {
             let begins = matches!(header.opcode, Opcode::Ready | Opcode::Authenticate);
             if begins && header.version == Version::V5 {
                 self.version = Version::V5;
-                self.frames_follow();
+                self.switch_to_frames();
             }
         }
         while let Some(mut some) = frames::take(&mut self.unpacker, &mut self.heard).expect("CQL") {
@@ -130,7 +130,7 @@ pub(super) struct Link {
 
 pub(super) struct Scene {
     pub(super) protocol: CqlProtocol,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<CassandraState>,
     pub(super) options: Arc<Options>,
     pub(super) asks_who: bool,
     pub(super) people: Vec<Person>,
@@ -174,7 +174,7 @@ impl Scene {
     pub(super) fn with<T>(
         &mut self,
         person: usize,
-        act: impl FnOnce(&mut CqlProtocol, &mut Client, &mut BytesMut, &mut RequestContext<'_>) -> T,
+        act: impl FnOnce(&mut CqlProtocol, &mut CqlClient, &mut BytesMut, &mut RequestContext<'_>) -> T,
     ) -> T {
         let person = &mut self.people[person];
         let mut context = RequestContext {
@@ -197,11 +197,11 @@ impl Scene {
     /// Runs one turn of all parts. Returns `true` if something was done.
     pub(super) fn turn(&mut self) -> bool {
         let mut busy = false;
-        if self.protocol.has_news() {
+        if self.protocol.has_notices() {
             self.protocol.refresh(self.now);
             for person in 0..self.people.len() {
                 self.with(person, |protocol, client, _, context| {
-                    protocol.tell(client, context)
+                    protocol.deliver_notices(client, context)
                 });
             }
         }
@@ -310,13 +310,13 @@ impl Scene {
         self.random.shuffle(&mut link.asked);
         let some = self.random.usize(1..=link.asked.len());
         let mut said = Vec::new();
-        let mut frames_follow = false;
+        let mut switch_to_frames = false;
         for (stream, bytes) in link.asked.drain(..some) {
             let envelope = answer(link.version, stream, &bytes, &mut link.knows, self.asks_who);
             Packer::new(&mut said, link.framing).push(&envelope);
-            frames_follow |= bytes[4] == Opcode::Startup as u8 && link.version == Version::V5;
+            switch_to_frames |= bytes[4] == Opcode::Startup as u8 && link.version == Version::V5;
         }
-        if frames_follow {
+        if switch_to_frames {
             link.framing = Framing::Frames;
             link.unpacker.expect_frames();
         }

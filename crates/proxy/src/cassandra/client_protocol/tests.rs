@@ -24,9 +24,9 @@ use super::super::frames::header_of;
 use super::super::lock_table::LockTables;
 use super::super::node_connection::{Options, plain_query};
 use super::super::protocol::Task;
+use super::super::shared_state::{CassandraOptions, CassandraState};
 use super::super::token_ring::Map;
 use super::super::topology::{ClusterProperties, Topology};
-use super::super::topology_refresher::{RefresherOptions, State};
 use super::super::{connection_key, frames};
 use super::*;
 use crate::nodes::Nodes;
@@ -42,7 +42,7 @@ const ID: ClientId = ClientId {
 /// A client of a proxy with three nodes, each of which has all keys of `app`.
 struct Stage {
     protocol: CqlProtocol,
-    client: Client,
+    client: CqlClient,
     out: OutBatch,
     orders: Vec<BackendCommand>,
     later: Vec<(Duration, Query)>,
@@ -54,7 +54,7 @@ struct Stage {
     framing: Framing,
 }
 
-pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> {
+pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<CassandraState> {
     let nodes = Arc::new(Nodes::default());
     let places: Vec<NodeIndex> = (1..4)
         .map(|host| nodes.place(SocketAddr::from(([127, 0, 0, host], 9042))))
@@ -66,7 +66,7 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> 
     });
     let keyspaces = [("app".to_owned(), Replication::Simple(3))];
     let map = Map::new(&Ring::new(ring.collect()), places, keyspaces);
-    let setting = RefresherOptions {
+    let setting = CassandraOptions {
         nodes,
         options: Arc::new(Options::default()),
         limits: crate::config::Limits::default(),
@@ -85,11 +85,11 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<State> 
         map,
         ..Topology::default()
     };
-    Arc::new(State::new(setting, nature, known))
+    Arc::new(CassandraState::new(setting, nature, known))
 }
 
 impl Stage {
-    fn new(state: Arc<State>, version: Version) -> Stage {
+    fn new(state: Arc<CassandraState>, version: Version) -> Stage {
         let mut protocol = CqlProtocol::new(state);
         let client = protocol.admit(ID, SocketAddr::from(([127, 0, 0, 1], 1)));
         Stage {
@@ -113,11 +113,11 @@ impl Stage {
         let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
         assert_eq!(stage.send(0, startup), Progress::Done);
         assert_eq!(stage.told()[0].1, Opcode::Ready);
-        stage.frames_follow();
+        stage.switch_to_frames();
         stage
     }
 
-    fn frames_follow(&mut self) {
+    fn switch_to_frames(&mut self) {
         if self.version == Version::V5 {
             self.framing = Framing::Frames;
             self.unpacker.expect_frames();
@@ -126,7 +126,7 @@ impl Stage {
 
     fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut CqlProtocol, &mut Client, &mut RequestContext<'_>) -> T,
+        act: impl FnOnce(&mut CqlProtocol, &mut CqlClient, &mut RequestContext<'_>) -> T,
     ) -> T {
         let mut context = RequestContext {
             id: ID,
@@ -440,14 +440,14 @@ fn a_change_of_the_schema_is_answered_when_nodes_agree() {
     stage
         .protocol
         .state
-        .tell(1, vec![Bytes::from_static(b"an event")]);
-    assert!(stage.protocol.has_news());
+        .record_agreement(1, vec![Bytes::from_static(b"an event")]);
+    assert!(stage.protocol.has_notices());
     stage.protocol.refresh(stage.now);
-    stage.with(|protocol, client, context| protocol.tell(client, context));
+    stage.with(|protocol, client, context| protocol.deliver_notices(client, context));
     let told = stage.told();
     let streams: Vec<(i16, Opcode)> = told.iter().map(|one| (one.0.0, one.1)).collect();
     assert_eq!(streams, [(-1, Opcode::Event), (5, Opcode::Result)]);
-    assert_eq!((stage.under_way, stage.protocol.has_news()), (0, false));
+    assert_eq!((stage.under_way, stage.protocol.has_notices()), (0, false));
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn nodes_are_asked_who_a_client_is() {
     let mut stage = Stage::new(state(Some(class), Version::V5), Version::V5);
     stage.send(0, Request::Startup(vec![("CQL_VERSION", "3.0.0")]));
     assert_eq!(stage.told()[0].1, Opcode::Authenticate);
-    stage.frames_follow();
+    stage.switch_to_frames();
     let answer = Request::AuthResponse(Some(b"\0user\0secret"));
     assert_eq!(stage.send(1, answer), Progress::AwaitsReply);
     let query = stage.order();
@@ -633,7 +633,7 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
     let spoilt = NodeError::Spoilt("it uses another keyspace".to_owned());
     stage.give(query, Err(Failure::Lost(spoilt.clone())));
     assert_eq!(stage.told(), []);
-    assert!(!stage.protocol.avoided.avoids(node, stage.now), "it lives");
+    assert!(!stage.protocol.suspects.avoids(node, stage.now), "it lives");
     let query = stage.order();
     stage.answer(query, Response::Result(ResultBody::Void));
     assert_eq!(stage.told()[0].1, Opcode::Result);

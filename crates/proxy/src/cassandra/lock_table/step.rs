@@ -142,7 +142,7 @@ impl Step {
     /// a lock.
     pub(crate) fn when_abandoned(&self) -> WhenAbandoned {
         match self.evaluate(None) {
-            StepOutcome::Applied(Verdict::Set { .. }) => WhenAbandoned::Holds,
+            StepOutcome::Applied(ChangeVerdict::Set { .. }) => WhenAbandoned::Holds,
             _ => WhenAbandoned::Other,
         }
     }
@@ -172,7 +172,7 @@ impl Step {
         }
         match &self.action {
             StepAction::Update { values, lease, .. } => self.set(row, values, *lease),
-            _ => StepOutcome::Applied(Verdict::Remove),
+            _ => StepOutcome::Applied(ChangeVerdict::Remove),
         }
     }
 
@@ -181,10 +181,10 @@ impl Step {
             row.set(self.name(*at), value.as_deref(), lease);
         }
         if row.is_gone() {
-            return StepOutcome::Applied(Verdict::Remove);
+            return StepOutcome::Applied(ChangeVerdict::Remove);
         }
         match row.encode() {
-            Ok((value, lease)) => StepOutcome::Applied(Verdict::Set { value, lease }),
+            Ok((value, lease)) => StepOutcome::Applied(ChangeVerdict::Set { value, lease }),
             Err(Mixed) => StepOutcome::Refused(MIXED),
         }
     }

@@ -71,7 +71,7 @@ impl Node {
         })
     }
 
-    fn frames_follow(&mut self) {
+    fn switch_to_frames(&mut self) {
         if self.version == Version::V5 {
             self.framing = Framing::Frames;
             self.unpacker.expect_frames();
@@ -105,7 +105,7 @@ fn welcome(version: Version) -> (CqlWire, Node) {
     node.hear(&mut wire);
     assert!(!wire.has_room());
     node.answer(&mut wire, Response::Ready).expect("accepted");
-    node.frames_follow();
+    node.switch_to_frames();
     assert!(wire.has_room() && wire.oldest().is_none());
     (wire, node)
 }
@@ -241,7 +241,7 @@ fn a_connection_authenticates_and_uses_its_keyspace_first() {
         let class = "org.apache.cassandra.auth.PasswordAuthenticator";
         let accepted = node.answer(&mut wire, Response::Authenticate(class));
         assert_eq!(accepted, Ok(()));
-        node.frames_follow();
+        node.switch_to_frames();
         node.hear(&mut wire);
         let (_, opcode, bytes) = node.asked.last().expect("a request");
         assert_eq!(*opcode, Opcode::AuthResponse);
@@ -358,7 +358,7 @@ fn a_node_is_asked_whether_it_lives_while_requests_take_their_time() {
         Duration::ZERO,
     );
     assert!(wire.may_ask() && wire.oldest().is_none());
-    wire.ask_for_life(&mut OutBatch::default(), Duration::from_secs(3));
+    wire.probe(&mut OutBatch::default(), Duration::from_secs(3));
     assert_eq!(wire.oldest(), Some(Duration::from_secs(3)));
     assert!(!wire.may_ask());
     node.hear(&mut wire);

@@ -2,7 +2,7 @@
 //! client whose queries have all been answered has all its replies.
 
 use super::super::commands::tests::some;
-use super::super::topology_refresher::{ClusterMetadata, RefresherOptions};
+use super::super::shared_state::{ClusterMetadata, RedisOptions};
 use super::*;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
@@ -17,11 +17,11 @@ const ID: ClientId = ClientId {
 };
 
 /// Returns the state of a proxy before two nodes.
-fn state(kind: NodeKind) -> Arc<State> {
+fn state(kind: NodeKind) -> Arc<RedisState> {
     let nodes = Arc::new(Nodes::default());
     let addresses = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     let places = addresses.map(|address| nodes.place(address));
-    let setting = RefresherOptions {
+    let setting = RedisOptions {
         nodes,
         started: std::time::Instant::now(),
         limits: crate::config::Limits::default(),
@@ -37,13 +37,13 @@ fn state(kind: NodeKind) -> Arc<State> {
         map: Arc::new(Map::even(&places)),
         addresses: Arc::new(addresses.into_iter().collect()),
     };
-    Arc::new(State::new(setting, kind, known))
+    Arc::new(RedisState::new(setting, kind, known))
 }
 
 /// A client of a protocol, and the queries and replies that were made of its commands.
 struct Stage {
     protocol: RedisProtocol,
-    client: Client,
+    client: RedisClient,
     input: BytesMut,
     out: OutBatch,
     orders: Vec<BackendCommand>,
@@ -72,7 +72,12 @@ impl Stage {
 
     fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut RedisProtocol, &mut Client, &mut BytesMut, &mut RequestContext<'_>) -> T,
+        act: impl FnOnce(
+            &mut RedisProtocol,
+            &mut RedisClient,
+            &mut BytesMut,
+            &mut RequestContext<'_>,
+        ) -> T,
     ) -> T {
         let mut context = RequestContext {
             id: ID,

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Frontend;
-use super::connection::{Connection, list};
-use crate::config::Limits;
+use super::connection::{Connection, due, list};
 use crate::runtime::protocol::ClientProtocol;
 use crate::runtime::query::ClientId;
 use crate::runtime::token::client_token;
@@ -126,18 +125,4 @@ fn is_of_the_client(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
     )
-}
-
-/// Returns the time by which a client must have gone on; `None`: there is no limit.
-pub(super) fn due<F: ClientProtocol, S>(
-    protocol: &F,
-    limits: &Limits,
-    connection: &Connection<S, F::Client>,
-) -> Option<Duration> {
-    match protocol.has_begun(&connection.client) {
-        true => connection.midway.map(|since| since + limits.stall),
-        false => protocol
-            .patience()
-            .map(|patience| connection.since + patience),
-    }
 }

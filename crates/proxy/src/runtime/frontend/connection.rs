@@ -6,9 +6,10 @@ use budget::Share;
 use budget::newcomers::Place;
 use bytes::BytesMut;
 
+use crate::config::Limits;
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::outbox::Outbox;
-use crate::runtime::protocol::{Progress, RequestContext};
+use crate::runtime::protocol::{ClientProtocol, Progress, RequestContext};
 use crate::runtime::query::ClientId;
 
 /// See the module documentation.
@@ -97,5 +98,19 @@ impl<S, C> Connection<S, C> {
 pub(super) fn list(list: &mut Vec<usize>, listed: &mut bool, place: usize) {
     if !std::mem::replace(listed, true) {
         list.push(place);
+    }
+}
+
+/// Returns the time by which a client must have gone on; `None`: there is no limit.
+pub(super) fn due<F: ClientProtocol, S>(
+    protocol: &F,
+    limits: &Limits,
+    connection: &Connection<S, F::Client>,
+) -> Option<Duration> {
+    match protocol.has_begun(&connection.client) {
+        true => connection.midway.map(|since| since + limits.stall),
+        false => protocol
+            .patience()
+            .map(|patience| connection.since + patience),
     }
 }

@@ -19,7 +19,9 @@ use crate::locks::pending_requests::{LockReply, MOST_ASKED};
 use crate::locks::{Execute as Executes, LockStorage, Options as LockOptions};
 
 /// Returns a proxy that keeps `app.locks`, and the directory of its ledger.
-fn with_schema(schema: Result<schema::Schema, ProxyError>) -> (Arc<State>, tempfile::TempDir) {
+fn with_schema(
+    schema: Result<schema::Schema, ProxyError>,
+) -> (Arc<CassandraState>, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
     let memory = LockStorage::Memory {
         disk: Arc::new(RealDisk),
@@ -29,7 +31,10 @@ fn with_schema(schema: Result<schema::Schema, ProxyError>) -> (Arc<State>, tempf
 }
 
 /// Returns a proxy whose `app.locks` is in this storage.
-fn kept_by(storage: LockStorage, schema: Result<schema::Schema, ProxyError>) -> Arc<State> {
+fn kept_by(
+    storage: LockStorage,
+    schema: Result<schema::Schema, ProxyError>,
+) -> Arc<CassandraState> {
     let options = LockOptions {
         keeping: storage,
         longest_lease: Duration::from_secs(60),
@@ -49,7 +54,7 @@ fn kept_by(storage: LockStorage, schema: Result<schema::Schema, ProxyError>) -> 
         ..(*inner.known()).clone()
     };
     let setting = std::mem::replace(&mut inner.setting, state_setting());
-    Arc::new(State::new(setting, inner.nature.clone(), known))
+    Arc::new(CassandraState::new(setting, inner.nature.clone(), known))
 }
 
 /// An executor that says nothing until it may, and then that nothing can be done.
@@ -58,7 +63,7 @@ struct Silent(AtomicBool);
 
 impl Silent {
     /// Returns a proxy whose `app.locks` is kept by this executor.
-    fn state(self: &Arc<Silent>) -> Arc<State> {
+    fn state(self: &Arc<Silent>) -> Arc<CassandraState> {
         let storage = LockStorage::Partition {
             name: "silent",
             executor: Arc::<Silent>::clone(self),
@@ -82,17 +87,17 @@ impl Executes for Silent {
 }
 
 /// Returns a setting of a state that is thrown away.
-fn state_setting() -> RefresherOptions {
+fn state_setting() -> CassandraOptions {
     let state = state(None, Version::V5);
     Arc::into_inner(state).expect("no other has it").setting
 }
 
-fn begun(state: &Arc<State>, version: Version) -> Stage {
+fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
     let mut stage = Stage::new(Arc::clone(state), version);
     let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
     assert_eq!(stage.send(0, startup), Progress::Done);
     assert_eq!(stage.told()[0].1, Opcode::Ready);
-    stage.frames_follow();
+    stage.switch_to_frames();
     stage
 }
 
@@ -399,7 +404,7 @@ fn only_plain_writes_may_be_merged() {
     let mut setting = state_setting();
     setting.merge_writes = true;
     let whole = state(None, Version::V5);
-    let state = State::new(setting, whole.nature.clone(), (*whole.known()).clone());
+    let state = CassandraState::new(setting, whole.nature.clone(), (*whole.known()).clone());
     let state = Arc::new(state);
     for version in [Version::V4, Version::V5] {
         for (text, may) in [

@@ -93,7 +93,7 @@ fn a_connection_that_suspects_have_lost_says_nothing_of_its_node() {
         let node = query.node;
         let why = NodeError::Closed("the peer closed it".to_owned());
         stage.give(query, Err(Failure::Lost(why)));
-        let avoids = stage.protocol.avoided.avoids(node, stage.now);
+        let avoids = stage.protocol.suspects.avoids(node, stage.now);
         assert_eq!(avoids, !is_quarantined);
         // It is a read, and is repeated.
         assert_eq!(stage.orders.len(), 1);

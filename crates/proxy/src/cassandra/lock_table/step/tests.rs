@@ -92,10 +92,10 @@ impl OneLock {
     fn take(&mut self, step: &Step) -> String {
         let judged = step.evaluate(self.lock().as_ref());
         match &judged {
-            StepOutcome::Applied(Verdict::Set { value, lease }) => {
+            StepOutcome::Applied(ChangeVerdict::Set { value, lease }) => {
                 self.0 = Some((value.clone(), *lease));
             }
-            StepOutcome::Applied(Verdict::Remove) => self.0 = None,
+            StepOutcome::Applied(ChangeVerdict::Remove) => self.0 = None,
             StepOutcome::Refused(what) => return (*what).to_owned(),
             _ => {}
         }

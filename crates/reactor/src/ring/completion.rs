@@ -6,19 +6,19 @@ use super::buffers::BufferId;
 
 /// The reason why nothing more is received.
 #[derive(Debug)]
-pub enum Finish {
+pub enum ReceiveEnd {
     /// The peer has closed its side.
-    End,
-    /// [`Ring::hold`](super::Ring::hold) asked for it, or the kernel had no buffer left:
+    ClosedByPeer,
+    /// [`Ring::pause`](super::Ring::pause) asked for it, or the kernel had no buffer left:
     /// [`Ring::receive`](super::Ring::receive) continues.
-    Held,
+    Paused,
     /// The connection is broken.
     Broken(io::Error),
 }
 
 /// The outcome of a request. `key` is the key with which the socket was added.
 #[derive(Debug)]
-pub enum Done {
+pub enum SocketCompletion {
     /// Bytes were received. The buffer must be given back.
     Received {
         /// The socket.
@@ -31,7 +31,7 @@ pub enum Done {
         /// The socket.
         key: usize,
         /// The reason.
-        why: Finish,
+        why: ReceiveEnd,
     },
     /// Not all bytes could be sent.
     Unsent {
@@ -49,7 +49,7 @@ pub enum Done {
         key: usize,
     },
     /// A peer connects.
-    Coming {
+    Incoming {
         /// The listener.
         key: usize,
     },
