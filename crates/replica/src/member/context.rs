@@ -10,7 +10,7 @@ use raft::RawNode;
 
 use super::notes::MemberNotes;
 use crate::log::{Log, LogOptions};
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::options::MemberOptions;
 use crate::shared::Shared;
 use crate::time::Now;
@@ -51,7 +51,7 @@ pub(super) struct MemberContext {
 
 impl MemberContext {
     /// Adds a message to the outbox, unless it is for this node.
-    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope<'_>) {
+    pub(super) fn send(&mut self, to: NodeId, envelope: &MemberMessage<'_>) {
         if to != self.options.me {
             self.outbox.push((to, envelope.encode()));
         }

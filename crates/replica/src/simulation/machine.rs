@@ -10,7 +10,7 @@ use super::reached::Point;
 use super::world::{Event, World};
 use crate::failure::MemberFailure;
 use crate::member::Received;
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::time::Time;
 
 /// The interval of a janitor's work.
@@ -191,7 +191,7 @@ impl World {
             .network
             .arrivals((node, other), self.now + took, &mut self.random);
         if self.trace.is_kept() {
-            let what = Envelope::decode(&bytes).map(|envelope| describe(&envelope));
+            let what = MemberMessage::decode(&bytes).map(|envelope| describe(&envelope));
             let at = arrivals.first();
             self.trace.tell(
                 self.now,
@@ -363,9 +363,9 @@ impl World {
 }
 
 /// Describes a message in one line.
-fn describe(envelope: &Envelope<'_>) -> String {
+fn describe(envelope: &MemberMessage<'_>) -> String {
     match envelope {
-        Envelope::Raft(message) => {
+        MemberMessage::Raft(message) => {
             let (first, count) = (
                 message.entries.first().map(|entry| entry.index),
                 message.entries.len(),
@@ -382,7 +382,7 @@ fn describe(envelope: &Envelope<'_>) -> String {
                 message.reject,
             )
         }
-        Envelope::Piece {
+        MemberMessage::SnapshotPiece {
             to,
             announces,
             total,
