@@ -78,7 +78,7 @@ use crate::log::Log;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::messages::{Hello, MemberMessage};
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::snapshot::{newest, tidy};
 use crate::status::{Role, Status, node_of, raft_id};
 use crate::time::Now;
@@ -100,7 +100,7 @@ const DUPLICATE_NOTED: u32 = 10;
 
 /// The result of receiving a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum MessageOutcome {
     /// The message was taken, or was dropped because it came too late.
     Taken,
     /// The message is not one that a member sends; the error says why.
@@ -133,7 +133,7 @@ impl Member {
     /// Returns a [`MemberFailure`] that says what cannot be read, and what to do.
     pub(crate) fn open(
         options: MemberOptions,
-        shared: Arc<Shared>,
+        shared: Arc<MemberShared>,
         storage: MemberStorage,
         spawn: SpawnWork,
         progress: &mut dyn FnMut(u64, u64),
@@ -214,11 +214,11 @@ impl Member {
         from: NodeId,
         bytes: &[u8],
         now: Now,
-    ) -> Result<Received, MemberFailure> {
+    ) -> Result<MessageOutcome, MemberFailure> {
         self.context.now = now;
         let envelope = match MemberMessage::decode(bytes) {
             Ok(envelope) => envelope,
-            Err(error) => return Ok(Received::Malformed(MalformedMessage::new(error))),
+            Err(error) => return Ok(MessageOutcome::Malformed(MalformedMessage::new(error))),
         };
         let active = self.active();
         let check = active.map_or_else(MessageCheck::default, |one| MessageCheck::of(one.raft()));
@@ -228,9 +228,9 @@ impl Member {
                     self.outdated_log.note_fitting();
                 }
                 self.dispatch(from, envelope)?;
-                Ok(Received::Taken)
+                Ok(MessageOutcome::Taken)
             }
-            Err(MessageObjection::Malformed(error)) => Ok(Received::Malformed(error)),
+            Err(MessageObjection::Malformed(error)) => Ok(MessageOutcome::Malformed(error)),
             Err(objection @ MessageObjection::BeyondLog { claimed, last }) => {
                 let period = self.context.options.election * 2;
                 if self.outdated_log.note_claim(now.since, period) {
@@ -240,7 +240,7 @@ impl Member {
                         node: self.context.options.me,
                     });
                 }
-                Ok(Received::Malformed(MalformedMessage::new(objection)))
+                Ok(MessageOutcome::Malformed(MalformedMessage::new(objection)))
             }
         }
     }

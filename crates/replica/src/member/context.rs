@@ -12,7 +12,7 @@ use super::notes::MemberNotes;
 use crate::log::{Log, LogOptions};
 use crate::messages::MemberMessage;
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::time::Now;
 
 /// The Raft library's state, over the member's log.
@@ -38,7 +38,7 @@ pub(crate) struct MemberStorage {
 /// See the module's description.
 pub(super) struct MemberContext {
     pub(super) options: MemberOptions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberShared>,
     pub(super) storage: MemberStorage,
     pub(super) spawn: SpawnWork,
     /// The time at which the current turn, or the receipt of the current message, began.

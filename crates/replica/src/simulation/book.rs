@@ -66,10 +66,10 @@ impl ::simulation::Counts for Counts {
     }
 }
 
-type Span = (Duration, Duration);
+type CallSpan = (Duration, Duration);
 
 struct CounterRead {
-    span: Span,
+    span: CallSpan,
     counter: usize,
     added: bool,
     value: i64,
@@ -80,8 +80,8 @@ struct CounterRead {
 struct ExpiringKey {
     ms: i64,
     /// The time of the write; `None` if its outcome is not known.
-    written: Option<Span>,
-    looks: Vec<(Span, bool)>,
+    written: Option<CallSpan>,
+    looks: Vec<(CallSpan, bool)>,
 }
 
 /// See the module's description.
@@ -97,8 +97,8 @@ pub(super) struct RunRecord {
     begun: Vec<(usize, Duration)>,
     lent: BTreeMap<usize, ExpiringKey>,
     /// Tokens that were accepted, and times that were returned.
-    tokens: Vec<(Span, i64)>,
-    times: Vec<(Span, i64)>,
+    tokens: Vec<(CallSpan, i64)>,
+    times: Vec<(CallSpan, i64)>,
     wrong: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl RunRecord {
         process: usize,
         job: &PlannedTransaction,
         seen: &SeenValues,
-        span: Span,
+        span: CallSpan,
     ) {
         self.counts.committed += 1;
         self.record(process, span, Outcome::Committed, &seen.ops);
@@ -161,7 +161,7 @@ impl RunRecord {
     }
 
     /// Notes a transaction whose outcome is not known.
-    pub(super) fn unknown(&mut self, process: usize, job: &PlannedTransaction, span: Span) {
+    pub(super) fn unknown(&mut self, process: usize, job: &PlannedTransaction, span: CallSpan) {
         self.counts.unknown += 1;
         self.record(process, span, Outcome::Unknown, &job.blind());
         for step in &job.steps {
@@ -215,7 +215,7 @@ impl RunRecord {
     }
 
     /// Records operations as history.
-    pub(super) fn record(&mut self, process: usize, span: Span, outcome: Outcome, ops: &str) {
+    pub(super) fn record(&mut self, process: usize, span: CallSpan, outcome: Outcome, ops: &str) {
         if ops.is_empty() {
             return;
         }
@@ -310,7 +310,7 @@ impl RunRecord {
 }
 
 /// Checks that numbers do not go back in real time.
-fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
+fn never_back(told: &[(CallSpan, i64)]) -> Result<(), String> {
     let mut begun = told.to_vec();
     begun.sort_by_key(|(span, _)| span.0);
     let mut ended = told.to_vec();

@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::reached::Point;
 
 /// The events.
-pub(super) enum Event {
+pub(super) enum SimulatedEvent {
     /// A node's thread goes on.
     Turn(usize, NodeLife),
     /// A message arrives.
@@ -76,7 +76,7 @@ pub(super) struct World {
     pub(super) reached: Coverage<Point>,
     /// The reason why the run has failed.
     pub(super) failure: Option<String>,
-    queue: EventQueue<Duration, Event>,
+    queue: EventQueue<Duration, SimulatedEvent>,
 }
 
 impl World {
@@ -132,7 +132,7 @@ impl World {
             call: Arc::new(call),
         };
         let delay = self.network.delay(&mut self.random);
-        self.after(delay, Event::Call(request));
+        self.after(delay, SimulatedEvent::Call(request));
         let share = self.random.f64();
         let hurries =
             matches!(caller, Caller::Client(at) if self.clients[at].task == ClientTask::Beats);
@@ -141,7 +141,7 @@ impl World {
         } else {
             self.plan.election.mul_f64(1.0 + 11.0 * share * share)
         };
-        self.after(patience, Event::TimeOut(caller, number));
+        self.after(patience, SimulatedEvent::TimeOut(caller, number));
     }
 
     /// Answers a call.
@@ -149,12 +149,12 @@ impl World {
         let delay = self.network.delay(&mut self.random);
         self.after(
             delay,
-            Event::Answer(request.caller, request.number, outcome),
+            SimulatedEvent::Answer(request.caller, request.number, outcome),
         );
     }
 
     /// Takes the next event.
-    pub(super) fn next_event(&mut self) -> Option<(Duration, Event)> {
+    pub(super) fn next_event(&mut self) -> Option<(Duration, SimulatedEvent)> {
         self.queue.pop()
     }
 
@@ -165,12 +165,12 @@ impl World {
     }
 
     /// Schedules an event.
-    pub(super) fn after(&mut self, delay: Duration, event: Event) {
+    pub(super) fn after(&mut self, delay: Duration, event: SimulatedEvent) {
         self.at(self.now + delay, event);
     }
 
     /// Schedules an event at a time.
-    pub(super) fn at(&mut self, at: Duration, event: Event) {
+    pub(super) fn at(&mut self, at: Duration, event: SimulatedEvent) {
         self.queue.push(at.max(self.now), event);
     }
 
