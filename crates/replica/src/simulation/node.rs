@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::call::{NodeLife, WaitingCall};
 use super::clock::NodeClock;
-use super::plan::Plan;
+use super::plan::RunPlan;
 use super::volume::SimulatedDisk;
 use crate::failure::MemberFailure;
 use crate::log::LogOptions;
@@ -95,7 +95,7 @@ impl SimulatedNode {
     }
 
     /// Starts with the data on its disk.
-    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), MemberFailure> {
+    pub(super) fn start(&mut self, plan: &RunPlan, seed: u64) -> Result<(), MemberFailure> {
         let options = MemberOptions {
             grouping: plan.grouping,
             election: plan.election,

@@ -32,9 +32,9 @@ impl World {
             }
         }
         if self.failure.is_none()
-            && let Err(why) = self.book.judge(self.skew())
+            && let Err(error) = self.book.judge(self.skew())
         {
-            self.fail(why);
+            self.fail(error.to_string());
         }
     }
 

@@ -14,7 +14,7 @@ use super::call::{Call, CallOutcome, CallRequest, CallValue, Caller, NodeLife, P
 use super::clock::{NodeClock, TrueTime};
 use super::network::SimulatedNetwork;
 use super::node::SimulatedNode;
-use super::plan::Plan;
+use super::plan::RunPlan;
 use super::reached::Point;
 
 /// The events.
@@ -54,7 +54,7 @@ pub(super) type Witness = (usize, u64, u64);
 
 /// The whole simulated world.
 pub(super) struct World {
-    pub(super) plan: Plan,
+    pub(super) plan: RunPlan,
     pub(super) random: Rng,
     pub(super) now: Duration,
     pub(super) truth: TrueTime,
@@ -82,7 +82,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, keep_trace: bool) -> World {
         let mut random = Rng::with_seed(seed);
-        let plan = Plan::draw(seed, &mut random);
+        let plan = RunPlan::draw(seed, &mut random);
         let truth = TrueTime::default();
         let founders: Vec<NodeId> = (1..=plan.founders as u16).map(NodeId).collect();
         let nodes = (0..plan.nodes()).map(|at| {
@@ -231,6 +231,6 @@ impl World {
 }
 
 /// Returns all nodes, once the cluster's file names them.
-pub(super) fn all(plan: &Plan) -> Vec<NodeId> {
+pub(super) fn all(plan: &RunPlan) -> Vec<NodeId> {
     (1..=plan.nodes() as u16).map(NodeId).collect()
 }
