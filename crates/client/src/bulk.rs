@@ -40,11 +40,11 @@ impl Client {
     /// lost returns [`Error::Unknown`]. The call takes no longer than [`crate::Options::timeout`].
     pub fn execute_each(&self, transactions: &[Vec<Op<'_>>]) -> Vec<TransactionOutcome> {
         let deadline = Instant::now() + self.options.timeout;
-        let known = self.map.current();
+        let map = self.map.current();
         let mut results: Vec<BulkResult> = transactions.iter().map(|_| BulkResult::Retry).collect();
-        for (partition, places) in by_partition(&known, transactions) {
+        for (partition, places) in by_partition(&map, transactions) {
             let some = places.iter().map(|&place| transactions[place].clone());
-            let answers = self.send_bulk(&known, partition, some.collect(), deadline);
+            let answers = self.send_bulk(&map, partition, some.collect(), deadline);
             for (place, answer) in places.into_iter().zip(answers) {
                 let reads = transactions[place].iter().all(Op::is_read_only);
                 results[place] = judge(answer, transactions[place].len(), reads);
@@ -60,16 +60,16 @@ impl Client {
     /// Sends the transactions to their partition in one message. Returns the answer to each.
     fn send_bulk(
         &self,
-        known: &Arc<ClusterMap>,
+        map: &Arc<ClusterMap>,
         partition: PartitionId,
         transactions: Vec<Vec<Op<'_>>>,
         deadline: Instant,
     ) -> Vec<Result<Vec<OwnedReply>, Abort>> {
         let count = transactions.len();
         let all = |abort: Abort| (0..count).map(|_| Err(abort.clone())).collect();
-        let node = known.find(partition);
+        let node = map.find(partition);
         let request = Request::Each { transactions };
-        match self.ask(known, (node, partition), request, deadline) {
+        match self.ask(map, (node, partition), request, deadline) {
             Ok(Answer::Each(outcomes)) if outcomes.len() == count => outcomes,
             Ok(Answer::Aborted(abort)) => all(abort),
             // Each of them alone may be short enough; if it is not, its own error says more.
@@ -88,12 +88,12 @@ impl Client {
 
 /// Returns the transactions' places, by the partition that has all of their keys.
 fn by_partition(
-    known: &ClusterMap,
+    map: &ClusterMap,
     transactions: &[Vec<Op<'_>>],
 ) -> BTreeMap<PartitionId, Vec<usize>> {
     let mut places: BTreeMap<PartitionId, Vec<usize>> = BTreeMap::new();
     for (place, ops) in transactions.iter().enumerate() {
-        let Route { partition, several } = route(&known.topology, ops);
+        let Route { partition, several } = route(&map.topology, ops);
         if !several {
             places.entry(partition).or_default().push(place);
         }

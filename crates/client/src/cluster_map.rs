@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// The cluster's file and the leaders, as this client knows them.
 pub(crate) struct ClusterMapCache {
-    known: RwLock<Arc<ClusterMap>>,
+    current_map: RwLock<Arc<ClusterMap>>,
     /// The addresses that the caller gave.
     seeds: Vec<SocketAddr>,
     /// Held by the thread that asks for a newer file.
@@ -95,7 +95,7 @@ impl ClusterMapCache {
     ) -> Result<ClusterMapCache, Error> {
         let topology = ask(pool, &seeds, deadline)?;
         Ok(ClusterMapCache {
-            known: RwLock::new(Arc::new(ClusterMap::new(topology))),
+            current_map: RwLock::new(Arc::new(ClusterMap::new(topology))),
             seeds,
             asking: Mutex::new(()),
         })
@@ -103,7 +103,7 @@ impl ClusterMapCache {
 
     /// Returns the file that was received last, and the leaders.
     pub(crate) fn current(&self) -> Arc<ClusterMap> {
-        Arc::clone(&self.known.read())
+        Arc::clone(&self.current_map.read())
     }
 
     /// Asks for a newer file than this. The file stays as it is if no node answers.
@@ -128,7 +128,7 @@ impl ClusterMapCache {
                 } else {
                     tracing::info!("the cluster has another file");
                 }
-                *self.known.write() = Arc::new(new);
+                *self.current_map.write() = Arc::new(new);
             }
             Err(error) => tracing::warn!(%error, "cannot ask for the cluster's file"),
         }
@@ -244,7 +244,7 @@ mod tests {
             .map(|_| route(&topology, &[get(d), get(b)]).partition.0)
             .collect();
         assert_eq!(ties, [1, 2].into());
-        let known = ClusterMap::new(topology);
-        assert_eq!(known.find(PartitionId(1)), NodeId(2));
+        let current_map = ClusterMap::new(topology);
+        assert_eq!(current_map.find(PartitionId(1)), NodeId(2));
     }
 }

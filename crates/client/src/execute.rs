@@ -172,8 +172,8 @@ impl Client {
     fn repeat(&self, call: &mut TransactionCall<'_>) -> Result<Vec<OwnedReply>, Error> {
         let mut backoff = Backoff::until(call.deadline);
         loop {
-            let known = self.map.current();
-            let again = match self.attempt(&known, call)? {
+            let map = self.map.current();
+            let again = match self.attempt(&map, call)? {
                 Ok(replies) => return Ok(replies),
                 Err(again) => again,
             };
@@ -186,19 +186,19 @@ impl Client {
                 });
             }
             if again.stale {
-                self.map.refresh(&known, &self.pool, call.deadline);
+                self.map.refresh(&map, &self.pool, call.deadline);
             }
         }
     }
 
     fn attempt(
         &self,
-        known: &Arc<ClusterMap>,
+        map: &Arc<ClusterMap>,
         call: &mut TransactionCall<'_>,
     ) -> AttemptResult<Vec<OwnedReply>> {
-        let Route { partition, several } = route(&known.topology, call.ops);
+        let Route { partition, several } = route(&map.topology, call.ops);
         let coordinated = several || call.at.is_some();
-        let numbers = !coordinated && !call.reads && known.topology.is_replicated(partition);
+        let numbers = !coordinated && !call.reads && map.topology.is_replicated(partition);
         let moved = |one: &NumberedAttempt| !numbers || one.partition != partition;
         if call.numbered.as_ref().is_some_and(moved) {
             // The file has changed.
@@ -209,7 +209,7 @@ impl Client {
             call.numbered = None;
         }
         if numbers && call.numbered.is_none() {
-            match self.session(known, partition, call.deadline)? {
+            match self.session(map, partition, call.deadline)? {
                 Ok(of) => {
                     call.numbered = Some(NumberedAttempt {
                         partition,
@@ -227,9 +227,9 @@ impl Client {
             (None, Some(algorithm)) => Request::Ramp { algorithm, ops },
             (None, None) => Request::Coordinate { holds, ops },
         };
-        let node = call.at.unwrap_or_else(|| known.find(partition));
+        let node = call.at.unwrap_or_else(|| map.find(partition));
         let patience = call.patience(self);
-        let answer = self.ask(known, (node, partition), request, patience);
+        let answer = self.ask(map, (node, partition), request, patience);
         match call.numbered {
             Some(_) => self.judge_numbered(answer, call),
             None => judge(answer, call.ops.len(), node, call.reads),
@@ -239,18 +239,18 @@ impl Client {
     /// Returns a free session with its next number; opens one if there is none.
     fn session(
         &self,
-        known: &Arc<ClusterMap>,
+        map: &Arc<ClusterMap>,
         partition: PartitionId,
         deadline: Instant,
     ) -> AttemptResult<Sequenced> {
         if let Some(of) = self.sessions.take(partition) {
             return Ok(Ok(of));
         }
-        let node = known.find(partition);
+        let node = map.find(partition);
         let patience = deadline.min(Instant::now() + self.options.answer_within);
         // An opened session that this client does not learn of does no harm, so it is asked for like a
         // read.
-        match self.ask(known, (node, partition), Request::OpenSession, patience) {
+        match self.ask(map, (node, partition), Request::OpenSession, patience) {
             Ok(Answer::Session(session)) => Ok(Ok(Sequenced {
                 session,
                 sequence: 1,
@@ -263,17 +263,17 @@ impl Client {
     /// leader.
     pub(crate) fn ask(
         &self,
-        known: &ClusterMap,
+        map: &ClusterMap,
         (node, of): (NodeId, PartitionId),
         request: Request<'_>,
         patience: Instant,
     ) -> Result<Answer, RequestFailure> {
         let coordinated = matches!(request, Request::Coordinate { .. } | Request::Ramp { .. });
-        let to = known.address_of(node)?;
+        let to = map.address_of(node)?;
         let answer = self.pool.ask(to, request, patience);
         // A coordinator's answer may be about other partitions.
         if !coordinated || answer.is_err() {
-            known.learn(of, node, &answer);
+            map.learn(of, node, &answer);
         }
         answer
     }

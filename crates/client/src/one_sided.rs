@@ -57,7 +57,7 @@ pub(crate) struct OneSided {
     missed: AtomicU64,
 }
 
-/// What is known of a node.
+/// The published memory of a node, as far as this client knows it.
 #[derive(Default)]
 struct PublishingNode {
     /// Set if the node has no region within reach, or has not answered: it is not asked again before
@@ -108,14 +108,14 @@ impl OneSided {
         &self.places[usize::from(hash) % PARTS]
     }
 
-    /// Notes where a node has told that a key is; `None` means that it has no slot.
+    /// Notes the slot in which a node has published a key; `None` means that it has none.
     pub(crate) fn learn(&self, node: NodeId, key: &[u8], address: Option<Address>) {
         let mut part = self.part(key).lock();
         match address {
             Some(address) => {
                 let place = (node, address);
-                if let Some(known) = part.get_mut(key) {
-                    *known = place;
+                if let Some(slot) = part.get_mut(key) {
+                    *slot = place;
                     return;
                 }
                 if part.len() >= PLACES / PARTS {
@@ -142,7 +142,7 @@ impl OneSided {
     /// keys' places in the read.
     pub(crate) fn read(
         &self,
-        known: &ClusterMap,
+        map: &ClusterMap,
         pool: &ConnectionPool,
         reading: &ReadAtomicRead,
         deadline: Instant,
@@ -153,7 +153,7 @@ impl OneSided {
             let key = ask.key();
             let place = self.part(key).lock().get(key).copied();
             // Only the current leader of the partition has the newest version.
-            let leader = known.find(known.topology.partition_of(key));
+            let leader = map.find(map.topology.partition_of(key));
             match place.filter(|(node, _)| *node == leader) {
                 Some((node, address)) => {
                     let of_node = asks.entry(node).or_default();
@@ -165,7 +165,7 @@ impl OneSided {
         }
         let mut begun = Vec::new();
         for (node, (places, asks)) in asks {
-            let opened = self.open(known, pool, node, deadline);
+            let opened = self.open(map, pool, node, deadline);
             let begin = |mut opened: OpenedRegion| {
                 let ok = opened.reader.begin(&mut *opened.memory, &asks, now());
                 ok.is_ok().then_some(opened)
@@ -231,7 +231,7 @@ impl OneSided {
     /// Returns a node's region, and opens it if need be.
     fn open(
         &self,
-        known: &ClusterMap,
+        map: &ClusterMap,
         pool: &ConnectionPool,
         node: NodeId,
         deadline: Instant,
@@ -254,7 +254,7 @@ impl OneSided {
         let begun = Instant::now();
         let deadline = begun + deadline.saturating_duration_since(begun) / 4;
         for kind in self.kinds {
-            match self.enter(*kind, known, pool, node, deadline) {
+            match self.enter(*kind, map, pool, node, deadline) {
                 Ok(None) => {}
                 Ok(opened) => return opened,
                 Err(_) => {
@@ -275,17 +275,17 @@ impl OneSided {
     fn enter(
         &self,
         kind: Kind,
-        known: &ClusterMap,
+        map: &ClusterMap,
         pool: &ConnectionPool,
         node: NodeId,
         deadline: Instant,
     ) -> Result<Option<OpenedRegion>, RequestFailure> {
-        let to = known.address_of(node)?;
+        let to = map.address_of(node)?;
         match kind {
             Kind::Shm => {
                 let at_mine = now();
                 let answer = pool.ask(to, Request::Region { offer: &[] }, deadline)?;
-                let region = told(kind, answer)?;
+                let region = region_of(kind, answer)?;
                 Ok(region.and_then(|(grant, clock)| {
                     let memory = self.shm.reach(&grant).ok()?;
                     Some(OpenedRegion::new(Box::new(memory), clock, at_mine))
@@ -305,7 +305,7 @@ impl OneSided {
                 let (at_mine, offer) = (now(), visit.address());
                 let request = Request::Region { offer: &offer };
                 let (answer, link) = pool.ask_apart(to, request, deadline)?;
-                let region = told(kind, answer)?;
+                let region = region_of(kind, answer)?;
                 Ok(region.and_then(|(grant, clock)| {
                     let memory = visit.enter(&grant, move || link.lasts());
                     let memory = memory.inspect_err(|error| {
@@ -329,7 +329,7 @@ impl OpenedRegion {
 }
 
 /// Returns what a node has told of its region: the grant for it, and its clock.
-fn told(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, RequestFailure> {
+fn region_of(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, RequestFailure> {
     let Answer::Region(region) = answer else {
         let why = "the answer to another question".to_owned();
         return Err(RequestFailure::Lost(why));

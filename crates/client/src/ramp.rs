@@ -65,8 +65,8 @@ impl Client {
         let start = || ReadAtomicRead::new(algorithm, keys.iter().copied(), begun.elapsed());
         let mut reading = start();
         while reading.asks().next().is_some() {
-            let known = self.map.current();
-            let again = match self.round(&known, &mut reading, (begun, deadline))? {
+            let map = self.map.current();
+            let again = match self.round(&map, &mut reading, (begun, deadline))? {
                 Ok(ReadStep::GaveUp) => {
                     reading = start();
                     let why = "each time it took longer than old versions are kept".to_owned();
@@ -80,7 +80,7 @@ impl Client {
                 return Err(Error::TimedOut { attempts, why });
             }
             if again.stale {
-                self.map.refresh(&known, &self.pool, deadline);
+                self.map.refresh(&map, &self.pool, deadline);
             }
         }
         self.reads.note(reading.costs());
@@ -141,16 +141,16 @@ impl Client {
 
     /// Returns an error if a key is not read atomic.
     fn check_declared(&self, keys: &[&[u8]], deadline: Instant) -> Result<(), Error> {
-        let find = |known: &ClusterMap| {
-            let declared = known.topology.read_atomic();
+        let find = |map: &ClusterMap| {
+            let declared = map.topology.read_atomic();
             keys.iter().find(|key| !declared.covers(key)).copied()
         };
-        let known = self.map.current();
-        if find(&known).is_none() {
+        let map = self.map.current();
+        if find(&map).is_none() {
             return Ok(());
         }
         // A newer file may declare it.
-        self.map.refresh(&known, &self.pool, deadline);
+        self.map.refresh(&map, &self.pool, deadline);
         find(&self.map.current()).map_or(Ok(()), |key| {
             let key = key.escape_ascii();
             let what = format!(
@@ -165,7 +165,7 @@ impl Client {
     /// answered.
     fn round(
         &self,
-        known: &Arc<ClusterMap>,
+        map: &Arc<ClusterMap>,
         reading: &mut ReadAtomicRead,
         (begun, deadline): (Instant, Instant),
     ) -> Result<Result<ReadStep, RetryReason>, Error> {
@@ -176,19 +176,19 @@ impl Client {
             .all(|(_, ask)| matches!(ask, Ask::Newest { .. }));
         let one_sided = self.one_sided.as_ref().filter(|_| newest);
         if let Some(one_sided) = one_sided {
-            let found = one_sided.read(known, &self.pool, reading, patience);
+            let found = one_sided.read(map, &self.pool, reading, patience);
             let step = reading.answered(round, found, begun.elapsed());
             if step != ReadStep::Wait {
                 return Ok(Ok(step));
             }
         }
-        let parts = self.send_asks(known, reading, one_sided.is_some(), patience);
+        let parts = self.send_asks(map, reading, one_sided.is_some(), patience);
         let (mut last, mut failed) = (ReadStep::Wait, None);
         for part in parts {
             // An answer that arrived while the client waited for others can be read at once.
             let patience = deadline.min(patience.max(Instant::now() + AT_ONCE));
             let answer = part.sent.and_then(|sent| sent.receive(patience));
-            known.learn(part.partition, part.node, &answer);
+            map.learn(part.partition, part.node, &answer);
             match answer {
                 Ok(Answer::Versions(found)) if found.len() == part.places.len() => {
                     let answers = part.places.into_iter().zip(found);
@@ -224,15 +224,15 @@ impl Client {
     /// Sends each partition its part.
     fn send_asks<'a>(
         &'a self,
-        known: &ClusterMap,
+        map: &ClusterMap,
         reading: &ReadAtomicRead,
         located: bool,
         patience: Instant,
     ) -> Vec<RoundPart<'a>> {
         let mut asks: BTreeMap<(NodeId, PartitionId), (Vec<usize>, Vec<Ask<'_>>)> = BTreeMap::new();
         for (place, ask) in reading.asks() {
-            let partition = known.topology.partition_of(ask.key());
-            let part = asks.entry((known.find(partition), partition)).or_default();
+            let partition = map.topology.partition_of(ask.key());
+            let part = asks.entry((map.find(partition), partition)).or_default();
             part.0.push(place);
             part.1.push(ask);
         }
@@ -240,7 +240,7 @@ impl Client {
             partition,
             node,
             places,
-            sent: known.address_of(node).and_then(|to| {
+            sent: map.address_of(node).and_then(|to| {
                 let request = request(asks, located);
                 self.pool.send(to, request, patience)
             }),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::ramp::read::ReadCosts;
 
-/// Costs of a client's [`Client::get_all`] so far.
+/// Costs of a client's [`Client::get_all`](crate::Client::get_all) so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadCounts {

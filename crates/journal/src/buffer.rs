@@ -22,20 +22,20 @@ use base::Epoch;
 use crate::format::{ALIGN, BLOCK_HEADER, aligned};
 
 /// A worker's buffer.
-pub struct Buffer {
+pub struct LogBuffer {
     /// The lane to which it returns.
     pub lane: usize,
     /// Headers, payloads, and zeros between blocks.
     pub bytes: Vec<u8>,
     /// The blocks in it, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BufferedBlock>,
     /// The moment at which the logger got it.
     handed: Instant,
 }
 
 /// Transactions of one epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
+pub struct BufferedBlock {
     /// The epoch of all of them.
     pub epoch: Epoch,
     /// That epoch's time.
@@ -57,10 +57,10 @@ struct Arrivals {
     offsets: Option<Duration>,
 }
 
-impl Buffer {
+impl LogBuffer {
     /// Returns an empty buffer with room for `size` bytes.
-    pub(crate) fn new(lane: usize, size: usize) -> Buffer {
-        Buffer {
+    pub(crate) fn new(lane: usize, size: usize) -> LogBuffer {
+        LogBuffer {
             lane,
             bytes: Vec::with_capacity(size + ALIGN),
             blocks: Vec::new(),
@@ -109,7 +109,7 @@ impl Buffer {
             opened: Instant::now(),
             offsets: exact.then_some(Duration::ZERO),
         };
-        self.blocks.push(Block {
+        self.blocks.push(BufferedBlock {
             epoch,
             stamp_ms,
             start,
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn epochs_share_a_buffer_and_have_blocks_of_their_own() {
-        let mut buffer = Buffer::new(3, 1000);
+        let mut buffer = LogBuffer::new(3, 1000);
         assert_eq!(buffer.size_with(Epoch(1), 5), BLOCK_HEADER + 5);
         for (epoch, bytes) in [(1, &b"abc"[..]), (1, b"de"), (2, b"f"), (4, b"")] {
             buffer.append(Epoch(epoch), epoch * 10, false, |to| to.extend(bytes));

@@ -32,7 +32,7 @@
 use base::Epoch;
 use crossbeam_utils::CachePadded;
 
-use crate::buffer::Buffer;
+use crate::buffer::LogBuffer;
 use crate::error::JournalFailure;
 use crate::format::BLOCK_HEADER;
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
@@ -59,7 +59,7 @@ pub struct Appended {
 pub struct Handover {
     sizes: BufferSizes,
     lanes: Vec<CachePadded<WorkerLane>>,
-    queue: Mutex<Vec<Buffer>>,
+    queue: Mutex<Vec<LogBuffer>>,
     /// The queue's length, to read without its lock.
     queued: AtomicUsize,
     /// Bytes that a lane may hold before its worker waits.
@@ -72,8 +72,8 @@ struct WorkerLane {
 }
 
 struct LaneState {
-    open: Option<Buffer>,
-    free: Vec<Buffer>,
+    open: Option<LogBuffer>,
+    free: Vec<LogBuffer>,
     in_use: usize,
     /// Transactions appended since the start.
     appended: u64,
@@ -141,7 +141,7 @@ impl Handover {
             Some(buffer) => buffer,
             None => {
                 state.in_use += 1;
-                let made = || Buffer::new(lane, size.max(BLOCK_HEADER + hint));
+                let made = || LogBuffer::new(lane, size.max(BLOCK_HEADER + hint));
                 state.free.pop().unwrap_or_else(made)
             }
         };
@@ -159,7 +159,7 @@ impl Handover {
     }
 
     /// Puts a buffer into the queue. Called under the lock of the buffer's lane (invariant 1).
-    fn enqueue(&self, mut buffer: Buffer) {
+    fn enqueue(&self, mut buffer: LogBuffer) {
         buffer.hand_over();
         let mut queue = self.queue.lock();
         queue.push(buffer);
@@ -220,7 +220,7 @@ impl Handover {
     }
 
     /// Takes everything that the first `lanes` lanes hold.
-    pub fn steal(&self, lanes: usize, into: &mut Vec<Buffer>) {
+    pub fn steal(&self, lanes: usize, into: &mut Vec<LogBuffer>) {
         for lane in &self.lanes[..lanes] {
             let mut state = lane.state.lock();
             state.held = 0;
@@ -244,7 +244,7 @@ impl Handover {
     }
 
     /// Gives written buffers back to their lanes.
-    pub fn put_back(&self, buffers: &mut Vec<Buffer>) {
+    pub fn put_back(&self, buffers: &mut Vec<LogBuffer>) {
         for mut buffer in buffers.drain(..) {
             let lane = &self.lanes[buffer.lane];
             let mut state = lane.state.lock();

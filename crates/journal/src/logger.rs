@@ -32,7 +32,7 @@ use base::epochs::EpochClock;
 use base::planted::{self, Bug};
 use parking_lot::Mutex;
 
-use crate::buffer::Buffer;
+use crate::buffer::LogBuffer;
 use crate::error::{CheckpointError, JournalFailure};
 use crate::format::{BLOCK_HEADER, aligned};
 use crate::handover::Handover;
@@ -80,7 +80,7 @@ struct LoggerState {
     gathered: bool,
     /// Buffers that were taken and could not be written yet; otherwise empty, and kept for its
     /// memory.
-    buffers: Vec<Buffer>,
+    buffers: Vec<LogBuffer>,
 }
 
 /// The state that all loggers of a journal share.
@@ -288,7 +288,7 @@ impl Logger {
         &self,
         context: &LoggerContext<'_>,
         state: &mut LoggerState,
-        buffers: &[Buffer],
+        buffers: &[LogBuffer],
         (began, bytes, appended): (Instant, u64, u64),
     ) {
         let synced = state.last_write;
@@ -342,7 +342,7 @@ impl Logger {
         &self,
         context: &LoggerContext<'_>,
         state: &mut LoggerState,
-        buffers: &mut [Buffer],
+        buffers: &mut [LogBuffer],
     ) -> Result<Result<u64, JournalFailure>, JournalFailure> {
         let sizes = buffers
             .iter()

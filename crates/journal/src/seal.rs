@@ -2,7 +2,7 @@
 
 use base::Epoch;
 
-use crate::buffer::Buffer;
+use crate::buffer::LogBuffer;
 use crate::format::{ALIGN, BLOCK_HEADER, BlockHeader, BlockKind, aligned, payload_checksum};
 
 const _: () = assert!(
@@ -25,7 +25,7 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// Seals a buffer's blocks. The `last` buffer of a write closes epochs with its last block
     /// (the logger's invariant 2), and ends so that the next write begins in a sector of its own.
-    pub(crate) fn seal(&mut self, buffer: &mut Buffer, last: Option<(Epoch, usize)>) {
+    pub(crate) fn seal(&mut self, buffer: &mut LogBuffer, last: Option<(Epoch, usize)>) {
         let size = aligned(buffer.bytes.len() as u64);
         buffer.bytes.resize(size as usize, 0);
         let count = buffer.blocks.len();

@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 
 use crate::failure::MemberFailure;
 use crate::incoming_links::{IncomingLinks, LinkToClose};
-use crate::member::{MalformedMessage, Member, Outbox, Received, duplicate_note};
+use crate::member::{MalformedMessage, Member, MessageOutcome, Outbox, duplicate_note};
 use crate::membership::{ChangeAnswer, MembershipChange};
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 
 const WAKER: Token = Token(0);
 const FABRIC: Token = Token(1);
@@ -175,11 +175,11 @@ impl MemberLinks {
 }
 
 /// See the module's description.
-pub(crate) struct Driver {
+pub(crate) struct MemberDriver {
     poll: Poll,
     links: MemberLinks,
     member: Member,
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     mailbox: Arc<DriverMailbox>,
     inbox: Inbox,
     /// The fabric has more messages than were taken.
@@ -192,15 +192,15 @@ pub(crate) struct Driver {
 /// The first token of links, for the code that makes them.
 pub(crate) const FIRST_LINK: Token = FABRIC;
 
-impl Driver {
+impl MemberDriver {
     pub(crate) fn new(
         poll: Poll,
         fabric: Tcp,
         member: Member,
-        shared: Arc<Shared>,
+        shared: Arc<MemberShared>,
         mailbox: Arc<DriverMailbox>,
-    ) -> Driver {
-        Driver {
+    ) -> MemberDriver {
+        MemberDriver {
             poll,
             links: MemberLinks {
                 fabric,
@@ -328,8 +328,8 @@ impl Driver {
                         continue;
                     }
                     match self.member.receive(node, bytes, now) {
-                        Ok(Received::Taken) => {}
-                        Ok(Received::Malformed(error)) => {
+                        Ok(MessageOutcome::Taken) => {}
+                        Ok(MessageOutcome::Malformed(error)) => {
                             self.links.close_malformed(link, node, &error, now.since);
                         }
                         Err(failure) => {

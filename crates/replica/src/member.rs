@@ -12,6 +12,7 @@
 //! | `membership_change` | the leader adds and removes members by command, and hands the leadership over |
 //! | `comparison`, `state_hash` | the leader compares the states of all members, each of which hashes its own |
 //! | `snapshot_sender` | the leader sends snapshots to members that are too far behind |
+//! | `snapshots` | every member makes snapshots, receives them, and replaces its state by one |
 //! | `snapshot_intake` | a follower receives a snapshot |
 //! | `snapshot_maker`, `snapshot_contents`, `snapshot_reserve` | every member makes snapshots, in space that it has set aside |
 //! | `tenure` | the leader's term; transactions are admitted or not |
@@ -24,6 +25,7 @@
 //! | `founding` | the start of the first members; the joining of a member whose disk is empty |
 //! | `message_check`, `outdated_log` | checks of other members' messages |
 //! | `background_job` | background work |
+//! | `report` | the status that a member reports |
 //! | `context`, `notes` | what all parts use; notes for people |
 //!
 //! The driver calls [`Member::receive`] for each message, and [`Member::turn`] when a message has
@@ -54,11 +56,13 @@ mod notes;
 mod outdated_log;
 mod proposals;
 mod read_rounds;
+mod report;
 mod snapshot_contents;
 mod snapshot_intake;
 mod snapshot_maker;
 mod snapshot_reserve;
 mod snapshot_sender;
+mod snapshots;
 mod state_hash;
 mod state_machine;
 mod tenure;
@@ -72,13 +76,13 @@ use raft::eraftpb::ConfState;
 use crate::failure::MemberFailure;
 use crate::log::Log;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
-use crate::messages::{Envelope, Hello};
+use crate::messages::{Hello, MemberMessage};
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::snapshot::{newest, tidy};
 use crate::status::{Role, Status, node_of, raft_id};
 use crate::time::Now;
-use active_member::{ActiveMember, Flush, SnapshotPiece};
+use active_member::{ActiveMember, Flush};
 use context::MemberContext;
 pub(crate) use context::{MemberStorage, Outbox, SpawnWork};
 use founding::Founding;
@@ -87,6 +91,7 @@ use message_check::{MessageCheck, MessageObjection};
 use notes::MemberNotes;
 pub(crate) use notes::duplicate_note;
 use outdated_log::OutdatedLogDetector;
+use snapshots::SnapshotPiece;
 use state_machine::StateMachine;
 
 /// The second process of a node is noted until its link was not refused for this many election
@@ -95,7 +100,7 @@ const DUPLICATE_NOTED: u32 = 10;
 
 /// The result of receiving a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum MessageOutcome {
     /// The message was taken, or was dropped because it came too late.
     Taken,
     /// The message is not one that a member sends; the error says why.
@@ -128,7 +133,7 @@ impl Member {
     /// Returns a [`MemberFailure`] that says what cannot be read, and what to do.
     pub(crate) fn open(
         options: MemberOptions,
-        shared: Arc<Shared>,
+        shared: Arc<MemberShared>,
         storage: MemberStorage,
         spawn: SpawnWork,
         progress: &mut dyn FnMut(u64, u64),
@@ -209,11 +214,11 @@ impl Member {
         from: NodeId,
         bytes: &[u8],
         now: Now,
-    ) -> Result<Received, MemberFailure> {
+    ) -> Result<MessageOutcome, MemberFailure> {
         self.context.now = now;
-        let envelope = match Envelope::decode(bytes) {
+        let envelope = match MemberMessage::decode(bytes) {
             Ok(envelope) => envelope,
-            Err(error) => return Ok(Received::Malformed(MalformedMessage::new(error))),
+            Err(error) => return Ok(MessageOutcome::Malformed(MalformedMessage::new(error))),
         };
         let active = self.active();
         let check = active.map_or_else(MessageCheck::default, |one| MessageCheck::of(one.raft()));
@@ -223,9 +228,9 @@ impl Member {
                     self.outdated_log.note_fitting();
                 }
                 self.dispatch(from, envelope)?;
-                Ok(Received::Taken)
+                Ok(MessageOutcome::Taken)
             }
-            Err(MessageObjection::Malformed(error)) => Ok(Received::Malformed(error)),
+            Err(MessageObjection::Malformed(error)) => Ok(MessageOutcome::Malformed(error)),
             Err(objection @ MessageObjection::BeyondLog { claimed, last }) => {
                 let period = self.context.options.election * 2;
                 if self.outdated_log.note_claim(now.since, period) {
@@ -235,17 +240,17 @@ impl Member {
                         node: self.context.options.me,
                     });
                 }
-                Ok(Received::Malformed(MalformedMessage::new(objection)))
+                Ok(MessageOutcome::Malformed(MalformedMessage::new(objection)))
             }
         }
     }
 
     /// Passes a message to the part that it is for. A node that is not a member yet takes only
     /// those that may make it one.
-    fn dispatch(&mut self, from: NodeId, envelope: Envelope<'_>) -> Result<(), MemberFailure> {
+    fn dispatch(&mut self, from: NodeId, envelope: MemberMessage<'_>) -> Result<(), MemberFailure> {
         match envelope {
-            Envelope::Hello(hello) => return self.on_hello(from, hello),
-            Envelope::Invite { raft_id } => return self.on_invite(raft_id),
+            MemberMessage::Hello(hello) => return self.on_hello(from, hello),
+            MemberMessage::Invite { raft_id } => return self.on_invite(raft_id),
             _ => {}
         }
         let Participation::Active(active) = &mut self.participation else {
@@ -253,8 +258,8 @@ impl Member {
         };
         let context = &mut self.context;
         match envelope {
-            Envelope::Raft(message) => active.step(context, message),
-            Envelope::Piece {
+            MemberMessage::Raft(message) => active.step(context, message),
+            MemberMessage::SnapshotPiece {
                 to,
                 announces,
                 total,
@@ -270,18 +275,18 @@ impl Member {
                 };
                 active.on_piece(context, piece);
             }
-            Envelope::Taken {
+            MemberMessage::SnapshotProgress {
                 from,
                 index,
                 offset,
             } => active.on_taken(context, from, (index, offset)),
-            Envelope::HowFar { asked } => active.on_how_far(context, from, asked),
-            Envelope::Committed { term, index, asked } => {
+            MemberMessage::CommitIndexRequest { asked } => active.on_how_far(context, from, asked),
+            MemberMessage::CommitIndexReply { term, index, asked } => {
                 active.on_committed(context, (term, index), asked);
             }
-            Envelope::Compare { index } => active.on_compare(context, from, index),
-            Envelope::State { index, hash } => active.on_hash(from, index, hash),
-            Envelope::Hello(_) | Envelope::Invite { .. } => {}
+            MemberMessage::StateHashRequest { index } => active.on_compare(context, from, index),
+            MemberMessage::StateHashReply { index, hash } => active.on_hash(from, index, hash),
+            MemberMessage::Hello(_) | MemberMessage::Invite { .. } => {}
         }
         Ok(())
     }

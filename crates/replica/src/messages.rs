@@ -5,12 +5,12 @@
 //! | 1 | raft | a message of Raft |
 //! | 2 | hello | raft id (8 bytes; 0: none), 1 byte: 1 if it knows nothing, 1 byte: 1 if it has heard the same of all others |
 //! | 3 | invite | raft id (8 bytes) |
-//! | 4 | piece | raft id (8 bytes) of the receiver, a message of Raft that announces the snapshot, bytes in all (8 bytes), offset (8 bytes), the piece (the rest) |
-//! | 5 | taken | raft id (8 bytes) of the receiver, index (8 bytes), offset of the next piece (8 bytes); all bits set: the snapshot is of no use |
-//! | 6 | how far | when the follower asks (8 bytes, by its own clock) |
-//! | 7 | committed | term (8 bytes), index (8 bytes) up to which the leader has committed, when it was asked (8 bytes) |
-//! | 8 | compare | index (8 bytes) of the entry at which the leader wants the hash of the state |
-//! | 9 | state | index (8 bytes), hash of the state (8 bytes) |
+//! | 4 | snapshot piece | raft id (8 bytes) of the receiver, a message of Raft that announces the snapshot, bytes in all (8 bytes), offset (8 bytes), the piece (the rest) |
+//! | 5 | snapshot progress | raft id (8 bytes) of the receiver, index (8 bytes), offset of the next piece (8 bytes); all bits set: the snapshot is of no use |
+//! | 6 | commit index request | when the follower asks (8 bytes, by its own clock) |
+//! | 7 | commit index reply | term (8 bytes), index (8 bytes) up to which the leader has committed, when it was asked (8 bytes) |
+//! | 8 | state hash request | index (8 bytes) of the entry at which the leader wants the hash of the state |
+//! | 9 | state hash reply | index (8 bytes), hash of the state (8 bytes) |
 //!
 //! Each message begins with 1 byte, the version, and 1 byte, the kind.
 
@@ -24,49 +24,49 @@ const VERSION: u8 = 1;
 
 /// See the module's description.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Envelope<'a> {
+pub(crate) enum MemberMessage<'a> {
     Raft(Message),
     Hello(Hello),
     /// The leader has a place for this node's member under this number.
     Invite {
         raft_id: u64,
     },
-    Piece {
+    SnapshotPiece {
         to: u64,
         announces: Message,
         total: u64,
         offset: u64,
         piece: &'a [u8],
     },
-    Taken {
+    SnapshotProgress {
         from: u64,
         index: u64,
-        /// The offset of the next piece; [`REFUSED`] if the snapshot is of no use.
+        /// The offset of the next piece; [`SNAPSHOT_REFUSED`] if the snapshot is of no use.
         offset: u64,
     },
     /// A follower asks for the leader's commit index.
-    HowFar {
+    CommitIndexRequest {
         asked: u64,
     },
     /// The leader of this term has committed the entries up to this index.
-    Committed {
+    CommitIndexReply {
         term: u64,
         index: u64,
         asked: u64,
     },
     /// The leader wants the hash of the state at this entry.
-    Compare {
+    StateHashRequest {
         index: u64,
     },
     /// The hash of the state at this entry.
-    State {
+    StateHashReply {
         index: u64,
         hash: u64,
     },
 }
 
-/// The offset in [`Envelope::Taken`] for a snapshot that is of no use.
-pub(crate) const REFUSED: u64 = u64::MAX;
+/// The offset in [`MemberMessage::SnapshotProgress`] for a snapshot that is of no use.
+pub(crate) const SNAPSHOT_REFUSED: u64 = u64::MAX;
 
 /// The state of a member, or of a node that is not a member yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,26 +80,26 @@ pub(crate) struct Hello {
     pub(crate) all_blank: bool,
 }
 
-impl Envelope<'_> {
+impl MemberMessage<'_> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(64);
         to.push(VERSION);
         match self {
-            Envelope::Raft(message) => {
+            MemberMessage::Raft(message) => {
                 to.push(1);
                 put_message(&mut to, message);
             }
-            Envelope::Hello(hello) => {
+            MemberMessage::Hello(hello) => {
                 to.push(2);
                 put_u64(&mut to, hello.raft_id);
                 to.push(hello.knows_nothing.into());
                 to.push(hello.all_blank.into());
             }
-            Envelope::Invite { raft_id } => {
+            MemberMessage::Invite { raft_id } => {
                 to.push(3);
                 put_u64(&mut to, *raft_id);
             }
-            Envelope::Piece {
+            MemberMessage::SnapshotPiece {
                 to: receiver,
                 announces,
                 total,
@@ -113,7 +113,7 @@ impl Envelope<'_> {
                 put_u64(&mut to, *offset);
                 to.extend_from_slice(piece);
             }
-            Envelope::Taken {
+            MemberMessage::SnapshotProgress {
                 from,
                 index,
                 offset,
@@ -123,21 +123,21 @@ impl Envelope<'_> {
                 put_u64(&mut to, *index);
                 put_u64(&mut to, *offset);
             }
-            Envelope::HowFar { asked } => {
+            MemberMessage::CommitIndexRequest { asked } => {
                 to.push(6);
                 put_u64(&mut to, *asked);
             }
-            Envelope::Committed { term, index, asked } => {
+            MemberMessage::CommitIndexReply { term, index, asked } => {
                 to.push(7);
                 put_u64(&mut to, *term);
                 put_u64(&mut to, *index);
                 put_u64(&mut to, *asked);
             }
-            Envelope::Compare { index } => {
+            MemberMessage::StateHashRequest { index } => {
                 to.push(8);
                 put_u64(&mut to, *index);
             }
-            Envelope::State { index, hash } => {
+            MemberMessage::StateHashReply { index, hash } => {
                 to.push(9);
                 put_u64(&mut to, *index);
                 put_u64(&mut to, *hash);
@@ -146,7 +146,7 @@ impl Envelope<'_> {
         to
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<MemberMessage<'_>, Malformed> {
         let mut from = Reader::new(bytes);
         let version = from.u8()?;
         if version != VERSION {
@@ -154,35 +154,35 @@ impl Envelope<'_> {
         }
         let kind = from.u8()?;
         let envelope = match kind {
-            1 => Envelope::Raft(read_message(&mut from)?),
-            2 => Envelope::Hello(Hello {
+            1 => MemberMessage::Raft(read_message(&mut from)?),
+            2 => MemberMessage::Hello(Hello {
                 raft_id: from.u64()?,
                 knows_nothing: from.bool()?,
                 all_blank: from.bool()?,
             }),
-            3 => Envelope::Invite {
+            3 => MemberMessage::Invite {
                 raft_id: from.u64()?,
             },
-            4 => Envelope::Piece {
+            4 => MemberMessage::SnapshotPiece {
                 to: from.u64()?,
                 announces: read_message(&mut from)?,
                 total: from.u64()?,
                 offset: from.u64()?,
                 piece: from.rest(),
             },
-            5 => Envelope::Taken {
+            5 => MemberMessage::SnapshotProgress {
                 from: from.u64()?,
                 index: from.u64()?,
                 offset: from.u64()?,
             },
-            6 => Envelope::HowFar { asked: from.u64()? },
-            7 => Envelope::Committed {
+            6 => MemberMessage::CommitIndexRequest { asked: from.u64()? },
+            7 => MemberMessage::CommitIndexReply {
                 term: from.u64()?,
                 index: from.u64()?,
                 asked: from.u64()?,
             },
-            8 => Envelope::Compare { index: from.u64()? },
-            9 => Envelope::State {
+            8 => MemberMessage::StateHashRequest { index: from.u64()? },
+            9 => MemberMessage::StateHashReply {
                 index: from.u64()?,
                 hash: from.u64()?,
             },
@@ -205,42 +205,44 @@ mod tests {
             ..Message::default()
         };
         let all = [
-            Envelope::Raft(announces.clone()),
-            Envelope::Hello(Hello {
+            MemberMessage::Raft(announces.clone()),
+            MemberMessage::Hello(Hello {
                 raft_id: 65_537,
                 knows_nothing: true,
                 all_blank: true,
             }),
-            Envelope::Invite { raft_id: 9 },
-            Envelope::Piece {
+            MemberMessage::Invite { raft_id: 9 },
+            MemberMessage::SnapshotPiece {
                 to: 7,
                 announces,
                 total: 10,
                 offset: 4,
                 piece: b"piece",
             },
-            Envelope::Taken {
+            MemberMessage::SnapshotProgress {
                 from: 7,
                 index: 3,
-                offset: REFUSED,
+                offset: SNAPSHOT_REFUSED,
             },
-            Envelope::HowFar { asked: 4 },
-            Envelope::Committed {
+            MemberMessage::CommitIndexRequest { asked: 4 },
+            MemberMessage::CommitIndexReply {
                 term: 2,
                 index: 3,
                 asked: 4,
             },
-            Envelope::Compare { index: 3 },
-            Envelope::State { index: 3, hash: 4 },
+            MemberMessage::StateHashRequest { index: 3 },
+            MemberMessage::StateHashReply { index: 3, hash: 4 },
         ];
         for envelope in all {
             let bytes = envelope.encode();
-            assert_eq!(Envelope::decode(&bytes).as_ref(), Ok(&envelope));
-            let piece = matches!(envelope, Envelope::Piece { .. });
+            assert_eq!(MemberMessage::decode(&bytes).as_ref(), Ok(&envelope));
+            let piece = matches!(envelope, MemberMessage::SnapshotPiece { .. });
             for len in 0..bytes.len() - if piece { 5 } else { 0 } {
-                assert!(Envelope::decode(&bytes[..len]).is_err(), "{len} bytes");
+                assert!(MemberMessage::decode(&bytes[..len]).is_err(), "{len} bytes");
             }
         }
-        assert!(Envelope::decode(&[2, 1]).is_err() && Envelope::decode(&[1, 99]).is_err());
+        assert!(
+            MemberMessage::decode(&[2, 1]).is_err() && MemberMessage::decode(&[1, 99]).is_err()
+        );
     }
 }

@@ -21,13 +21,13 @@ use fabric::{Peer, Secret};
 use mio::Poll;
 use parking_lot::{Condvar, Mutex};
 
-use crate::driver::{Driver, DriverCommand, DriverMailbox, FIRST_LINK};
+use crate::driver::{DriverCommand, DriverMailbox, FIRST_LINK, MemberDriver};
 use crate::failure::MemberFailure;
 use crate::log::LogOptions;
 use crate::member::{Member, MemberStorage, SpawnWork};
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::status::{Role, Status};
 use crate::time::{SystemTime, Time};
 use crate::worker::Worker;
@@ -108,7 +108,7 @@ struct JanitorStop {
 
 /// See the module's description.
 pub struct Partition {
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     mailbox: Arc<DriverMailbox>,
     stop: Arc<JanitorStop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -160,7 +160,7 @@ impl Partition {
         let engine = engine(options.workers, options.limits, &options.time);
         engine.declare_read_atomic(options.member.read_atomic.clone());
         let janitor = engine.janitor();
-        let shared = Arc::new(Shared::new(engine, &options.member, options.time));
+        let shared = Arc::new(MemberShared::new(engine, &options.member, options.time));
         let poll = Poll::new()?;
         let me = Peer::Node(options.member.me);
         let fabric = TcpOptions {
@@ -194,12 +194,12 @@ impl Partition {
             threads: Mutex::default(),
             undecided_counter: Mutex::default(),
         };
-        let driver = Driver::new(poll, fabric, member, shared, mailbox);
+        let driver = MemberDriver::new(poll, fabric, member, shared, mailbox);
         partition.start(driver, janitor)?;
         Ok(Arc::new(partition))
     }
 
-    fn start(&self, driver: Driver, janitor: Janitor) -> io::Result<()> {
+    fn start(&self, driver: MemberDriver, janitor: Janitor) -> io::Result<()> {
         let thread = std::thread::Builder::new().name("kumiki-replica".to_owned());
         let driver = thread.spawn(move || driver.run())?;
         let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
@@ -403,7 +403,7 @@ fn spawner() -> SpawnWork {
     })
 }
 
-fn run_janitor(shared: &Shared, stop: &JanitorStop, mut janitor: Janitor) {
+fn run_janitor(shared: &MemberShared, stop: &JanitorStop, mut janitor: Janitor) {
     loop {
         let tidied = janitor.tidy(shared.engine.applied(), SLICE_BUDGET);
         let mut stopped = stop.stopped.lock();

@@ -61,7 +61,7 @@ type LeaseListener = Box<dyn Fn(u64) + Send + Sync>;
 const ENDS: u64 = 0;
 
 /// See the module's description.
-pub(crate) struct Shared {
+pub(crate) struct MemberShared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tickets: Tickets,
     pub(crate) grouping: Grouping,
@@ -103,19 +103,23 @@ pub(crate) struct Shared {
     listeners: RwLock<Vec<ChangeListener>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for MemberShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
-impl Shared {
-    pub(crate) fn new(engine: Arc<Engine>, options: &MemberOptions, time: Arc<dyn Time>) -> Shared {
+impl MemberShared {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        options: &MemberOptions,
+        time: Arc<dyn Time>,
+    ) -> MemberShared {
         let group = match options.grouping {
             Grouping::Group(count) => count,
             Grouping::Naive => 1,
         };
-        Shared {
+        MemberShared {
             engine,
             tickets: Tickets::new(group),
             grouping: options.grouping,

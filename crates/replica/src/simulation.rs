@@ -51,11 +51,11 @@ use std::thread;
 use std::time::Duration;
 
 use ::simulation::catch;
-pub use book::Counts;
+pub use book::RunCounts;
 pub use reached::Point;
 
 /// The result of a run.
-pub type Run = ::simulation::Run<Point, Counts>;
+pub type Run = ::simulation::Run<Point, RunCounts>;
 
 /// A run that takes longer than this is stuck: it waits for an event that never happens.
 const STUCK: Duration = Duration::from_secs(20);

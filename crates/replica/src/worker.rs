@@ -19,7 +19,7 @@ use base::{Abort, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
 use engine::{Changes, Engine, LogFailure, RedoLog};
 
 use crate::options::Grouping;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::tickets::Submission;
 use crate::wire::Payload;
 
@@ -48,7 +48,7 @@ impl RedoLog for ChangeCollector {
 #[derive(Debug)]
 pub struct Worker {
     inner: engine::Worker<ChangeCollector>,
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     /// The client whose transactions are executed; 0 for no particular client.
     source: u64,
     /// The leadership in which the last call was executed.
@@ -70,7 +70,7 @@ const NO_SESSION: Sequenced = Sequenced {
 const YOUNGEST: Timestamp = Timestamp(u64::MAX);
 
 impl Worker {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Option<Worker> {
+    pub(crate) fn new(shared: &Arc<MemberShared>) -> Option<Worker> {
         Some(Worker {
             inner: shared.engine.worker(|_| ChangeCollector::default())?,
             shared: Arc::clone(shared),

@@ -6,7 +6,7 @@ use testkit::files::tables_are_in;
 fn the_tables_of_the_modules_are_in_the_documentation() {
     let modules = [
         "format.rs",
-        "newest.rs",
+        "newest_segment.rs",
         "entry.rs",
         "checkpoint/manifest.rs",
         "checkpoint/part.rs",

@@ -144,9 +144,9 @@ fn settle(location: &LogLocation, last: LastSegment, max: u64) -> Result<Current
         .disk
         .sync_dir(&location.dir)
         .map_err(LogError::io("sync", &location.dir))?;
-    let wanted = location.options.segment_bytes.max(end);
-    let size = match file.allocate(wanted) {
-        Ok(()) => wanted,
+    let target_size = location.options.segment_bytes.max(end);
+    let size = match file.allocate(target_size) {
+        Ok(()) => target_size,
         // The space that was set aside when the segment was made is still there.
         Err(error) if is_full(&error) => file.size().map_err(LogError::io("read", path))?,
         Err(error) => return Err(LogError::io("set space aside for", path)(error)),

@@ -4,7 +4,7 @@
 //! | what Raft asks for, in this order | by |
 //! |---|---|
 //! | messages are sent that need not wait for the disk: followers get entries before they are synced here | [`ActiveMember::begin_ready`] |
-//! | a snapshot that was received replaces the state | [`ActiveMember::install`] |
+//! | a snapshot that was received replaces the state | [`install_snapshot`] |
 //! | committed entries are applied | [`ActiveMember::apply`] |
 //! | new entries, the term and the vote are synced | [`ActiveMember::persist`] |
 //! | the other messages are sent | [`ActiveMember::end_ready`] |
@@ -16,7 +16,6 @@ use base::NodeId;
 use protobuf::Message as _;
 use raft::eraftpb::{
     ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType,
-    SnapshotMetadata,
 };
 use raft::{Config, RawNode, Ready, StateRole};
 
@@ -27,17 +26,16 @@ use super::freshness::Freshness;
 use super::leadership::{Leadership, become_follower};
 use super::membership_change::ChangeParts;
 use super::message_check::is_forwarded;
-use super::snapshot_intake::SnapshotIntake;
-use super::snapshot_maker::{SnapshotMaker, remove_old_snapshots};
+use super::report::StatusParts;
+use super::snapshots::{MemberSnapshots, SnapshotPiece, install_snapshot, note_unneeded_snapshot};
 use super::state_hash::StateHasher;
 use super::state_machine::StateMachine;
 use crate::failure::MemberFailure;
 use crate::log::Log;
 use crate::membership::{ChangeAnswer, MembershipChange};
-use crate::messages::{Envelope, REFUSED};
+use crate::messages::MemberMessage;
 use crate::options::{ELECTION_TICKS, Grouping};
-use crate::snapshot::newest;
-use crate::status::{MemberStatus, Role, Status, node_of};
+use crate::status::{Status, node_of};
 
 /// Sends a member's messages, and empties the list.
 pub(crate) type Flush<'f> = &'f mut dyn FnMut(&mut Outbox);
@@ -46,18 +44,6 @@ pub(crate) type Flush<'f> = &'f mut dyn FnMut(&mut Outbox);
 const ROUNDS: usize = 16;
 /// The bytes of entries that a log in memory alone keeps.
 const IN_MEMORY: u64 = 4 << 20;
-
-/// A piece of a snapshot, as a message contains it.
-pub(super) struct SnapshotPiece<'p> {
-    /// The Raft id of the receiver.
-    pub(super) to: u64,
-    /// The message of Raft that is stepped when the snapshot is complete.
-    pub(super) announces: Message,
-    /// The length of the snapshot.
-    pub(super) total: u64,
-    pub(super) offset: u64,
-    pub(super) piece: &'p [u8],
-}
 
 /// See the module's description.
 pub(super) struct ActiveMember {
@@ -72,8 +58,7 @@ pub(super) struct ActiveMember {
     leadership: Leadership,
     freshness: Freshness,
     hasher: StateHasher,
-    snapshots: SnapshotMaker,
-    intake: SnapshotIntake,
+    snapshots: MemberSnapshots,
 }
 
 impl ActiveMember {
@@ -118,8 +103,7 @@ impl ActiveMember {
             leadership: Leadership::default(),
             freshness: Freshness::default(),
             hasher: StateHasher::default(),
-            snapshots: SnapshotMaker::default(),
-            intake: SnapshotIntake::default(),
+            snapshots: MemberSnapshots::default(),
         })
     }
 
@@ -187,7 +171,10 @@ impl ActiveMember {
         let leader = self.raft.raft.leader_id;
         if leader != 0 && !self.leadership.tenure.is_leader() {
             let asked = context.now.since.as_nanos() as u64;
-            context.send(node_of(leader), &Envelope::HowFar { asked });
+            context.send(
+                node_of(leader),
+                &MemberMessage::CommitIndexRequest { asked },
+            );
         }
     }
 
@@ -287,7 +274,7 @@ impl ActiveMember {
         self.leadership.confirm(context, term, reads);
         if !ready.snapshot().is_empty() {
             let meta = ready.snapshot().get_metadata().clone();
-            self.install(context, &meta)?;
+            install_snapshot(context, &mut self.raft, &mut self.state, &meta)?;
         }
         self.apply(context, ready.take_committed_entries())?;
         let log = self.raft.mut_store();
@@ -345,7 +332,7 @@ impl ActiveMember {
                     .begin(context, &mut self.raft, message);
             } else {
                 let to = node_of(message.to);
-                context.send(to, &Envelope::Raft(message));
+                context.send(to, &MemberMessage::Raft(message));
             }
         }
     }
@@ -419,32 +406,8 @@ impl ActiveMember {
         if change.get_changes().iter().any(is_learner) {
             // Every member makes a snapshot, because any of them may lead when the learner asks for
             // entries. The learner needs a snapshot that says that it is a member.
-            self.snapshots.request(index);
+            self.snapshots.maker.request(index);
         }
-        Ok(())
-    }
-
-    /// Lets Raft take over a snapshot that has been received.
-    fn install(
-        &mut self,
-        context: &mut MemberContext,
-        meta: &SnapshotMetadata,
-    ) -> Result<(), MemberFailure> {
-        let disk = &context.storage.disk;
-        let file = match context.dir() {
-            Some(dir) => newest(disk, dir)?,
-            None => None,
-        };
-        let Some(file) = file.filter(|file| file.head.meta.index == meta.index) else {
-            return Err(MemberFailure::Raft(format!(
-                "the snapshot of entry {} is not there",
-                meta.index
-            )));
-        };
-        self.state.load(disk, &file.path)?;
-        self.raft.mut_store().install(meta)?;
-        context.changed = true;
-        remove_old_snapshots(context);
         Ok(())
     }
 
@@ -456,12 +419,13 @@ impl ActiveMember {
         let needed = leadership.sender.oldest();
         let needed = needed.filter(|_| self.unsynced.is_none());
         self.snapshots
+            .maker
             .advance(context, &mut self.raft, &self.state, needed)
     }
 
     /// Requests a snapshot soon, behind which the log begins.
     pub(super) fn request_snapshot(&mut self) {
-        self.snapshots.request(self.state.applied());
+        self.snapshots.maker.request(self.state.applied());
     }
 
     /// Makes a snapshot in the space that is set aside for it, and cuts the log behind it, because
@@ -471,61 +435,15 @@ impl ActiveMember {
         self.keep_snapshots(context)
     }
 
-    /// Takes a piece of a snapshot.
+    /// Takes a piece of a snapshot. When the snapshot is complete, Raft takes it over.
     pub(super) fn on_piece(&mut self, context: &mut MemberContext, piece: SnapshotPiece<'_>) {
-        let SnapshotPiece {
-            to,
-            announces,
-            total,
-            offset,
-            piece,
-        } = piece;
-        let raft = &self.raft.raft;
-        // A leader of the past sends nothing useful.
-        if raft.id != to || announces.term < raft.term {
-            return;
-        }
-        let from = node_of(announces.from);
-        let meta = announces.get_snapshot().get_metadata().clone();
-        let members = meta.get_conf_state();
-        let offset = if !members.voters.contains(&to) && !members.learners.contains(&to) {
-            // Raft would not take it: this member came later.
-            self.intake.note_taken();
-            REFUSED
-        } else if meta.index <= self.state.applied() {
-            self.intake.note_taken();
-            total
-        } else {
-            let reserve = self.snapshots.unused_reserve();
-            self.intake
-                .take(context, &meta, (total, offset), piece, reserve)
-        };
-        context.changed = true;
-        let index = meta.index;
-        let taken = Envelope::Taken {
-            from: to,
-            index,
-            offset,
-        };
-        context.send(from, &taken);
-        if offset == total {
+        let received = self
+            .snapshots
+            .receive(context, &self.raft, &self.state, piece);
+        if let Some(announces) = received {
+            let meta = announces.get_snapshot().get_metadata().clone();
             self.step(context, announces);
-            self.note_unneeded_snapshot(&meta);
-        }
-    }
-
-    /// Notes a received snapshot as the newest one even if Raft did not need it, because the log
-    /// has all of its entries.
-    fn note_unneeded_snapshot(&mut self, meta: &SnapshotMetadata) {
-        let raft = &mut self.raft;
-        let log = raft.store();
-        let newest = log.snapshot_meta().map_or(0, |newest| newest.index);
-        let has = log
-            .entry(meta.index)
-            .is_some_and(|entry| entry.term == meta.term);
-        let is_newer = meta.index > newest && meta.index <= self.state.applied();
-        if raft.raft.snap().is_none() && has && is_newer {
-            raft.mut_store().set_snapshot(meta);
+            note_unneeded_snapshot(&mut self.raft, &self.state, &meta);
         }
     }
 
@@ -545,7 +463,10 @@ impl ActiveMember {
         if self.leadership.tenure.is_leader() {
             let raft = &self.raft.raft;
             let (term, index) = (raft.term, raft.raft_log.committed);
-            context.send(from, &Envelope::Committed { term, index, asked });
+            context.send(
+                from,
+                &MemberMessage::CommitIndexReply { term, index, asked },
+            );
         }
     }
 
@@ -576,25 +497,11 @@ impl ActiveMember {
         self.leadership.comparison.note_hash(from, index, hash);
     }
 
-    /// Goes on with the comparison of states: sends a hash that has been computed to the leader
-    /// and, as the leader, ends or begins comparisons.
+    /// Goes on with the comparison of states.
     fn compare(&mut self, context: &mut MemberContext) {
         let comparison = &mut self.leadership.comparison;
-        let now = context.now.since;
-        if let Some(finished) = self.hasher.take(now) {
-            comparison.postpone(now, finished.took);
-            let (index, to) = (finished.index, finished.asked_by);
-            match finished.result {
-                Ok(hash) if to == context.options.me => comparison.note_hash(to, index, hash),
-                Ok(hash) => context.send(to, &Envelope::State { index, hash }),
-                Err(error) => {
-                    tracing::error!("the state was not compared with that of others: {error}");
-                }
-            }
-        }
         let applied = self.state.applied();
-        self.hasher.forget_outdated(applied);
-        comparison.advance(context, &self.raft, &mut self.hasher, applied);
+        comparison.run(context, &self.raft, &mut self.hasher, applied);
     }
 
     /// Begins to change the members, as the leader. `answer` gets the outcome.
@@ -623,7 +530,7 @@ impl ActiveMember {
             context,
             raft: &mut self.raft,
             founding,
-            snapshots: &mut self.snapshots,
+            snapshots: &mut self.snapshots.maker,
             applied: self.state.applied(),
         };
         (&mut self.leadership, parts)
@@ -655,61 +562,21 @@ impl ActiveMember {
         }
     }
 
-    fn role(&self, context: &MemberContext) -> Role {
-        let raft = &self.raft.raft;
-        let conf = raft.prs().conf();
-        match raft.state {
-            StateRole::Leader if context.shared.tickets.is_serving() => Role::Leader,
-            StateRole::Leader => Role::Elected,
-            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            StateRole::Follower if conf.voters().contains(raft.id) => Role::Follower,
-            StateRole::Follower if conf.learners().contains(&raft.id) => Role::Learner,
-            // A member that was invited does not know the members before it has its copy.
-            StateRole::Follower if conf.voters().ids().is_empty() => Role::Learner,
-            StateRole::Follower => Role::Removed,
-        }
-    }
-
     /// Returns the reason why the last snapshot was not received, and the difference that the last
     /// comparison of states has found.
     pub(super) fn problems(&self) -> (Option<&String>, Option<&String>) {
         let difference = self.leadership.comparison.difference();
-        (self.intake.refused(), difference)
+        (self.snapshots.intake.refused(), difference)
     }
 
     /// Writes the status of the member.
     pub(super) fn describe(&self, context: &MemberContext, status: &mut Status) {
-        let (raft, log) = (&self.raft.raft, self.raft.store());
-        let leadership = &self.leadership;
-        status.role = self.role(context);
-        status.applied = self.state.applied();
-        (status.groups, status.entries) = leadership.counts();
-        status.snapshot_failures = self.snapshots.failures().clone();
-        status.receiving = self.intake.progress();
-        status.compared = leadership.comparison.completed();
-        status.difference = leadership.comparison.difference().cloned();
-        status.raft_id = raft.id;
-        status.term = raft.term;
-        status.last = raft.raft_log.last_index();
-        status.committed = raft.raft_log.committed;
-        status.snapshot = log.snapshot_meta().map_or(0, |meta| meta.index);
-        status.syncs = log.syncs();
-        status.log_bytes = log.bytes();
-        let voters = raft.prs().conf().voters();
-        let mut members: Vec<_> = raft.prs().iter().collect();
-        members.sort_unstable_by_key(|(id, _)| (node_of(**id), **id));
-        let members = members.into_iter().map(|(id, progress)| MemberStatus {
-            node: node_of(*id),
-            raft_id: *id,
-            voter: voters.contains(*id),
-            matched: if *id == raft.id {
-                status.last
-            } else {
-                progress.matched
-            },
-            active: *id == raft.id || progress.recent_active,
-            snapshot: leadership.sender.progress(*id),
-        });
-        status.members = members.collect();
+        let parts = StatusParts {
+            raft: &self.raft,
+            state: &self.state,
+            leadership: &self.leadership,
+            snapshots: &self.snapshots,
+        };
+        parts.describe(context, status);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::snapshot::SnapshotError;
 
 /// The slot in which the result of a [`BackgroundJob`] appears.
@@ -31,11 +31,11 @@ impl JobError {
 /// Work that always produces a result, even if it never begins.
 pub(super) struct BackgroundJob<T> {
     result: JobResult<T>,
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
 }
 
 impl<T> BackgroundJob<T> {
-    pub(super) fn new(result: JobResult<T>, shared: Arc<Shared>) -> BackgroundJob<T> {
+    pub(super) fn new(result: JobResult<T>, shared: Arc<MemberShared>) -> BackgroundJob<T> {
         BackgroundJob { result, shared }
     }
 

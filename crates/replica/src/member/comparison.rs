@@ -13,7 +13,7 @@ use base::NodeId;
 
 use super::context::{MemberContext, RaftNode};
 use super::state_hash::StateHasher;
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::status::node_of;
 
 /// A leader begins its first comparison after this fraction of the interval.
@@ -54,8 +54,33 @@ impl StateComparison {
         self.difference.as_ref()
     }
 
+    /// Sends a hash that has been computed to the leader that has asked for it and, as the leader,
+    /// ends or begins a comparison if it is time. `applied` is the last applied entry.
+    pub(super) fn run(
+        &mut self,
+        context: &mut MemberContext,
+        raft: &RaftNode,
+        hasher: &mut StateHasher,
+        applied: u64,
+    ) {
+        let now = context.now.since;
+        if let Some(finished) = hasher.take(now) {
+            self.postpone(now, finished.took);
+            let (index, to) = (finished.index, finished.asked_by);
+            match finished.result {
+                Ok(hash) if to == context.options.me => self.note_hash(to, index, hash),
+                Ok(hash) => context.send(to, &MemberMessage::StateHashReply { index, hash }),
+                Err(error) => {
+                    tracing::error!("the state was not compared with that of others: {error}");
+                }
+            }
+        }
+        hasher.forget_outdated(applied);
+        self.advance(context, raft, hasher, applied);
+    }
+
     /// Ends or begins a comparison if it is time. `applied` is the last applied entry.
-    pub(super) fn advance(
+    fn advance(
         &mut self,
         context: &mut MemberContext,
         raft: &RaftNode,
@@ -105,14 +130,14 @@ impl StateComparison {
             hashes: BTreeMap::new(),
         });
         for node in members {
-            context.send(node, &Envelope::Compare { index });
+            context.send(node, &MemberMessage::StateHashRequest { index });
         }
         let me = context.options.me;
         hasher.request(context, index, me, applied);
     }
 
     /// Puts the next comparison off, because hashing took so long.
-    pub(super) fn postpone(&mut self, now: Duration, took: Duration) {
+    fn postpone(&mut self, now: Duration, took: Duration) {
         if let Some(next) = &mut self.next {
             *next = (*next).max(now + took * SHARE);
         }

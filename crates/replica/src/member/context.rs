@@ -10,9 +10,9 @@ use raft::RawNode;
 
 use super::notes::MemberNotes;
 use crate::log::{Log, LogOptions};
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::time::Now;
 
 /// The Raft library's state, over the member's log.
@@ -38,7 +38,7 @@ pub(crate) struct MemberStorage {
 /// See the module's description.
 pub(super) struct MemberContext {
     pub(super) options: MemberOptions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberShared>,
     pub(super) storage: MemberStorage,
     pub(super) spawn: SpawnWork,
     /// The time at which the current turn, or the receipt of the current message, began.
@@ -51,7 +51,7 @@ pub(super) struct MemberContext {
 
 impl MemberContext {
     /// Adds a message to the outbox, unless it is for this node.
-    pub(super) fn send(&mut self, to: NodeId, envelope: &Envelope<'_>) {
+    pub(super) fn send(&mut self, to: NodeId, envelope: &MemberMessage<'_>) {
         if to != self.options.me {
             self.outbox.push((to, envelope.encode()));
         }

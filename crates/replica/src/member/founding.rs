@@ -22,7 +22,7 @@ use base::NodeId;
 use hashbrown::{HashMap, HashSet};
 
 use super::context::{MemberContext, RaftNode};
-use crate::messages::{Envelope, Hello};
+use crate::messages::{Hello, MemberMessage};
 use crate::options::MemberOptions;
 use crate::status::raft_id;
 use crate::time::Now;
@@ -70,7 +70,7 @@ impl Founding {
 
     /// Sends this node's state to all others.
     pub(super) fn greet(&self, context: &mut MemberContext, raft: Option<&RaftNode>) {
-        let hello = Envelope::Hello(self.hello(&context.options, raft));
+        let hello = MemberMessage::Hello(self.hello(&context.options, raft));
         for node in context.options.nodes.clone() {
             context.send(node, &hello);
         }
@@ -110,7 +110,7 @@ impl Founding {
         self.hellos.insert(from, (hello, context.now.since));
         // A member that is not blank does not ask for an answer.
         if raft.is_some() && is_blank {
-            let answer = Envelope::Hello(self.hello(&context.options, raft));
+            let answer = MemberMessage::Hello(self.hello(&context.options, raft));
             context.send(from, &answer);
         }
     }

@@ -71,7 +71,7 @@ impl Leadership {
             Ok(()) => context.changed = true,
             Err(error) => {
                 tracing::error!(%error, "cannot lead");
-                context.notes.general = Some(error);
+                context.notes.general = Some(error.to_string());
             }
         }
     }

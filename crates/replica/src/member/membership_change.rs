@@ -21,7 +21,7 @@ use super::snapshot_sender::SnapshotSender;
 use super::tenure::LeaderTenure;
 use crate::log::Log;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::status::{node_of, raft_id};
 
 /// A learner that lacks no more entries than this has caught up.
@@ -189,7 +189,7 @@ impl ChangeInProgress {
         let now = parts.context.now.since;
         if matched == 0 && now >= self.invite_at {
             self.invite_at = now + parts.context.options.tick();
-            let invite = Envelope::Invite { raft_id: id };
+            let invite = MemberMessage::Invite { raft_id: id };
             parts.context.send(node, &invite);
         }
         let other = parts.founding.recent_hello(parts.context, node);

@@ -19,7 +19,7 @@ use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 
 use super::context::RaftNode;
 use crate::entry_validation::count_changes;
-use crate::messages::Envelope;
+use crate::messages::MemberMessage;
 use crate::status::node_of;
 
 /// The number of terms by which a message may be ahead. Elections never get this far, and too many
@@ -87,20 +87,20 @@ impl MessageCheck {
     pub(super) fn check(
         &self,
         from: NodeId,
-        envelope: &Envelope<'_>,
+        envelope: &MemberMessage<'_>,
     ) -> Result<(), MessageObjection> {
         match envelope {
-            Envelope::Raft(message) => self.check_raft(from, message),
-            Envelope::Hello(hello) => match hello.raft_id {
+            MemberMessage::Raft(message) => self.check_raft(from, message),
+            MemberMessage::Hello(hello) => match hello.raft_id {
                 0 => Ok(()),
                 id => Ok(sent_by(from, id)?),
             },
-            Envelope::Invite { raft_id } => {
+            MemberMessage::Invite { raft_id } => {
                 // The first members are not invited.
                 let is_valid = (2..=TERMS_AHEAD).contains(&(raft_id >> 16));
                 Ok(require(is_valid, || format!("an invitation as {raft_id}"))?)
             }
-            Envelope::Piece {
+            MemberMessage::SnapshotPiece {
                 to,
                 announces,
                 total,
@@ -117,15 +117,16 @@ impl MessageCheck {
                     format!("{} bytes at {offset} of a snapshot of {total}", piece.len())
                 })?)
             }
-            Envelope::Taken {
+            MemberMessage::SnapshotProgress {
                 from: id, index, ..
             } => {
                 sent_by(from, *id)?;
                 Ok(check_index(*index)?)
             }
-            Envelope::HowFar { .. } => Ok(()),
-            Envelope::Compare { index } | Envelope::State { index, .. } => Ok(check_index(*index)?),
-            Envelope::Committed { term, index, .. } => {
+            MemberMessage::CommitIndexRequest { .. } => Ok(()),
+            MemberMessage::StateHashRequest { index }
+            | MemberMessage::StateHashReply { index, .. } => Ok(check_index(*index)?),
+            MemberMessage::CommitIndexReply { term, index, .. } => {
                 self.check_term(*term)?;
                 Ok(check_index(*index)?)
             }
@@ -192,8 +193,8 @@ impl MessageCheck {
 
     /// Returns `true` if the message comes from a leader, and this member has the entries that the
     /// leader believes it to have.
-    pub(super) fn fits_log(&self, envelope: &Envelope<'_>) -> bool {
-        let Envelope::Raft(message) = envelope else {
+    pub(super) fn fits_log(&self, envelope: &MemberMessage<'_>) -> bool {
+        let MemberMessage::Raft(message) = envelope else {
             return false;
         };
         let has = match message.get_msg_type() {
@@ -378,7 +379,7 @@ mod tests {
     }
 
     fn check(view: MessageCheck, message: Message) -> Result<(), MessageObjection> {
-        view.check(NodeId(2), &Envelope::Raft(message))
+        view.check(NodeId(2), &MemberMessage::Raft(message))
     }
 
     fn is_malformed(checked: Result<(), MessageObjection>) -> bool {
@@ -460,12 +461,12 @@ mod tests {
                 raft_id,
                 ..Hello::default()
             };
-            view(false).check(NodeId(2), &Envelope::Hello(hello))
+            view(false).check(NodeId(2), &MemberMessage::Hello(hello))
         };
         assert_eq!(hello(0), Ok(()));
         assert_eq!(hello(OTHER), Ok(()));
         assert!(is_malformed(hello(ME)));
-        let invite = |raft_id| view(false).check(NodeId(2), &Envelope::Invite { raft_id });
+        let invite = |raft_id| view(false).check(NodeId(2), &MemberMessage::Invite { raft_id });
         assert_eq!(invite(2 << 16 | 1), Ok(()));
         assert!(is_malformed(invite(ME)) && is_malformed(invite(u64::MAX)));
     }
@@ -515,7 +516,7 @@ mod tests {
             snapshot.mut_metadata().set_conf_state(members);
             announces.set_snapshot(snapshot);
             change(&mut announces);
-            let piece = Envelope::Piece {
+            let piece = MemberMessage::SnapshotPiece {
                 to: ME,
                 announces,
                 total,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use base::TransactionId;
 
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::tickets::Submission;
 
 /// The number of entries that may be in progress, and their bytes. More entries wait in the queue,
@@ -91,7 +91,7 @@ impl Proposals {
     }
 
     /// Gives back the holds of the entries up to `applied`.
-    pub(super) fn settle(&mut self, applied: u64, shared: &Shared) {
+    pub(super) fn settle(&mut self, applied: u64, shared: &MemberShared) {
         while let Some((_, proposal)) = self.entries.pop_front_if(|(index, _)| *index <= applied) {
             self.bytes -= proposal.bytes;
             if let Some(id) = proposal.release {

@@ -6,7 +6,7 @@ use raft::eraftpb::SnapshotMetadata;
 
 use super::context::MemberContext;
 use super::snapshot_reserve::SnapshotReserve;
-use crate::messages::REFUSED;
+use crate::messages::SNAPSHOT_REFUSED;
 use crate::snapshot::{SnapshotError, SnapshotReceiver};
 
 /// See the module's description.
@@ -28,7 +28,7 @@ impl SnapshotIntake {
         self.refused.as_ref()
     }
 
-    /// Takes a piece, and returns the offset of the next one, or [`REFUSED`]. If the disk is full,
+    /// Takes a piece, and returns the offset of the next one, or [`SNAPSHOT_REFUSED`]. If the disk is full,
     /// the snapshot is received in `reserve`.
     pub(super) fn take(
         &mut self,
@@ -46,7 +46,7 @@ impl SnapshotIntake {
             Err(error) => {
                 self.receiver = None;
                 self.note_refused(&error, total);
-                REFUSED
+                SNAPSHOT_REFUSED
             }
         }
     }
@@ -76,7 +76,7 @@ impl SnapshotIntake {
         reserve: Option<&mut SnapshotReserve>,
     ) -> Result<u64, SnapshotError> {
         let Some(dir) = context.dir() else {
-            return Ok(REFUSED);
+            return Ok(SNAPSHOT_REFUSED);
         };
         let of = (meta.term, meta.index);
         let receiver = match self.receiver.take() {

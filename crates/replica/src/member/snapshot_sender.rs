@@ -11,7 +11,7 @@ use raft::SnapshotStatus;
 use raft::eraftpb::Message;
 
 use super::context::{MemberContext, RaftNode};
-use crate::messages::{Envelope, REFUSED};
+use crate::messages::{MemberMessage, SNAPSHOT_REFUSED};
 use crate::snapshot::{SnapshotError, SnapshotSource, newest};
 use crate::status::node_of;
 
@@ -134,7 +134,7 @@ impl SnapshotSender {
         let chunk = context.options.chunk;
         match transfer.source.read_chunk(transfer.offset, chunk) {
             Ok(piece) => {
-                let envelope = Envelope::Piece {
+                let envelope = MemberMessage::SnapshotPiece {
                     to,
                     announces: transfer.announces.clone(),
                     total: transfer.source.bytes(),
@@ -197,7 +197,7 @@ impl SnapshotSender {
         let Some(transfer) = transfer.filter(|transfer| transfer.index() == index) else {
             return;
         };
-        if offset == REFUSED {
+        if offset == SNAPSHOT_REFUSED {
             self.end(context, raft, from, SnapshotStatus::Failure);
         } else if offset >= transfer.source.bytes() {
             self.end(context, raft, from, SnapshotStatus::Finish);

@@ -14,7 +14,7 @@ use raft::eraftpb::Entry;
 use crate::deadlines::DeadlineSet;
 use crate::failure::MemberFailure;
 use crate::sessions::{ClientSessions, SequenceState, not_kept, superseded};
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::snapshot::SnapshotReader;
 use crate::wire::{Payload, changes};
 
@@ -25,7 +25,7 @@ const FETCHED_BYTES: usize = 512;
 
 /// See the module's description.
 pub(super) struct StateMachine {
-    shared: Arc<Shared>,
+    shared: Arc<MemberShared>,
     applier: Applier,
     applied: u64,
     applied_term: u64,
@@ -36,7 +36,7 @@ pub(super) struct StateMachine {
 }
 
 impl StateMachine {
-    pub(super) fn new(shared: Arc<Shared>) -> StateMachine {
+    pub(super) fn new(shared: Arc<MemberShared>) -> StateMachine {
         StateMachine {
             applier: shared.engine.applier().expect("no other thread applies"),
             shared,

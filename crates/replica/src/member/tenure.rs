@@ -4,7 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::state_machine::StateMachine;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
+
+/// The reason why a new leader cannot take over the prepared transactions of earlier leaders.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct TakeoverError(String);
 
 /// See the module's description.
 #[derive(Debug, Default)]
@@ -42,7 +47,7 @@ impl LeaderTenure {
 
     /// Returns `true` if transactions that were submitted are taken: transactions are admitted, or
     /// the last ones are finished before the leadership is handed over.
-    pub(super) fn takes_submissions(&self, shared: &Shared) -> bool {
+    pub(super) fn takes_submissions(&self, shared: &MemberShared) -> bool {
         shared.tickets.is_serving() || self.draining
     }
 
@@ -50,9 +55,14 @@ impl LeaderTenure {
     ///
     /// # Errors
     /// Returns an error if the prepared transactions of earlier leaders cannot be taken over.
-    pub(super) fn admit(&self, shared: &Shared, state: &StateMachine) -> Result<(), String> {
+    pub(super) fn admit(
+        &self,
+        shared: &MemberShared,
+        state: &StateMachine,
+    ) -> Result<(), TakeoverError> {
         let _guard = shared.tickets.change();
-        let prepared = shared.engine.restore_prepared().map_err(|error| error.to_string())?;
+        let prepared = shared.engine.restore_prepared();
+        let prepared = prepared.map_err(|error| TakeoverError(error.to_string()))?;
         tracing::info!(term = self.term, prepared, "leads the partition");
         // The time would stand still if the previous leader had a clock that was ahead of this one.
         shared.time.not_before(shared.engine.time_ms());
@@ -64,14 +74,14 @@ impl LeaderTenure {
     }
 
     /// Admits no transaction from now on, so that the leadership can be handed over.
-    pub(super) fn drain(&mut self, shared: &Shared) {
+    pub(super) fn drain(&mut self, shared: &MemberShared) {
         self.draining = true;
         shared.handing_over.store(true, Ordering::SeqCst);
         shared.tickets.pause();
     }
 
     /// Admits transactions again, because the leadership was not handed over.
-    pub(super) fn resume(&mut self, shared: &Shared) {
+    pub(super) fn resume(&mut self, shared: &MemberShared) {
         if std::mem::take(&mut self.draining) && self.is_leader() {
             let _guard = shared.tickets.change();
             shared.tickets.open();
@@ -81,7 +91,7 @@ impl LeaderTenure {
 
     /// Ends the lease, because another member may be elected from now on, and holds none for the
     /// rest of the term.
-    pub(super) fn give_up_lease(&mut self, shared: &Shared) {
+    pub(super) fn give_up_lease(&mut self, shared: &MemberShared) {
         shared.set_lease(Duration::ZERO);
         self.handed_over_in = self.term.unwrap_or(self.handed_over_in);
     }

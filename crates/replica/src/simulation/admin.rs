@@ -7,7 +7,7 @@ use ::simulation::draw;
 
 use super::reached::Point;
 use super::volume::SimulatedDisk;
-use super::world::{Event, World, all};
+use super::world::{SimulatedEvent, World, all};
 use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::status::{Role, Status};
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl World {
     pub(super) fn administer(&mut self) {
-        self.after(PAUSE, Event::Administrator);
+        self.after(PAUSE, SimulatedEvent::Administrator);
         self.hear_of_change();
         if !self.run_end.opened || self.admin.pending.is_some() {
             return;

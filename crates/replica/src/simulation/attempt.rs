@@ -12,7 +12,7 @@ use super::actors::{AttemptStage, SimulatedAttempt};
 use super::call::{Call, CallOutcome, CallValue, Caller};
 use super::job::{PlannedStep, PlannedTransaction, key};
 use super::reached::Point;
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 
 impl World {
     /// Begins or continues an attempt of a coordinator.
@@ -24,7 +24,7 @@ impl World {
             if !self.run_end.opened {
                 return self.after(
                     Duration::from_millis(5),
-                    Event::Think(Caller::Coordinator(at)),
+                    SimulatedEvent::Think(Caller::Coordinator(at)),
                 );
             }
             let attempt = self.draw_attempt(at);
@@ -104,7 +104,7 @@ impl World {
         }
         let limit = if again { 20 } else { 200 };
         let pause = self.while_up_to(Duration::from_millis(limit));
-        self.after(pause, Event::Think(Caller::Coordinator(at)));
+        self.after(pause, SimulatedEvent::Think(Caller::Coordinator(at)));
     }
 
     /// Returns `true` if the attempt goes on.

@@ -17,7 +17,7 @@ use super::job::{ACCOUNTS, COUNTERS, DEPOSIT, PlannedStep, PlannedTransaction, S
 
 /// The numbers of transactions by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RunCounts {
     /// Transactions that took effect.
     pub committed: u64,
     /// Transactions that did not take effect.
@@ -32,8 +32,8 @@ pub struct Counts {
     pub served_ms: Vec<u64>,
 }
 
-impl ::simulation::Counts for Counts {
-    fn add(&mut self, other: &Counts) {
+impl ::simulation::Counts for RunCounts {
+    fn add(&mut self, other: &RunCounts) {
         self.committed += other.committed;
         self.aborted += other.aborted;
         self.unknown += other.unknown;
@@ -43,7 +43,7 @@ impl ::simulation::Counts for Counts {
     }
 
     fn text(&self) -> String {
-        let Counts {
+        let RunCounts {
             committed,
             aborted,
             unknown,
@@ -66,10 +66,15 @@ impl ::simulation::Counts for Counts {
     }
 }
 
-type Span = (Duration, Duration);
+/// A description of what cannot have happened.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Inconsistency(String);
+
+type CallSpan = (Duration, Duration);
 
 struct CounterRead {
-    span: Span,
+    span: CallSpan,
     counter: usize,
     added: bool,
     value: i64,
@@ -80,8 +85,8 @@ struct CounterRead {
 struct ExpiringKey {
     ms: i64,
     /// The time of the write; `None` if its outcome is not known.
-    written: Option<Span>,
-    looks: Vec<(Span, bool)>,
+    written: Option<CallSpan>,
+    looks: Vec<(CallSpan, bool)>,
 }
 
 /// See the module's description.
@@ -89,7 +94,7 @@ struct ExpiringKey {
 pub(super) struct RunRecord {
     text: String,
     next: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: RunCounts,
     counted: Vec<CounterRead>,
     /// Additions of unknown outcome.
     unknown: [u64; COUNTERS],
@@ -97,8 +102,8 @@ pub(super) struct RunRecord {
     begun: Vec<(usize, Duration)>,
     lent: BTreeMap<usize, ExpiringKey>,
     /// Tokens that were accepted, and times that were returned.
-    tokens: Vec<(Span, i64)>,
-    times: Vec<(Span, i64)>,
+    tokens: Vec<(CallSpan, i64)>,
+    times: Vec<(CallSpan, i64)>,
     wrong: Option<String>,
 }
 
@@ -131,7 +136,7 @@ impl RunRecord {
         process: usize,
         job: &PlannedTransaction,
         seen: &SeenValues,
-        span: Span,
+        span: CallSpan,
     ) {
         self.counts.committed += 1;
         self.record(process, span, Outcome::Committed, &seen.ops);
@@ -161,7 +166,7 @@ impl RunRecord {
     }
 
     /// Notes a transaction whose outcome is not known.
-    pub(super) fn unknown(&mut self, process: usize, job: &PlannedTransaction, span: Span) {
+    pub(super) fn unknown(&mut self, process: usize, job: &PlannedTransaction, span: CallSpan) {
         self.counts.unknown += 1;
         self.record(process, span, Outcome::Unknown, &job.blind());
         for step in &job.steps {
@@ -215,7 +220,7 @@ impl RunRecord {
     }
 
     /// Records operations as history.
-    pub(super) fn record(&mut self, process: usize, span: Span, outcome: Outcome, ops: &str) {
+    pub(super) fn record(&mut self, process: usize, span: CallSpan, outcome: Outcome, ops: &str) {
         if ops.is_empty() {
             return;
         }
@@ -239,26 +244,28 @@ impl RunRecord {
     ///
     /// # Errors
     /// Returns a description of the inconsistency.
-    pub(super) fn judge(&self, skew: Duration) -> Result<(), String> {
+    pub(super) fn judge(&self, skew: Duration) -> Result<(), Inconsistency> {
         (0..COUNTERS).try_for_each(|counter| self.judge_counter(counter))?;
         for (index, lent) in &self.lent {
             lent.judge(skew)
-                .map_err(|why| format!("key e{index}: {why}"))?;
+                .map_err(|error| Inconsistency(format!("key e{index}: {error}")))?;
         }
-        never_back(&self.tokens).map_err(|why| format!("tokens go back: {why}"))?;
-        never_back(&self.times).map_err(|why| format!("the time goes back: {why}"))?;
-        let history: History =
-            history::json::read(self.text.as_bytes()).map_err(|error| error.to_string())?;
+        never_back(&self.tokens)
+            .map_err(|error| Inconsistency(format!("tokens go back: {error}")))?;
+        never_back(&self.times)
+            .map_err(|error| Inconsistency(format!("the time goes back: {error}")))?;
+        let history: History = history::json::read(self.text.as_bytes())
+            .map_err(|error| Inconsistency(error.to_string()))?;
         match history::check::strictly_serializable(&history) {
             Verdict::Accepted => Ok(()),
-            other => Err(format!(
+            other => Err(Inconsistency(format!(
                 "the history is not strictly serializable: {other:?}"
-            )),
+            ))),
         }
     }
 
     /// Checks that values never go back in real time, and that each addition has its own value.
-    fn judge_counter(&self, counter: usize) -> Result<(), String> {
+    fn judge_counter(&self, counter: usize) -> Result<(), Inconsistency> {
         let mut all: Vec<&CounterRead> = self
             .counted
             .iter()
@@ -274,10 +281,10 @@ impl RunRecord {
                 next += 1;
             }
             if one.value < least + i64::from(one.added) {
-                return Err(format!(
+                return Err(Inconsistency(format!(
                     "counter {counter} was {least} before {:?}, and then {} (added: {})",
                     one.span, one.value, one.added
-                ));
+                )));
             }
         }
         let mut added: Vec<i64> = all
@@ -288,20 +295,20 @@ impl RunRecord {
         let acknowledged = added.len() as u64;
         added.sort_unstable();
         if let Some(twice) = added.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!(
+            return Err(Inconsistency(format!(
                 "counter {counter} was told twice to be {}",
                 twice[0]
-            ));
+            )));
         }
         // The last operation of all is a read of the final value.
         let last = all.last().map_or(0, |one| one.value) as u64;
         let most = acknowledged + self.unknown[counter];
         if !(acknowledged..=most).contains(&last) {
-            return Err(format!(
+            return Err(Inconsistency(format!(
                 "counter {counter} is {last}: {acknowledged} additions were acknowledged, of {} it is \
                  not known",
                 self.unknown[counter]
-            ));
+            )));
         }
         let begun = self.begun.iter().filter(|(of, _)| *of == counter).count() as u64;
         debug_assert!(most <= begun);
@@ -310,7 +317,7 @@ impl RunRecord {
 }
 
 /// Checks that numbers do not go back in real time.
-fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
+fn never_back(told: &[(CallSpan, i64)]) -> Result<(), Inconsistency> {
     let mut begun = told.to_vec();
     begun.sort_by_key(|(span, _)| span.0);
     let mut ended = told.to_vec();
@@ -321,14 +328,16 @@ fn never_back(told: &[(Span, i64)]) -> Result<(), String> {
             least = least.max(before);
         }
         if number < least {
-            return Err(format!("{number} at {span:?}, after {least}"));
+            return Err(Inconsistency(format!(
+                "{number} at {span:?}, after {least}"
+            )));
         }
     }
     Ok(())
 }
 
 impl ExpiringKey {
-    fn judge(&self, skew: Duration) -> Result<(), String> {
+    fn judge(&self, skew: Duration) -> Result<(), Inconsistency> {
         let mut looks = self.looks.clone();
         looks.sort_by_key(|(span, _)| span.0);
         let life = Duration::from_millis(self.ms as u64);
@@ -339,18 +348,18 @@ impl ExpiringKey {
             };
             if *there {
                 if gone.is_some_and(|gone| gone < span.0) {
-                    return Err(format!("there again at {span:?}"));
+                    return Err(Inconsistency(format!("there again at {span:?}")));
                 }
                 if span.0 > written + life + skew {
-                    return Err(format!(
+                    return Err(Inconsistency(format!(
                         "still there at {span:?}, written {begun:?}–{written:?} for {life:?}"
-                    ));
+                    )));
                 }
             } else if span.0 > written {
                 if span.1 + skew < begun + life {
-                    return Err(format!(
+                    return Err(Inconsistency(format!(
                         "gone at {span:?}, written {begun:?}–{written:?} for {life:?}"
-                    ));
+                    )));
                 }
                 gone = gone.map(|gone| gone.min(span.1));
             }

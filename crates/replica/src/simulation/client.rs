@@ -16,7 +16,7 @@ use super::actors::{ClientTask, ClientTransaction};
 use super::call::{Call, CallOutcome, CallValue, Caller};
 use super::job::{ACCOUNTS, BEATS, COUNTERS, PlannedStep, PlannedTransaction, TransactionDraw};
 use super::reached::Point;
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 
 /// The number of tries after which a client gives up a transaction that never began.
 const TRIES: u32 = 300;
@@ -42,7 +42,7 @@ impl World {
             None if !self.run_end.opened => {
                 return self.after(
                     Duration::from_millis(5),
-                    Event::Think(Caller::Client(client)),
+                    SimulatedEvent::Think(Caller::Client(client)),
                 );
             }
             None if self.run_end.quiet => return,
@@ -255,7 +255,7 @@ impl World {
         }
         self.clients[client].transaction = Some(transaction);
         let pause = self.while_up_to(Duration::from_millis(15));
-        self.after(pause, Event::Think(Caller::Client(client)));
+        self.after(pause, SimulatedEvent::Think(Caller::Client(client)));
     }
 
     /// Returns the node to ask next.
@@ -299,7 +299,7 @@ impl World {
             } else {
                 self.while_up_to(Duration::from_millis(15))
             };
-            return self.after(pause, Event::Think(Caller::Client(client)));
+            return self.after(pause, SimulatedEvent::Think(Caller::Client(client)));
         }
         self.unknown(client, &transaction);
     }
@@ -320,6 +320,6 @@ impl World {
             .watched
             .retain(|(_, version, _)| version.to_bits() != 0);
         let pause = self.while_up_to(self.plan.think);
-        self.after(pause, Event::Think(Caller::Client(client)));
+        self.after(pause, SimulatedEvent::Think(Caller::Client(client)));
     }
 }

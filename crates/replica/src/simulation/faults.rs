@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::plan::TICK;
 use super::reached::Point;
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 use ::simulation::draw;
 
 const LONG: Duration = Duration::from_millis(500);
@@ -15,7 +15,7 @@ impl World {
         if self.is_calm() {
             return;
         }
-        self.after(TICK, Event::Tick);
+        self.after(TICK, SimulatedEvent::Tick);
         let faults = self.plan.faults;
         let node = self.random.usize(..self.nodes.len());
         // Faults of the leader matter more than those of other nodes.
@@ -79,13 +79,13 @@ impl World {
         if self.draw(faults.slow_disk) {
             let time = self.while_up_to(LONG);
             self.nodes[node].slowness = 50;
-            self.after(time, Event::MendDisk(node));
+            self.after(time, SimulatedEvent::MendDisk(node));
         }
         if self.draw(faults.full_disk) {
             let time = self.while_up_to(LONG);
             self.note(format_args!("the disk of node {} is full", node + 1));
             self.nodes[node].volume.set_full(true);
-            self.after(time, Event::MendDisk(node));
+            self.after(time, SimulatedEvent::MendDisk(node));
         }
         if self.draw(faults.lost_disk)
             && self.run_end.opened
@@ -158,11 +158,11 @@ impl World {
             let one = &self.nodes[node];
             let life = one.life;
             if one.running.is_none() {
-                self.after(Duration::ZERO, Event::Restart(node, life));
+                self.after(Duration::ZERO, SimulatedEvent::Restart(node, life));
             } else {
                 self.plan_turn(node, Duration::ZERO);
             }
         }
-        self.after(Duration::ZERO, Event::Rest);
+        self.after(Duration::ZERO, SimulatedEvent::Rest);
     }
 }

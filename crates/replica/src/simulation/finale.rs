@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::call::Caller;
 use super::job::{ACCOUNTS, COUNTERS, PlannedStep, PlannedTransaction, key};
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 
 /// The interval between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -17,7 +17,7 @@ const RESTS_WITHIN: u32 = 600;
 impl World {
     /// Checks if everything has come to rest.
     pub(super) fn rest(&mut self) {
-        self.after(PAUSE, Event::Rest);
+        self.after(PAUSE, SimulatedEvent::Rest);
         let since = self.now.saturating_sub(self.plan.calm);
         let served = self
             .run_end
@@ -81,7 +81,10 @@ impl World {
         self.value = value;
         let client = self.new_client().scripted(jobs);
         self.clients.push(client);
-        self.after(PAUSE, Event::Think(Caller::Client(self.clients.len() - 1)));
+        self.after(
+            PAUSE,
+            SimulatedEvent::Think(Caller::Client(self.clients.len() - 1)),
+        );
     }
 
     /// Describes what is not at rest; empty if everything is.

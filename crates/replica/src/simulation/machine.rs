@@ -7,10 +7,10 @@ use base::{Abort, Epoch, NodeId};
 
 use super::call::{CallOutcome, CallRequest, NodeLife, PendingOutcome, WaitingCall};
 use super::reached::Point;
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 use crate::failure::MemberFailure;
-use crate::member::Received;
-use crate::messages::Envelope;
+use crate::member::MessageOutcome;
+use crate::messages::MemberMessage;
 use crate::time::Time;
 
 /// The interval of a janitor's work.
@@ -39,7 +39,7 @@ impl World {
         self.note(format_args!("node {} starts as {role:?}", node + 1));
         self.compare(node);
         self.plan_turn(node, Duration::ZERO);
-        self.after(TIDY, Event::Tidy(node, life));
+        self.after(TIDY, SimulatedEvent::Tidy(node, life));
     }
 
     pub(super) fn restart(&mut self, node: usize, life: NodeLife) {
@@ -57,7 +57,7 @@ impl World {
         if one.turn_at.is_none_or(|planned| at < planned) {
             one.turn_at = Some(at);
             let life = one.life;
-            self.at(at, Event::Turn(node, life));
+            self.at(at, SimulatedEvent::Turn(node, life));
         }
     }
 
@@ -78,7 +78,7 @@ impl World {
         let until = one.paused_until.max(one.busy_until);
         if let Some(later) = self.is_before(until) {
             self.nodes[node].turn_at = Some(later);
-            return self.at(later, Event::Turn(node, life));
+            return self.at(later, SimulatedEvent::Turn(node, life));
         }
         self.nodes[node].turn_at = None;
         let one = &mut self.nodes[node];
@@ -96,9 +96,11 @@ impl World {
         while let Some((from, bytes)) = running.inbox.pop_front() {
             outcome = outcome.and_then(|()| {
                 match running.member.receive(from, &bytes, now)? {
-                    Received::Taken => {}
+                    MessageOutcome::Taken => {}
                     // Until the operator adds it anew, others believe that it has what its disk had.
-                    Received::Malformed(what) => assert!(lost_disk, "from node {from}: {what}"),
+                    MessageOutcome::Malformed(what) => {
+                        assert!(lost_disk, "from node {from}: {what}")
+                    }
                 }
                 Ok(())
             });
@@ -141,7 +143,7 @@ impl World {
         let blocked = running.blocked_until.saturating_sub(self.now);
         if !running.jobs.lock().is_empty() && !std::mem::replace(&mut running.job_planned, true) {
             let delay = self.while_up_to(Duration::from_millis(60));
-            self.after(delay, Event::Job(node, life));
+            self.after(delay, SimulatedEvent::Job(node, life));
         }
         let delay = if more { Duration::ZERO } else { due };
         self.plan_turn(node, delay.max(blocked));
@@ -191,7 +193,7 @@ impl World {
             .network
             .arrivals((node, other), self.now + took, &mut self.random);
         if self.trace.is_kept() {
-            let what = Envelope::decode(&bytes).map(|envelope| describe(&envelope));
+            let what = MemberMessage::decode(&bytes).map(|envelope| describe(&envelope));
             let at = arrivals.first();
             self.trace.tell(
                 self.now,
@@ -199,7 +201,7 @@ impl World {
             );
         }
         for at in arrivals {
-            self.at(at, Event::Arrive(other, from, bytes.clone()));
+            self.at(at, SimulatedEvent::Arrive(other, from, bytes.clone()));
         }
         let down =
             self.nodes[other].running.is_none() || self.network.is_cut(node, other, self.now);
@@ -225,7 +227,7 @@ impl World {
             return;
         }
         if let Some(later) = self.is_paused(node) {
-            return self.at(later, Event::Job(node, life));
+            return self.at(later, SimulatedEvent::Job(node, life));
         }
         let Some(running) = &mut self.nodes[node].running else {
             return;
@@ -244,7 +246,7 @@ impl World {
             return;
         };
         running.janitor.tidy(running.shared.engine.applied(), 100);
-        self.after(TIDY, Event::Tidy(node, life));
+        self.after(TIDY, SimulatedEvent::Tidy(node, life));
     }
 
     /// Ends a node at once. It starts again after a while.
@@ -257,7 +259,7 @@ impl World {
         let limit = if self.is_calm() { 0 } else { 400 };
         let delay = self.while_up_to(Duration::from_millis(limit));
         let life = self.nodes[node].life;
-        self.after(delay, Event::Restart(node, life));
+        self.after(delay, SimulatedEvent::Restart(node, life));
     }
 
     /// Notes changes at a node.
@@ -338,7 +340,7 @@ impl World {
             return self.reply(&request, CallOutcome::Abort(refused));
         }
         if let Some(later) = self.is_paused(node) {
-            return self.at(later, Event::Call(request));
+            return self.at(later, SimulatedEvent::Call(request));
         }
         if self.nodes[node].leads() && self.nodes.iter().filter(|one| one.leads()).count() > 1 {
             self.reached.hit(Point::OldLeader);
@@ -363,9 +365,9 @@ impl World {
 }
 
 /// Describes a message in one line.
-fn describe(envelope: &Envelope<'_>) -> String {
+fn describe(envelope: &MemberMessage<'_>) -> String {
     match envelope {
-        Envelope::Raft(message) => {
+        MemberMessage::Raft(message) => {
             let (first, count) = (
                 message.entries.first().map(|entry| entry.index),
                 message.entries.len(),
@@ -382,7 +384,7 @@ fn describe(envelope: &Envelope<'_>) -> String {
                 message.reject,
             )
         }
-        Envelope::Piece {
+        MemberMessage::SnapshotPiece {
             to,
             announces,
             total,

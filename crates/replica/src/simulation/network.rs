@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::simulation::draw;
 use fastrand::Rng;
 
-use super::plan::Plan;
+use super::plan::RunPlan;
 
 /// The links between all nodes.
 pub(super) struct SimulatedNetwork {
@@ -21,7 +21,7 @@ pub(super) struct SimulatedNetwork {
 }
 
 impl SimulatedNetwork {
-    pub(super) fn new(plan: &Plan) -> SimulatedNetwork {
+    pub(super) fn new(plan: &RunPlan) -> SimulatedNetwork {
         let nodes = plan.nodes();
         SimulatedNetwork {
             nodes,

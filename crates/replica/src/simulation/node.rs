@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 
 use super::call::{NodeLife, WaitingCall};
 use super::clock::NodeClock;
-use super::plan::Plan;
+use super::plan::RunPlan;
 use super::volume::SimulatedDisk;
 use crate::failure::MemberFailure;
 use crate::log::LogOptions;
 use crate::member::{Member, MemberStorage, SpawnWork};
 use crate::options::MemberOptions;
-use crate::shared::Shared;
+use crate::shared::MemberShared;
 use crate::time::Time;
 use crate::worker::Worker;
 
@@ -33,7 +33,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The parts of a node that runs.
 pub(super) struct RunningNode {
     pub(super) member: Member,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberShared>,
     pub(super) worker: Worker,
     pub(super) janitor: Janitor,
     pub(super) woken: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ impl SimulatedNode {
     }
 
     /// Starts with the data on its disk.
-    pub(super) fn start(&mut self, plan: &Plan, seed: u64) -> Result<(), MemberFailure> {
+    pub(super) fn start(&mut self, plan: &RunPlan, seed: u64) -> Result<(), MemberFailure> {
         let options = MemberOptions {
             grouping: plan.grouping,
             election: plan.election,
@@ -113,7 +113,7 @@ impl SimulatedNode {
         let time: Arc<dyn Time> = Arc::<NodeClock>::clone(&self.clock);
         let engine = crate::partition::engine(WORKERS, Limits::default(), &time);
         let janitor = engine.janitor();
-        let shared = Arc::new(Shared::new(engine, &options, time));
+        let shared = Arc::new(MemberShared::new(engine, &options, time));
         let woken = Arc::new(AtomicBool::new(false));
         let wake = Arc::clone(&woken);
         shared.set_waker(Box::new(move || wake.store(true, Ordering::SeqCst)));

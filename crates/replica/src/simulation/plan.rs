@@ -9,7 +9,7 @@ use crate::options::Grouping;
 
 /// A run's plan.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct RunPlan {
     /// Nodes that found the partition.
     pub(super) founders: usize,
     /// Nodes that may be added later.
@@ -45,12 +45,12 @@ pub(super) struct Plan {
     pub(super) orderly: bool,
     /// The time at which faults stop.
     pub(super) calm: Duration,
-    pub(super) faults: Faults,
+    pub(super) faults: FaultShares,
 }
 
 /// The faults, and their frequencies: shares of 1000, per message or per tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Faults {
+pub(super) struct FaultShares {
     pub(super) lose: u32,
     pub(super) repeat: u32,
     pub(super) crash: u32,
@@ -72,8 +72,8 @@ pub(super) struct Faults {
 /// The interval at which faults are drawn that occur by themselves.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
-impl Plan {
-    pub(super) fn draw(seed: u64, random: &mut Rng) -> Plan {
+impl RunPlan {
+    pub(super) fn draw(seed: u64, random: &mut Rng) -> RunPlan {
         let ms = Duration::from_millis;
         let founders = if random.u8(..4) == 0 { 5 } else { 3 };
         let spares = usize::from(random.u8(..4) == 0);
@@ -86,7 +86,7 @@ impl Plan {
             _ => Grouping::Group(64),
         };
         let clients = random.usize(2..=6);
-        Plan {
+        RunPlan {
             founders,
             spares,
             grouping,
@@ -127,7 +127,7 @@ impl Plan {
             delay: draw::one_of(random, &[Duration::from_micros(200), ms(1), ms(4)]),
             orderly: random.bool(),
             calm,
-            faults: Faults::draw(random),
+            faults: FaultShares::draw(random),
         }
     }
 
@@ -140,14 +140,14 @@ impl Plan {
     }
 }
 
-impl Faults {
-    fn draw(random: &mut Rng) -> Faults {
+impl FaultShares {
+    fn draw(random: &mut Rng) -> FaultShares {
         // One run in ten has no faults: it shows that transactions get through.
         if random.u8(..10) == 0 {
-            return Faults::default();
+            return FaultShares::default();
         }
         let mut some = |most| draw::share(random, most);
-        Faults {
+        FaultShares {
             lose: some(60),
             repeat: some(60),
             crash: some(25),
@@ -166,6 +166,6 @@ impl Faults {
 
     /// Returns `true` if there are no faults.
     pub(super) fn is_none(&self) -> bool {
-        *self == Faults::default()
+        *self == FaultShares::default()
     }
 }

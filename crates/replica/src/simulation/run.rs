@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::actors::{ClientTask, SimulatedCoordinator};
 use super::call::{CallOutcome, Caller};
 use super::plan::TICK;
-use super::world::{Event, World};
+use super::world::{SimulatedEvent, World};
 
 /// More events than any run has: a run that goes on is stuck.
 const MOST_EVENTS: u64 = 500_000;
@@ -32,9 +32,9 @@ impl World {
             }
         }
         if self.failure.is_none()
-            && let Err(why) = self.book.judge(self.skew())
+            && let Err(error) = self.book.judge(self.skew())
         {
-            self.fail(why);
+            self.fail(error.to_string());
         }
     }
 
@@ -55,14 +55,17 @@ impl World {
         }
         let teller = self.new_client().scripted(vec![World::deposit()]);
         self.clients.push(teller);
-        self.after(Duration::from_millis(1), Event::Think(Caller::Client(0)));
+        self.after(
+            Duration::from_millis(1),
+            SimulatedEvent::Think(Caller::Client(0)),
+        );
         for _ in 0..self.plan.clients {
             let at = self.clients.len();
             let client = self.new_client();
             self.clients.push(client);
             self.after(
                 Duration::from_millis(at as u64 + 1),
-                Event::Think(Caller::Client(at)),
+                SimulatedEvent::Think(Caller::Client(at)),
             );
         }
         if !self.plan.flushes {
@@ -75,7 +78,7 @@ impl World {
                 let client = self.new_client().with_task(task);
                 self.clients.push(client);
                 let caller = Caller::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(caller));
+                self.after(Duration::from_millis(5), SimulatedEvent::Think(caller));
             }
         }
         if self.plan.forgets_clients() {
@@ -83,7 +86,7 @@ impl World {
                 let client = self.new_client().with_task(ClientTask::Sleeps);
                 self.clients.push(client);
                 let caller = Caller::Client(self.clients.len() - 1);
-                self.after(Duration::from_millis(5), Event::Think(caller));
+                self.after(Duration::from_millis(5), SimulatedEvent::Think(caller));
             }
         }
         for at in 0..self.plan.coordinators {
@@ -92,35 +95,35 @@ impl World {
                 .push(SimulatedCoordinator::new(self.processes));
             self.after(
                 Duration::from_millis(50),
-                Event::Think(Caller::Coordinator(at)),
+                SimulatedEvent::Think(Caller::Coordinator(at)),
             );
         }
         if !self.plan.faults.is_none() {
-            self.after(TICK, Event::Tick);
+            self.after(TICK, SimulatedEvent::Tick);
         }
-        self.after(self.plan.election, Event::Administrator);
-        self.after(self.plan.calm, Event::Calm);
+        self.after(self.plan.election, SimulatedEvent::Administrator);
+        self.after(self.plan.calm, SimulatedEvent::Calm);
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: SimulatedEvent) {
         match event {
-            Event::Turn(node, life) => self.turn(node, life),
-            Event::Arrive(node, from, bytes) => self.arrive(node, from, bytes),
-            Event::Call(request) => self.call(request),
-            Event::Answer(caller, number, outcome) => self.answer(caller, number, outcome),
-            Event::TimeOut(caller, number) => {
+            SimulatedEvent::Turn(node, life) => self.turn(node, life),
+            SimulatedEvent::Arrive(node, from, bytes) => self.arrive(node, from, bytes),
+            SimulatedEvent::Call(request) => self.call(request),
+            SimulatedEvent::Answer(caller, number, outcome) => self.answer(caller, number, outcome),
+            SimulatedEvent::TimeOut(caller, number) => {
                 self.answer(caller, number, CallOutcome::Broken);
             }
-            Event::Think(Caller::Client(client)) => self.think(client),
-            Event::Think(Caller::Coordinator(at)) => self.coordinate(at),
-            Event::Job(node, life) => self.job(node, life),
-            Event::Tidy(node, life) => self.tidy(node, life),
-            Event::Restart(node, life) => self.restart(node, life),
-            Event::MendDisk(node) => self.mend_disk(node),
-            Event::Administrator => self.administer(),
-            Event::Tick => self.draw_faults(),
-            Event::Calm => self.calm(),
-            Event::Rest => self.rest(),
+            SimulatedEvent::Think(Caller::Client(client)) => self.think(client),
+            SimulatedEvent::Think(Caller::Coordinator(at)) => self.coordinate(at),
+            SimulatedEvent::Job(node, life) => self.job(node, life),
+            SimulatedEvent::Tidy(node, life) => self.tidy(node, life),
+            SimulatedEvent::Restart(node, life) => self.restart(node, life),
+            SimulatedEvent::MendDisk(node) => self.mend_disk(node),
+            SimulatedEvent::Administrator => self.administer(),
+            SimulatedEvent::Tick => self.draw_faults(),
+            SimulatedEvent::Calm => self.calm(),
+            SimulatedEvent::Rest => self.rest(),
         }
     }
 

@@ -14,11 +14,11 @@ use super::call::{Call, CallOutcome, CallRequest, CallValue, Caller, NodeLife, P
 use super::clock::{NodeClock, TrueTime};
 use super::network::SimulatedNetwork;
 use super::node::SimulatedNode;
-use super::plan::Plan;
+use super::plan::RunPlan;
 use super::reached::Point;
 
 /// The events.
-pub(super) enum Event {
+pub(super) enum SimulatedEvent {
     /// A node's thread goes on.
     Turn(usize, NodeLife),
     /// A message arrives.
@@ -54,7 +54,7 @@ pub(super) type Witness = (usize, u64, u64);
 
 /// The whole simulated world.
 pub(super) struct World {
-    pub(super) plan: Plan,
+    pub(super) plan: RunPlan,
     pub(super) random: Rng,
     pub(super) now: Duration,
     pub(super) truth: TrueTime,
@@ -76,13 +76,13 @@ pub(super) struct World {
     pub(super) reached: Coverage<Point>,
     /// The reason why the run has failed.
     pub(super) failure: Option<String>,
-    queue: EventQueue<Duration, Event>,
+    queue: EventQueue<Duration, SimulatedEvent>,
 }
 
 impl World {
     pub(super) fn new(seed: u64, keep_trace: bool) -> World {
         let mut random = Rng::with_seed(seed);
-        let plan = Plan::draw(seed, &mut random);
+        let plan = RunPlan::draw(seed, &mut random);
         let truth = TrueTime::default();
         let founders: Vec<NodeId> = (1..=plan.founders as u16).map(NodeId).collect();
         let nodes = (0..plan.nodes()).map(|at| {
@@ -132,7 +132,7 @@ impl World {
             call: Arc::new(call),
         };
         let delay = self.network.delay(&mut self.random);
-        self.after(delay, Event::Call(request));
+        self.after(delay, SimulatedEvent::Call(request));
         let share = self.random.f64();
         let hurries =
             matches!(caller, Caller::Client(at) if self.clients[at].task == ClientTask::Beats);
@@ -141,7 +141,7 @@ impl World {
         } else {
             self.plan.election.mul_f64(1.0 + 11.0 * share * share)
         };
-        self.after(patience, Event::TimeOut(caller, number));
+        self.after(patience, SimulatedEvent::TimeOut(caller, number));
     }
 
     /// Answers a call.
@@ -149,12 +149,12 @@ impl World {
         let delay = self.network.delay(&mut self.random);
         self.after(
             delay,
-            Event::Answer(request.caller, request.number, outcome),
+            SimulatedEvent::Answer(request.caller, request.number, outcome),
         );
     }
 
     /// Takes the next event.
-    pub(super) fn next_event(&mut self) -> Option<(Duration, Event)> {
+    pub(super) fn next_event(&mut self) -> Option<(Duration, SimulatedEvent)> {
         self.queue.pop()
     }
 
@@ -165,12 +165,12 @@ impl World {
     }
 
     /// Schedules an event.
-    pub(super) fn after(&mut self, delay: Duration, event: Event) {
+    pub(super) fn after(&mut self, delay: Duration, event: SimulatedEvent) {
         self.at(self.now + delay, event);
     }
 
     /// Schedules an event at a time.
-    pub(super) fn at(&mut self, at: Duration, event: Event) {
+    pub(super) fn at(&mut self, at: Duration, event: SimulatedEvent) {
         self.queue.push(at.max(self.now), event);
     }
 
@@ -231,6 +231,6 @@ impl World {
 }
 
 /// Returns all nodes, once the cluster's file names them.
-pub(super) fn all(plan: &Plan) -> Vec<NodeId> {
+pub(super) fn all(plan: &RunPlan) -> Vec<NodeId> {
     (1..=plan.nodes() as u16).map(NodeId).collect()
 }

@@ -56,31 +56,36 @@ pub(super) fn version(bytes: &[u8; FILE_HEADER]) -> Option<u32> {
 
 /// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SnapshotBlockKind {
     Head = 1,
     Keys = 2,
     Sessions = 3,
     Footer = 4,
 }
 
-impl Kind {
-    fn from_number(number: u32) -> Option<Kind> {
-        [Kind::Head, Kind::Keys, Kind::Sessions, Kind::Footer]
-            .into_iter()
-            .find(|&kind| kind as u32 == number)
+impl SnapshotBlockKind {
+    fn from_number(number: u32) -> Option<SnapshotBlockKind> {
+        [
+            SnapshotBlockKind::Head,
+            SnapshotBlockKind::Keys,
+            SnapshotBlockKind::Sessions,
+            SnapshotBlockKind::Footer,
+        ]
+        .into_iter()
+        .find(|&kind| kind as u32 == number)
     }
 }
 
 /// See the module's second table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BlockHeader {
-    pub(super) kind: Kind,
+pub(super) struct SnapshotBlockHeader {
+    pub(super) kind: SnapshotBlockKind,
     pub(super) length: u32,
     pub(super) number: u64,
     pub(super) payload_checksum: u32,
 }
 
-impl BlockHeader {
+impl SnapshotBlockHeader {
     pub(super) fn encode(&self) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
         bytes[..4].copy_from_slice(&(self.kind as u32).to_le_bytes());
@@ -92,12 +97,12 @@ impl BlockHeader {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; BLOCK_HEADER]) -> Option<BlockHeader> {
+    pub(super) fn decode(bytes: &[u8; BLOCK_HEADER]) -> Option<SnapshotBlockHeader> {
         if u32_at(bytes, 20) != crc32c::crc32c(&bytes[..20]) {
             return None;
         }
-        Some(BlockHeader {
-            kind: Kind::from_number(u32_at(bytes, 0))?,
+        Some(SnapshotBlockHeader {
+            kind: SnapshotBlockKind::from_number(u32_at(bytes, 0))?,
             length: u32_at(bytes, 4),
             number: u64::from(u32_at(bytes, 8)) | u64::from(u32_at(bytes, 12)) << 32,
             payload_checksum: u32_at(bytes, 16),

@@ -9,7 +9,9 @@ use journal::ChangeReader;
 
 use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
 use super::error::SnapshotError;
-use super::format::{self, BLOCK_HEADER, BlockHeader, FILE_HEADER, FOOTER, Footer, Kind};
+use super::format::{
+    self, BLOCK_HEADER, FILE_HEADER, FOOTER, Footer, SnapshotBlockHeader, SnapshotBlockKind,
+};
 
 /// Reads a snapshot in order and verifies it on the way.
 pub struct SnapshotReader {
@@ -59,7 +61,7 @@ impl SnapshotReader {
             records: 0,
             sessions: Vec::new(),
         };
-        if reader.load()? != Kind::Head {
+        if reader.load()? != SnapshotBlockKind::Head {
             return Err(reader.damaged("the first block is no head"));
         }
         reader.found.head =
@@ -101,12 +103,12 @@ impl SnapshotReader {
                 return Ok(None);
             }
             match self.load()? {
-                Kind::Keys if self.sessions.is_empty() => {}
-                Kind::Sessions => {
+                SnapshotBlockKind::Keys if self.sessions.is_empty() => {}
+                SnapshotBlockKind::Sessions => {
                     self.sessions.extend_from_slice(&self.block);
                     self.at = self.block.len();
                 }
-                Kind::Footer => self.finish()?,
+                SnapshotBlockKind::Footer => self.finish()?,
                 _ => return Err(self.damaged("a block in the wrong place")),
             }
         }
@@ -129,7 +131,7 @@ impl SnapshotReader {
     }
 
     /// Reads the next block, which exists.
-    fn load(&mut self) -> Result<Kind, SnapshotError> {
+    fn load(&mut self) -> Result<SnapshotBlockKind, SnapshotError> {
         self.block_at = self.next;
         let mut bytes = [0; BLOCK_HEADER];
         let room = self.found.bytes - self.next;
@@ -137,7 +139,7 @@ impl SnapshotReader {
             return Err(self.damaged("a block is cut off"));
         }
         self.read_exact(&mut bytes)?;
-        let header = BlockHeader::decode(&bytes)
+        let header = SnapshotBlockHeader::decode(&bytes)
             .filter(|header| header.number == self.number)
             .ok_or_else(|| self.damaged("a block has no sound header"))?;
         if u64::from(header.length) > room - BLOCK_HEADER as u64 {
@@ -153,7 +155,7 @@ impl SnapshotReader {
         self.block = block;
         self.at = 0;
         self.number += 1;
-        if header.kind != Kind::Footer {
+        if header.kind != SnapshotBlockKind::Footer {
             self.chain = format::chained(self.chain, &bytes);
         }
         Ok(header.kind)
@@ -218,8 +220,8 @@ fn read_footer(
     let (mut header, mut payload) = ([0; BLOCK_HEADER], [0; FOOTER]);
     read(&mut header, at)?;
     read(&mut payload, at + BLOCK_HEADER as u64)?;
-    let sound = BlockHeader::decode(&header).is_some_and(|header| {
-        header.kind == Kind::Footer
+    let sound = SnapshotBlockHeader::decode(&header).is_some_and(|header| {
+        header.kind == SnapshotBlockKind::Footer
             && header.length == FOOTER as u32
             && header.payload_checksum == crc32c::crc32c(&payload)
     });

@@ -11,7 +11,9 @@ use disk::{Access, Disk, DiskFile};
 use super::contents::{SnapshotFile, SnapshotHead, SnapshotRecord};
 use super::directory::{DRAFT, publish};
 use super::error::SnapshotError;
-use super::format::{BlockHeader, Footer, Kind, chained, file_header, put_head};
+use super::format::{
+    Footer, SnapshotBlockHeader, SnapshotBlockKind, chained, file_header, put_head,
+};
 
 /// A block is written once it has this many bytes.
 const BLOCK: usize = 256 << 10;
@@ -85,7 +87,7 @@ impl SnapshotWriter {
         let header = file_header();
         writer.write(&[IoSlice::new(&header)], header.len())?;
         put_head(&mut writer.block, head);
-        writer.end_block(Kind::Head)?;
+        writer.end_block(SnapshotBlockKind::Head)?;
         Ok(writer)
     }
 
@@ -106,7 +108,7 @@ impl SnapshotWriter {
         journal::write_changes(&mut self.block, |to| to.change(&change));
         self.records += 1;
         if self.block.len() >= BLOCK {
-            self.end_block(Kind::Keys)?;
+            self.end_block(SnapshotBlockKind::Keys)?;
         }
         Ok(())
     }
@@ -124,11 +126,11 @@ impl SnapshotWriter {
     /// sync of the directory, there is one that a crash may remove.
     pub fn finish(mut self, sessions: &[u8]) -> Result<SnapshotFile, SnapshotError> {
         if !self.block.is_empty() {
-            self.end_block(Kind::Keys)?;
+            self.end_block(SnapshotBlockKind::Keys)?;
         }
         for piece in sessions.chunks(BLOCK) {
             self.block.extend_from_slice(piece);
-            self.end_block(Kind::Sessions)?;
+            self.end_block(SnapshotBlockKind::Sessions)?;
         }
         let footer = Footer {
             records: self.records,
@@ -136,7 +138,7 @@ impl SnapshotWriter {
             chain: self.chain,
         };
         footer.put(&mut self.block);
-        self.end_block(Kind::Footer)?;
+        self.end_block(SnapshotBlockKind::Footer)?;
         self.file
             .set_size(self.end)
             .map_err(SnapshotError::io("cut", &self.path))?;
@@ -152,9 +154,9 @@ impl SnapshotWriter {
         })
     }
 
-    fn end_block(&mut self, kind: Kind) -> Result<(), SnapshotError> {
+    fn end_block(&mut self, kind: SnapshotBlockKind) -> Result<(), SnapshotError> {
         let block = std::mem::take(&mut self.block);
-        let header = BlockHeader {
+        let header = SnapshotBlockHeader {
             kind,
             length: u32::try_from(block.len()).expect("a key and its value are smaller"),
             number: self.number,
