@@ -28,16 +28,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use completions::Completions;
-pub use tasks::{Caller, drive_tasks};
+pub use completions::{Completions, DONE};
+pub(crate) use tasks::client_runtime;
+pub use tasks::{AsyncClient, drive_tasks};
 pub use window::Window;
 
-use crate::driver::completions::Reader;
-use crate::latency::Latencies;
-use crate::sample::{RunError, Values};
+use completions::CompletionReader;
 
-/// The ticket of a transaction that is complete at once.
-pub const DONE: u64 = 0;
+use crate::error::RunError;
+use crate::latency::Latencies;
+use crate::sample::Values;
+
 /// How long before its time a client of an open loop stops sleeping: sleeps end late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(80);
 
@@ -84,7 +85,7 @@ pub struct Plan {
 
 /// The results of a drive.
 #[derive(Clone, Debug, Default)]
-pub struct Driven {
+pub struct DriveResult {
     /// Transactions that count.
     pub transactions: u64,
     /// Transactions of an open loop that were never begun.
@@ -99,7 +100,7 @@ pub struct Driven {
     pub window: Duration,
 }
 
-impl Driven {
+impl DriveResult {
     /// Adds the figures of this result.
     pub fn tell(&self, values: &mut Values) {
         let seconds = self.window.as_secs_f64();
@@ -112,7 +113,7 @@ impl Driven {
         }
     }
 
-    fn merge(&mut self, other: &Driven) {
+    fn merge(&mut self, other: &DriveResult) {
         self.transactions += other.transactions;
         self.unserved += other.unserved;
         self.latency.merge(&other.latency);
@@ -123,7 +124,7 @@ impl Driven {
 
 /// A moment at which the caller of the drive may want to take figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum WindowEdge {
     /// The window begins.
     Begin,
     /// The window ends.
@@ -139,8 +140,8 @@ pub fn drive<C: Client>(
     completions: &Completions,
     plan: Plan,
     stop: &AtomicBool,
-    mut at: impl FnMut(Moment),
-) -> Result<(Driven, Vec<C>), RunError> {
+    mut at: impl FnMut(WindowEdge),
+) -> Result<(DriveResult, Vec<C>), RunError> {
     let window = Window::after(plan.warm_up, plan.time, completions.origin());
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
@@ -148,19 +149,22 @@ pub fn drive<C: Client>(
         let threads: Vec<_> = (0..)
             .zip(clients)
             .map(|(number, client)| {
-                let run = Run {
+                let run = ClientLoop {
                     client,
                     reader: completions.reader(),
                     plan,
                     window,
                     lane: (number, clients_total),
-                    driven: Driven::default(),
+                    driven: DriveResult::default(),
                 };
                 let (stop, broken) = (stop, &broken);
                 scope.spawn(move || run.all(stop, broken))
             })
             .collect();
-        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+        for (moment, when) in [
+            (WindowEdge::Begin, window.begin),
+            (WindowEdge::End, window.end),
+        ] {
             window.sleep_until(when, || {
                 stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed)
             });
@@ -169,9 +173,9 @@ pub fn drive<C: Client>(
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.collect::<Vec<_>>()
     });
-    let mut all = Driven {
+    let mut all = DriveResult {
         window: plan.time,
-        ..Driven::default()
+        ..DriveResult::default()
     };
     let mut clients = Vec::new();
     for end in ended {
@@ -187,18 +191,18 @@ pub fn drive<C: Client>(
 }
 
 /// One client's run.
-struct Run<'c, C> {
+struct ClientLoop<'c, C> {
     client: C,
-    reader: Reader<'c>,
+    reader: CompletionReader<'c>,
     plan: Plan,
     window: Window,
     /// The number of this client, and the number of clients.
     lane: (u64, usize),
-    driven: Driven,
+    driven: DriveResult,
 }
 
-impl<C: Client> Run<'_, C> {
-    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(Driven, C), String> {
+impl<C: Client> ClientLoop<'_, C> {
+    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), String> {
         let ended = match self.plan.pace {
             Pace::Open { rate } => self.scheduled(rate, stop, broken),
             Pace::Saturated | Pace::Closed => self.back_to_back(stop, broken),
@@ -289,6 +293,22 @@ impl<C: Client> Run<'_, C> {
                 .pending(ticket, start, done, &mut self.driven.latency);
         }
     }
+}
+
+/// Runs a slice of one kind, and adds it to the results of its slices.
+pub(crate) fn drive_slice<C: Client>(
+    client: C,
+    plan: Plan,
+    stop: &AtomicBool,
+    sum: &mut DriveResult,
+) -> Result<C, RunError> {
+    let (driven, clients) = drive(vec![client], &Completions::default(), plan, stop, |_| {})?;
+    sum.window += driven.window;
+    sum.merge(&driven);
+    clients
+        .into_iter()
+        .next()
+        .ok_or_else(|| RunError::Failed("the client is gone".to_owned()))
 }
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use base::affinity::Affinity;
-use bench::experiment::{Effort, Scale};
+use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
 use bench::runner::{self, Options};
-use bench::{experiments, older_proxy, report, storage, table};
+use bench::{experiments, older_proxy, report, storage_node, table};
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -35,9 +35,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Run experiments on Kumiki and report them.
 #[derive(Parser, Debug)]
 #[command(name = "kumiki-bench", version = buildinfo::VERSION, about)]
-struct Cli {
+struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Command,
     /// How much to log on standard error: off, error, warn, info, debug or trace, and after commas
     /// levels of single modules, for example info,kumiki_proxy=debug.
     #[arg(
@@ -51,11 +51,11 @@ struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum Command {
     /// List the experiments.
     List,
     /// Run an experiment.
-    Run(Box<Run>),
+    Run(Box<RunArguments>),
     /// Be a storage node that is measured: an experiment starts this program again for it.
     #[command(hide = true)]
     StorageNode {
@@ -79,7 +79,7 @@ enum What {
 }
 
 #[derive(Args, Debug)]
-struct Run {
+struct RunArguments {
     /// Which one; `kumiki-bench list` names them.
     #[arg(value_name = "NAME")]
     name: String,
@@ -144,7 +144,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn main() -> ExitCode {
-    let Cli { what, log_level } = Cli::parse();
+    let Arguments { what, log_level } = Arguments::parse();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
@@ -160,13 +160,13 @@ fn main() -> ExitCode {
 }
 
 /// Executes a command. The measured results are printed even if a check failed.
-fn execute(what: What) -> Result<(), String> {
+fn execute(what: Command) -> Result<(), String> {
     match what {
-        What::List => list(),
-        What::Run(options) => run(&options),
-        What::StorageNode { showing } => storage::serve(&showing),
-        What::OlderProxy { serving } => older_proxy::serve(&serving),
-        What::Report { dir } => {
+        Command::List => list(),
+        Command::Run(options) => run(&options),
+        Command::StorageNode { showing } => storage_node::serve(&showing),
+        Command::OlderProxy { serving } => older_proxy::serve(&serving),
+        Command::Report { dir } => {
             let path = report::write(&dir).map_err(|error| error.to_string())?;
             say(&format!("kumiki-bench: the report is {}", path.display()))
         }
@@ -189,7 +189,7 @@ fn list() -> Result<(), String> {
     Ok(())
 }
 
-impl Run {
+impl RunArguments {
     fn options(&self) -> Result<Options, String> {
         let effort = if self.quick {
             Effort::Quick
@@ -239,7 +239,7 @@ fn peers() -> Result<Peers, String> {
     })
 }
 
-fn run(options: &Run) -> Result<(), String> {
+fn run(options: &RunArguments) -> Result<(), String> {
     if let Some(affinity) = &options.affinity {
         let usable = base::cpus::usable().map_err(|error| error.to_string())?;
         affinity.check(&usable).map_err(|error| error.to_string())?;

@@ -10,9 +10,11 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::experiment::{Experiment, Scale};
+use crate::experiment::Experiment;
+
 use crate::experiments;
 use crate::metric;
+use crate::parameters::Scale;
 use crate::plot::Plot;
 use crate::result::{PointResult, ReadError, Results, Summary};
 use crate::table;
@@ -297,7 +299,7 @@ fn conditions(page: &mut String, results: &Results) {
         .flat_map(|point| &point.repetitions)
         .map(|run| run.noise.foreign)
         .collect();
-    let foreign = crate::result::median(foreign).unwrap_or_default();
+    let foreign = crate::statistics::median(foreign).unwrap_or_default();
     let effort = format!("{effort:?}").to_lowercase();
     let _ = writeln!(
         page,

@@ -17,7 +17,7 @@
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
 //! | `note` | what has to be known about its figures, if anything has |
-//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](Moment) to moment, where that was followed |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](TimelinePoint) to moment, where that was followed |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
 //!
@@ -31,9 +31,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Params, Point, Scale};
+use crate::experiment::Point;
 use crate::machine::{Host, Noise};
-use crate::sample::{Check, Moment, Values};
+use crate::parameters::{Params, Scale};
+use crate::sample::{Check, TimelinePoint, Values};
+use crate::statistics::median;
 use crate::target::Job;
 
 /// The version of the format.
@@ -85,8 +87,8 @@ pub struct Repetition {
     pub values: Values,
     pub checks: Vec<Check>,
     pub noise: Noise,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub course: Vec<Moment>,
+    #[serde(rename = "course", default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<TimelinePoint>,
 }
 
 /// The summary of a metric over the runs of a point.
@@ -268,17 +270,6 @@ fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64>
     match (before, after) {
         (Some(a), Some(b)) => Some(f64::midpoint(a, b)),
         (one, other) => one.or(other),
-    }
-}
-
-/// Returns the median of some values; `None` if there are none.
-#[must_use]
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[n / 2]),
-        n => Some(f64::midpoint(values[n / 2 - 1], values[n / 2])),
     }
 }
 

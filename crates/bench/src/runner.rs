@@ -14,13 +14,16 @@ use base::affinity::Affinity;
 use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::fixture::Fixtures;
+use crate::experiment::{Experiment, Point};
+
+use crate::error::RunError;
 use crate::machine::{self, Host, Meter};
+use crate::parameters::Scale;
 use crate::peers::Peers;
 use crate::result::{PointResult, Repetition, Results, SCHEMA};
-use crate::sample::{Check, RunError, Sample};
-use crate::target::{Calibrations, Context, Stages};
+use crate::run_context::RunContext;
+use crate::sample::{Check, Sample};
+use crate::shared_state::SharedState;
 
 /// The number of points that are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
@@ -81,7 +84,7 @@ pub enum BenchError {
 
 /// The outcome of an experiment.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// The results.
     pub results: Results,
     /// The result file.
@@ -90,7 +93,7 @@ pub struct Outcome {
     pub verdict: Option<String>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Returns what is wrong, if anything is: a failed check, an anomaly.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
@@ -106,24 +109,23 @@ impl Outcome {
 ///
 /// # Errors
 /// Returns an error if nothing could be measured or kept. A failed check is no error: see
-/// [`Outcome::failure`].
+/// [`ExperimentOutcome::failure`].
 pub fn run(
     experiment: &Experiment,
     options: &Options,
     stop: &AtomicBool,
-) -> Result<Outcome, BenchError> {
+) -> Result<ExperimentOutcome, BenchError> {
     let points = points(experiment, options)?;
     let recorder = options.history.as_ref().map(|_| Recorder::new());
-    let mut run = Run {
+    let mut run = ExperimentRun {
         options,
         stop,
         recorder: recorder.as_ref(),
         results: empty(experiment, options, &points),
         points,
         order: 0,
-        calibrations: Calibrations::default(),
-        fixtures: Fixtures::default(),
-        stages: Stages::default(),
+        round_state: SharedState::default(),
+        experiment_state: SharedState::default(),
         bar: ProgressBar::new(0),
         told: Instant::now(),
     };
@@ -133,7 +135,7 @@ pub fn run(
         (Some(recorder), Some(file)) => judge(recorder, file)?,
         _ => None,
     };
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         results,
         path,
         verdict,
@@ -216,7 +218,7 @@ pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
 
 /// The value of a run.
 #[derive(Debug)]
-enum Told {
+enum RunOutcome {
     Sample(Sample),
     Skipped(String),
     Nothing,
@@ -224,39 +226,38 @@ enum Told {
 
 /// Evaluates a run, during which the user has `stopped` the experiment or not. Stopping it breaks
 /// the run, and that is no failure.
-fn told(run: Result<Sample, RunError>, stopped: bool) -> Told {
+fn told(run: Result<Sample, RunError>, stopped: bool) -> RunOutcome {
     let sample = match run {
         Ok(sample) => sample,
-        Err(RunError::Interrupted) => return Told::Nothing,
-        Err(RunError::Skipped(why)) => return Told::Skipped(why),
+        Err(RunError::Interrupted) => return RunOutcome::Nothing,
+        Err(RunError::Skipped(why)) => return RunOutcome::Skipped(why),
         Err(RunError::Failed(what)) => Sample {
             checks: vec![Check::new("the run comes to its end", Err(what))],
             ..Sample::default()
         },
     };
     match stopped && sample.failure().is_some() {
-        true => Told::Nothing,
-        false => Told::Sample(sample),
+        true => RunOutcome::Nothing,
+        false => RunOutcome::Sample(sample),
     }
 }
 
 /// An experiment that runs.
-struct Run<'r> {
+struct ExperimentRun<'r> {
     options: &'r Options,
     stop: &'r AtomicBool,
     recorder: Option<&'r Recorder>,
     points: Vec<Point>,
     results: Results,
     order: usize,
-    calibrations: Calibrations,
-    fixtures: Fixtures,
-    stages: Stages,
+    round_state: SharedState,
+    experiment_state: SharedState,
     bar: ProgressBar,
     /// The time of the last log line on the progress, for output without a terminal.
     told: Instant,
 }
 
-impl Run<'_> {
+impl ExperimentRun<'_> {
     fn all(&mut self) -> Result<PathBuf, BenchError> {
         // A history shows as much after one round as after many.
         let rounds = if self.recorder.is_some() {
@@ -283,7 +284,7 @@ impl Run<'_> {
     /// Runs all points. Returns `false` if the user asked to stop.
     fn round(&mut self, round: usize, last: bool) -> bool {
         let schedule = schedule(&self.points, round);
-        self.calibrations = Calibrations::default();
+        self.round_state = SharedState::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
             self.tell_progress(i);
@@ -312,7 +313,7 @@ impl Run<'_> {
 
     fn point(&mut self, i: usize, round: usize, reopen: bool) -> bool {
         self.order += 1;
-        let context = Context {
+        let context = RunContext {
             scale: &self.options.scale,
             disk: self.options.disk.clone(),
             memory: self.options.memory.clone(),
@@ -325,9 +326,8 @@ impl Run<'_> {
             plant: self.options.plant,
             server: self.options.server.as_deref(),
             laboratory: self.options.laboratory.as_deref(),
-            calibrations: &self.calibrations,
-            fixtures: &self.fixtures,
-            stages: &self.stages,
+            round_state: &self.round_state,
+            experiment_state: &self.experiment_state,
             peers: &self.options.peers,
         };
         let meter = Meter::default();
@@ -336,9 +336,9 @@ impl Run<'_> {
         let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
         let sample = match told(sample, stopped) {
-            Told::Sample(sample) => sample,
-            Told::Nothing => return false,
-            Told::Skipped(why) => {
+            RunOutcome::Sample(sample) => sample,
+            RunOutcome::Nothing => return false,
+            RunOutcome::Skipped(why) => {
                 result.skipped = Some(why);
                 return true;
             }
@@ -355,7 +355,7 @@ impl Run<'_> {
             },
             checks: sample.checks,
             noise,
-            course: sample.course,
+            timeline: sample.timeline,
         });
         !self.stop.load(Ordering::Relaxed)
     }
@@ -388,12 +388,14 @@ fn judge(recorder: Recorder, file: &Path) -> Result<Option<String>, BenchError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Device, DeviceJob, Job, Place};
+    use crate::disk_access::DeviceAccess;
+    use crate::run_context::StorageMedium;
+    use crate::target::{DeviceJob, Job};
 
     fn point(name: &str) -> Point {
         let job = DeviceJob {
-            place: Place::Disk,
-            device: Device::File,
+            place: StorageMedium::Disk,
+            device: DeviceAccess::File,
             piece: 4096,
             sync_size: 4096,
             threads: 1,
@@ -418,18 +420,21 @@ mod tests {
             ..Sample::default()
         };
         let failed = || Err(RunError::Failed("a server is gone".into()));
-        assert!(matches!(told(Ok(bad()), true), Told::Nothing));
-        assert!(matches!(told(failed(), true), Told::Nothing));
-        assert!(matches!(told(Ok(Sample::default()), true), Told::Sample(_)));
+        assert!(matches!(told(Ok(bad()), true), RunOutcome::Nothing));
+        assert!(matches!(told(failed(), true), RunOutcome::Nothing));
+        assert!(matches!(
+            told(Ok(Sample::default()), true),
+            RunOutcome::Sample(_)
+        ));
         for run in [Ok(bad()), failed()] {
-            let Told::Sample(sample) = told(run, false) else {
+            let RunOutcome::Sample(sample) = told(run, false) else {
                 panic!("a failure is told");
             };
             assert!(sample.failure().is_some());
         }
         assert!(matches!(
             told(Err(RunError::Interrupted), false),
-            Told::Nothing
+            RunOutcome::Nothing
         ));
     }
 }

@@ -56,13 +56,13 @@ pub struct Sample {
     pub checks: Vec<Check>,
     /// A remark that a reader of the figures must know, if there is one.
     pub note: Option<String>,
-    /// Its course from moment to moment, if that was followed.
-    pub course: Vec<Moment>,
+    /// Its use of processors from moment to moment, if that was followed.
+    pub timeline: Vec<TimelinePoint>,
 }
 
 /// A moment of a run, until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// Seconds since the window began.
     pub at: f64,
     /// Cores that this process used.
@@ -78,26 +78,5 @@ impl Sample {
     #[must_use]
     pub fn failure(&self) -> Option<&Check> {
         self.checks.iter().find(|check| check.failure.is_some())
-    }
-}
-
-/// Why a run has no sample.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The point cannot be measured here; the text says why, and nothing is wrong.
-    #[error("{0}")]
-    Skipped(String),
-    /// Something is wrong.
-    #[error("{0}")]
-    Failed(String),
-    /// The user asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-impl RunError {
-    /// Returns a function that makes a failure: `what` was tried, and `error` was the result.
-    pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> RunError + '_ {
-        move |error| RunError::Failed(format!("{what}: {error}"))
     }
 }

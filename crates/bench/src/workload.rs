@@ -2,18 +2,18 @@
 //!
 //! | workload | transactions | verified by |
 //! |---|---|---|
-//! | [`Ycsb`] | operations on keys that a distribution draws | the [stamp](crate::stamp) of every value that is read; after the run every key, and the [`Book`] of what was acknowledged |
+//! | [`Ycsb`] | operations on keys that a distribution draws | the [stamp](crate::stamp) of every value that is read; after the run every key, and the [`LastWrites`] of what was acknowledged |
 //! | [`Transfers`] | amounts moved between accounts, and audits | the sum, in every audit and after the run |
 //!
 //! A workload is data. It is independent of the system that runs it.
 
-mod book;
+mod last_writes;
 mod ycsb;
 
 use serde::{Deserialize, Serialize};
 
-pub use book::{Book, Ledger};
-pub use ycsb::{Generator, Mix, Todo, Ycsb};
+pub use last_writes::{ClientWrites, LastWrites};
+pub use ycsb::{Generator, Mix, Ycsb, YcsbOperation};
 
 /// The work of transactions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

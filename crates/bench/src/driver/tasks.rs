@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::{Driven, Moment, Plan, Window};
-use crate::sample::RunError;
+use super::{DriveResult, Plan, Window, WindowEdge};
+use crate::error::RunError;
 
 /// How long the last transactions may take after the window's end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One client.
-pub trait Caller: 'static {
+pub trait AsyncClient: 'static {
     /// Runs one transaction until its outcome is known, verifying what it sees.
     ///
     /// # Errors
@@ -35,13 +35,13 @@ pub trait Caller: 'static {
 /// # Errors
 /// Returns the first error of a client, an error for clients that get no answer, or the user's
 /// request to stop.
-pub fn drive_tasks<C: Caller>(
+pub fn drive_tasks<C: AsyncClient>(
     runtime: &Runtime,
     callers: Vec<C>,
     plan: Plan,
     stop: &AtomicBool,
-    mut at: impl FnMut(Moment),
-) -> Result<(Driven, Vec<C>), RunError> {
+    mut at: impl FnMut(WindowEdge),
+) -> Result<(DriveResult, Vec<C>), RunError> {
     let over = Rc::new(Cell::new(false));
     let all = async {
         let window = Window::after(plan.warm_up, plan.time, Instant::now());
@@ -49,7 +49,10 @@ pub fn drive_tasks<C: Caller>(
             .into_iter()
             .map(|caller| spawn_local(one(caller, window, Rc::clone(&over))))
             .collect();
-        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+        for (moment, when) in [
+            (WindowEdge::Begin, window.begin),
+            (WindowEdge::End, window.end),
+        ] {
             while window.now() < when && !over.get() {
                 let left = Duration::from_nanos(when.saturating_sub(window.now()));
                 sleep(left.min(LOOK)).await;
@@ -70,12 +73,12 @@ pub fn drive_tasks<C: Caller>(
     Ok(ended)
 }
 
-async fn one<C: Caller>(
+async fn one<C: AsyncClient>(
     mut caller: C,
     window: Window,
     over: Rc<Cell<bool>>,
-) -> Result<(Driven, C), String> {
-    let mut driven = Driven::default();
+) -> Result<(DriveResult, C), String> {
+    let mut driven = DriveResult::default();
     let mut now = window.now();
     while now < window.end && !over.get() {
         let called = caller.call().await;
@@ -95,12 +98,23 @@ async fn one<C: Caller>(
     Ok((driven, caller))
 }
 
-type Task<C> = JoinHandle<Result<(Driven, C), String>>;
+/// Returns a runtime that runs the tasks of many clients, on the calling thread.
+pub(crate) fn client_runtime() -> Result<Runtime, RunError> {
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    built.map_err(|error| RunError::failed("making a runtime")(&error))
+}
 
-async fn together<C>(tasks: Vec<Task<C>>, window: Duration) -> Result<(Driven, Vec<C>), RunError> {
-    let mut all = Driven {
+type Task<C> = JoinHandle<Result<(DriveResult, C), String>>;
+
+async fn together<C>(
+    tasks: Vec<Task<C>>,
+    window: Duration,
+) -> Result<(DriveResult, Vec<C>), RunError> {
+    let mut all = DriveResult {
         window,
-        ..Driven::default()
+        ..DriveResult::default()
     };
     let mut callers = Vec::new();
     let mut failed = None;
@@ -132,7 +146,7 @@ mod tests {
         fails: u64,
     }
 
-    impl Caller for Slow {
+    impl AsyncClient for Slow {
         async fn call(&mut self) -> Result<(), String> {
             sleep(self.time).await;
             self.calls += 1;
@@ -143,7 +157,11 @@ mod tests {
         }
     }
 
-    fn drive(count: usize, time: Duration, fails: u64) -> Result<(Driven, Vec<Slow>), RunError> {
+    fn drive(
+        count: usize,
+        time: Duration,
+        fails: u64,
+    ) -> Result<(DriveResult, Vec<Slow>), RunError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -162,7 +180,7 @@ mod tests {
         let mut moments = Vec::new();
         let at = |moment| moments.push(moment);
         let driven = drive_tasks(&runtime, callers, plan, &AtomicBool::new(false), at);
-        assert_eq!(moments, [Moment::Begin, Moment::End]);
+        assert_eq!(moments, [WindowEdge::Begin, WindowEdge::End]);
         driven
     }
 

@@ -34,7 +34,7 @@ fn plan(pace: Pace, ms: u64) -> Plan {
     }
 }
 
-fn run<C: Client>(clients: Vec<C>, plan: Plan) -> Result<(Driven, Vec<C>), RunError> {
+fn run<C: Client>(clients: Vec<C>, plan: Plan) -> Result<(DriveResult, Vec<C>), RunError> {
     let stop = AtomicBool::new(false);
     drive(clients, &Completions::default(), plan, &stop, |_| {})
 }
@@ -113,7 +113,7 @@ fn a_latency_ends_when_the_ticket_is_complete_and_not_when_the_client_looks() {
     let stop = AtomicBool::new(false);
     let plan = plan(Pace::Saturated, 200);
     let (driven, clients) = drive(vec![client], &completions, plan, &stop, |moment| {
-        if moment == Moment::End {
+        if moment == WindowEdge::End {
             // Half of the waiting tickets become complete now, the rest when the client settles.
             completions.advance(40);
         }

@@ -1,9 +1,11 @@
 //! `lock-latency`: locks by the proxy, and by lightweight transactions of Cassandra (paper 3, section
 //! 6.5).
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Job, Keeper, LocksJob};
+use crate::parameters::{Effort, Param, Scale};
+
+use crate::experiment::{Experiment, Point};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::target::{Job, LockService, LocksJob};
 use cassandra::Paxos;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -49,15 +51,15 @@ struct Turns {
     before: u64,
 }
 
-fn at(keeper: Keeper) -> [(&'static str, Param); 3] {
-    let (nodes, paxos) = match keeper {
-        Keeper::Memory | Keeper::Durable => (0, "none"),
-        Keeper::Replicated => (3, "none"),
-        Keeper::Cql => (1, "none"),
-        Keeper::Lwt { nodes, paxos } => (nodes, paxos.name()),
+fn at(service: LockService) -> [(&'static str, Param); 3] {
+    let (nodes, paxos) = match service {
+        LockService::Memory | LockService::Durable => (0, "none"),
+        LockService::Replicated => (3, "none"),
+        LockService::Cql => (1, "none"),
+        LockService::Lwt { nodes, paxos } => (nodes, paxos.name()),
     };
     [
-        ("system", keeper.name().into()),
+        ("system", service.name().into()),
         ("nodes", usize::from(nodes).into()),
         ("paxos", paxos.into()),
     ]
@@ -87,30 +89,34 @@ fn points(scale: &Scale) -> Vec<Point> {
     // Nodes take up to a minute to start and another to be warm.
     let rounds = scale.pick(&[1], &[1], &[2])[0];
     let lwt = counts.iter().flat_map(|&nodes| {
-        let keeper = move |&paxos: &Paxos| Keeper::Lwt { nodes, paxos };
-        variants.iter().map(keeper)
+        let service = move |&paxos: &Paxos| LockService::Lwt { nodes, paxos };
+        variants.iter().map(service)
     });
-    let ours = [Keeper::Memory, Keeper::Durable, Keeper::Replicated];
-    let ours = ours.into_iter().map(|keeper| point(keeper, &turns));
-    let cassandras = std::iter::once(Keeper::Cql).chain(lwt);
-    let theirs = cassandras.map(|keeper| point(keeper, &turns).at_most(rounds));
+    let ours = [
+        LockService::Memory,
+        LockService::Durable,
+        LockService::Replicated,
+    ];
+    let ours = ours.into_iter().map(|service| point(service, &turns));
+    let cassandras = std::iter::once(LockService::Cql).chain(lwt);
+    let theirs = cassandras.map(|service| point(service, &turns).at_most(rounds));
     ours.chain(theirs).collect()
 }
 
-fn point(keeper: Keeper, turns: &Turns) -> Point {
+fn point(service: LockService, turns: &Turns) -> Point {
     let job = LocksJob {
-        keeper,
+        service,
         turns: turns.counted,
         warm_up: turns.before,
     };
-    Point::new(at(keeper), Job::Locks(job))
+    Point::new(at(service), Job::Locks(job))
 }
 
 fn plots() -> Vec<Plot> {
     let lines = |title, caption, y, paper| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "nodes",
             y,
             series: "paxos",
@@ -123,7 +129,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Median latency of taking a lock",
             caption: "After figure 11, whose curves are not available as numbers.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "nodes",
                 y: "latency-p50",
                 series: "system",
@@ -150,16 +156,16 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Value {
             metric: "of-memory",
-            at: at(Keeper::Lwt { nodes, paxos }).into(),
+            at: at(LockService::Lwt { nodes, paxos }).into(),
         },
         aim,
     };
-    let own = |what, metric, keeper, aim| Compare {
+    let own = |what, metric, service, aim| Compare {
         what,
         paper: None,
         ours: Measure::Value {
             metric,
-            at: at(keeper).into(),
+            at: at(service).into(),
         },
         aim,
     };
@@ -176,18 +182,23 @@ fn compare() -> Vec<Compare> {
         of_memory("three nodes, Paxos v1: the same", None, 3, Paxos::V1, None),
         of_memory("three nodes, Paxos v2: the same", None, 3, Paxos::V2, None),
         of_memory("one node, Paxos v1: the same", None, 1, Paxos::V1, None),
-        own("durable: the same", "of-memory", Keeper::Durable, None),
+        own("durable: the same", "of-memory", LockService::Durable, None),
         own(
             "replicated: the same",
             "of-memory",
-            Keeper::Replicated,
+            LockService::Replicated,
             None,
         ),
-        own("asked over CQL: the same", "of-memory", Keeper::Cql, None),
+        own(
+            "asked over CQL: the same",
+            "of-memory",
+            LockService::Cql,
+            None,
+        ),
         own(
             "table in memory: median, ms",
             "latency-p50",
-            Keeper::Memory,
+            LockService::Memory,
             None,
         ),
     ]

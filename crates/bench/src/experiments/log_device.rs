@@ -1,8 +1,12 @@
 //! `log-device`: the speed of the log's device by itself (paper 2, figure 8).
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Device, DeviceJob, Job, Place};
+use crate::experiment::{Experiment, Point};
+
+use crate::disk_access::DeviceAccess;
+use crate::parameters::Scale;
+use crate::plot::{Compare, Mark, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{DeviceJob, Job};
 
 const PIECE: usize = 512 * 1024;
 const KIB: usize = 1024;
@@ -37,8 +41,8 @@ fn points(scale: &Scale) -> Vec<Point> {
     let sync_sizes = scale.pick(&[512, 1024], &[512, 4096, 32768], &all);
     let threads = scale.pick(&[1], &[1, 2], &[1, 2, 3, 4]);
     let mut points = Vec::new();
-    for place in [Place::Disk, Place::Memory] {
-        for device in [Device::File, Device::Direct] {
+    for place in [StorageMedium::Disk, StorageMedium::Memory] {
+        for device in [DeviceAccess::File, DeviceAccess::Direct] {
             for warm_up in [false, true] {
                 for &threads in threads {
                     for &kib in sync_sizes {
@@ -67,7 +71,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 fn plots() -> Vec<Plot> {
-    let lines = Shape::Lines {
+    let lines = PlotKind::Lines {
         x: "sync-size",
         y: "rate",
         series: &["device", "warm-up"],
@@ -83,7 +87,7 @@ fn plots() -> Vec<Plot> {
         ],
         paper,
     };
-    let threads = Shape::Lines {
+    let threads = PlotKind::Lines {
         x: "threads",
         y: "rate",
         series: &["device", "warm-up"],

@@ -1,8 +1,10 @@
 //! `proxy-cassandra`: Cassandra with and without the proxy before it.
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{BeforeJob, Job, Load};
+use crate::parameters::{Effort, Param, Scale};
+
+use crate::experiment::{Experiment, Point};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::target::{CassandraJob, CassandraLoad, Job};
 
 use super::proxy::CLIENTS;
 
@@ -50,7 +52,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn at(load: &Load, nodes: u8) -> [(&'static str, Param); 3] {
+fn at(load: &CassandraLoad, nodes: u8) -> [(&'static str, Param); 3] {
     [
         ("load", load.name().into()),
         ("nodes", usize::from(nodes).into()),
@@ -58,33 +60,33 @@ fn at(load: &Load, nodes: u8) -> [(&'static str, Param); 3] {
     ]
 }
 
-fn paced(version: u8, warm_up: u64) -> Load {
-    Load::Paced {
+fn paced(version: u8, warm_up: u64) -> CassandraLoad {
+    CassandraLoad::Paced {
         version,
         rate: RATE,
         warm_up,
     }
 }
 
-fn point(load: Load, nodes: u8) -> Point {
-    let job = BeforeJob {
+fn point(load: CassandraLoad, nodes: u8) -> Point {
+    let job = CassandraJob {
         load,
         nodes,
-        pinned: matches!(load, Load::Ycsb { .. }),
+        pinned: matches!(load, CassandraLoad::Ycsb { .. }),
         clients: CLIENTS,
     };
-    Point::new(at(&load, nodes), Job::Before(job))
+    Point::new(at(&load, nodes), Job::Cassandra(job))
 }
 
 fn points(scale: &Scale) -> Vec<Point> {
     let ycsb = |version| match scale.effort {
-        Effort::Tiny | Effort::Quick => Load::Ycsb {
+        Effort::Tiny | Effort::Quick => CassandraLoad::Ycsb {
             version,
             records: 2000,
             pairs: 2,
             seconds: 8,
         },
-        Effort::Full => Load::Ycsb {
+        Effort::Full => CassandraLoad::Ycsb {
             version,
             records: 100_000,
             pairs: 4,
@@ -115,7 +117,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Throughput through the proxy, by direct, under YCSB A",
             caption: "In the paper an earlier proxy gained up to 19 %.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "nodes",
                 y: "ratio",
                 series: "protocol",
@@ -127,7 +129,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Median latency through the proxy, by direct, at a thousand requests a second",
             caption: "Medians of one run.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "load",
                 y: "beside-direct",
                 series: "protocol",

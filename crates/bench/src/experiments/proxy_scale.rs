@@ -1,8 +1,10 @@
 //! `proxy-scale`: the number of the proxy's threads that have clients (paper 3, section 6.4).
 
-use crate::experiment::{Experiment, Param, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
-use crate::target::{Job, QueriesJob, Road};
+use crate::experiment::{Experiment, Point};
+
+use crate::parameters::{Param, Scale};
+use crate::plot::{Compare, Measure, Plot, PlotKind};
+use crate::target::{Job, QueriesJob, QueryRoute};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -48,7 +50,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 pinned: false,
                 threads,
                 aggregation,
-                ..job(Road::Proxy, NODES, CLIENTS)
+                ..job(QueryRoute::Proxy, NODES, CLIENTS)
             };
             Point::new(at(design, threads), Job::Queries(job))
         };
@@ -66,7 +68,7 @@ fn plots() -> Vec<Plot> {
         title: "Throughput by threads that have clients",
         caption: "After figure 10: in the paper linear up to 4 threads, then 1.5 times from 4 to 8 \
                   and 1.4 times from 8 to 16.",
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "threads",
             y: "throughput",
             series: &["design"],

@@ -1,25 +1,29 @@
 //! `query-placement`: queries over pages, with operators here or on the storage node (paper 4, section
 //! 4.5).
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
+use crate::parameters::{Effort, Param, Scale};
+
+use crate::experiment::{Experiment, Point};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
 use crate::target::{
-    Carried as Road, Data, Job, OperatorsAt, Place, PlacementJob, Query, QueryJob, Variant,
+    Job, OperatorPlacement, PlacementJob, QueryJob, QueryTable, QueryVariant,
+    ResultTransport as Road, TpchQuery,
 };
 
 /// The page size of the paper's table 4.6, at which other parameters are swept, too.
 const USUAL_KIB: usize = 16;
 const LARGE_KIB: usize = 128;
 /// Paper 4, table 4.5.
-const PAPER_SELECTIVITY: [(Query, &str); 3] = [
-    (Query::Q1, "0.97"),
-    (Query::Q6, "0.013"),
-    (Query::Q15, "0.15"),
+const PAPER_SELECTIVITY: [(TpchQuery, &str); 3] = [
+    (TpchQuery::Q1, "0.97"),
+    (TpchQuery::Q6, "0.013"),
+    (TpchQuery::Q15, "0.15"),
 ];
-const PLACED: [OperatorsAt; 3] = [
-    OperatorsAt::Local,
-    OperatorsAt::RemoteLocal,
-    OperatorsAt::RemoteRemote,
+const PLACED: [OperatorPlacement; 3] = [
+    OperatorPlacement::Local,
+    OperatorPlacement::RemoteLocal,
+    OperatorPlacement::RemoteRemote,
 ];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -73,17 +77,17 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// Returns a query in one of the sweeps.
-fn job(query: Query, variant: Variant, way: OperatorsAt) -> QueryJob {
+fn job(query: TpchQuery, variant: QueryVariant, placement: OperatorPlacement) -> QueryJob {
     QueryJob {
         query,
-        data: Data {
-            place: Place::Disk,
+        data: QueryTable {
+            place: StorageMedium::Disk,
             variant,
             page_kib: USUAL_KIB,
         },
-        way,
-        road: match way {
-            OperatorsAt::Local => Road::None,
+        placement,
+        transport: match placement {
+            OperatorPlacement::Local => Road::None,
             _ => Road::Shm,
         },
         threads: 1,
@@ -104,8 +108,8 @@ fn at(sweep: &str, readers: usize, job: &QueryJob) -> [(&'static str, Param); 11
         ("connections", job.connections.into()),
         ("io-threads", readers.into()),
         ("pinned", if job.pinned { "yes" } else { "no" }.into()),
-        ("road", job.road.name().into()),
-        ("way", job.way.name().into()),
+        ("road", job.transport.name().into()),
+        ("way", job.placement.name().into()),
     ]
 }
 
@@ -115,27 +119,36 @@ fn point(sweep: &str, readers: usize, job: QueryJob) -> Point {
 }
 
 /// Returns a query in all placements.
-fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) -> Vec<Point> {
-    let job = |way| QueryJob {
+fn cell(
+    query: TpchQuery,
+    data: QueryTable,
+    threads: usize,
+    roads: &[Road],
+    pinned: bool,
+) -> Vec<Point> {
+    let job = |placement| QueryJob {
         data,
         threads,
         connections: threads,
         pinned,
-        ..job(query, data.variant, way)
+        ..job(query, data.variant, placement)
     };
     let sweep = if pinned { "pinned" } else { "pages" };
-    let local = point(sweep, threads, job(OperatorsAt::Local));
+    let local = point(sweep, threads, job(OperatorPlacement::Local));
     let ways = [
-        OperatorsAt::RemoteLocal,
-        OperatorsAt::RemoteRemote,
-        OperatorsAt::Auto,
-        OperatorsAt::AutoAway,
+        OperatorPlacement::RemoteLocal,
+        OperatorPlacement::RemoteRemote,
+        OperatorPlacement::Auto,
+        OperatorPlacement::AutoAway,
     ];
     // The planner does not know about pinned threads.
     let ways = if pinned { &ways[..2] } else { &ways[..] };
     let mut all = vec![local.clone()];
-    for &road in roads {
-        let jobs = ways.iter().map(|&way| QueryJob { road, ..job(way) });
+    for &transport in roads {
+        let jobs = ways.iter().map(|&placement| QueryJob {
+            transport,
+            ..job(placement)
+        });
         all.extend(jobs.map(|job| point(sweep, threads, job).against(&local)));
     }
     all
@@ -143,7 +156,7 @@ fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) 
 
 /// The page sizes, threads and roads of a place.
 struct Grid {
-    place: Place,
+    place: StorageMedium,
     sizes: &'static [usize],
     threads: Vec<usize>,
     roads: &'static [Road],
@@ -159,16 +172,21 @@ fn grids(scale: &Scale) -> Vec<Grid> {
     };
     let all = [1, scale.cores.max(2)];
     match scale.effort {
-        Effort::Tiny => vec![grid(Place::Disk, &[USUAL_KIB], &all[1..], both)],
+        Effort::Tiny => vec![grid(StorageMedium::Disk, &[USUAL_KIB], &all[1..], both)],
         Effort::Quick => vec![
-            grid(Place::Disk, &[4, LARGE_KIB], &all[..1], &both[..1]),
-            grid(Place::Disk, &[USUAL_KIB], &all[..1], both),
-            grid(Place::Memory, &[USUAL_KIB], &all[..1], &both[..1]),
+            grid(StorageMedium::Disk, &[4, LARGE_KIB], &all[..1], &both[..1]),
+            grid(StorageMedium::Disk, &[USUAL_KIB], &all[..1], both),
+            grid(StorageMedium::Memory, &[USUAL_KIB], &all[..1], &both[..1]),
         ],
         Effort::Full => vec![
-            grid(Place::Disk, &[4, 8, 16, 32, 64, LARGE_KIB], &all, both),
             grid(
-                Place::Memory,
+                StorageMedium::Disk,
+                &[4, 8, 16, 32, 64, LARGE_KIB],
+                &all,
+                both,
+            ),
+            grid(
+                StorageMedium::Memory,
                 &[4, USUAL_KIB, LARGE_KIB],
                 &all[..1],
                 &both[..1],
@@ -181,18 +199,18 @@ fn grids(scale: &Scale) -> Vec<Grid> {
 fn points(scale: &Scale) -> Vec<Point> {
     let mut points = Vec::new();
     for grid in grids(scale) {
-        for variant in [Variant::Where, Variant::Full] {
+        for variant in [QueryVariant::Where, QueryVariant::Full] {
             for &page_kib in grid.sizes {
-                let data = Data {
+                let data = QueryTable {
                     place: grid.place,
                     variant,
                     page_kib,
                 };
                 for &threads in &grid.threads {
                     let cell = |query| cell(query, data, threads, grid.roads, false);
-                    points.extend(Query::ALL.into_iter().flat_map(cell));
+                    points.extend(TpchQuery::ALL.into_iter().flat_map(cell));
                 }
-                if data == job(Query::Q1, Variant::Where, OperatorsAt::Local).data {
+                if data == job(TpchQuery::Q1, QueryVariant::Where, OperatorPlacement::Local).data {
                     points.extend(sweeps(scale, data));
                 }
             }
@@ -204,11 +222,11 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 /// Returns the sweeps of readers, connections, and pinned threads, at the usual page size.
-fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
+fn sweeps(scale: &Scale, data: QueryTable) -> Vec<Point> {
     let mut points = Vec::new();
     for &readers in scale.pick(&[2], &[1, 2, 4, 16], &[1, 2, 4, 8, 16, 64]) {
-        for (query, way) in all_placed() {
-            let job = job(query, data.variant, way);
+        for (query, placement) in all_placed() {
+            let job = job(query, data.variant, placement);
             let job = QueryJob {
                 io_threads: Some(readers),
                 ..job
@@ -217,48 +235,48 @@ fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
         }
     }
     for &connections in scale.pick(&[2], &[1, 2, 4, 8], &[1, 2, 4, 8, 16]) {
-        for (query, way) in all_placed() {
-            let threads = match way {
-                OperatorsAt::Local => continue,
-                OperatorsAt::RemoteRemote => scale.cores.max(1),
+        for (query, placement) in all_placed() {
+            let threads = match placement {
+                OperatorPlacement::Local => continue,
+                OperatorPlacement::RemoteRemote => scale.cores.max(1),
                 _ => 1,
             };
             let job = QueryJob {
                 threads,
                 connections,
-                ..job(query, data.variant, way)
+                ..job(query, data.variant, placement)
             };
             points.push(point("connections", threads, job));
         }
     }
     let pinned = |query| cell(query, data, 1, &[Road::Shm], true);
-    points.extend(Query::ALL.into_iter().flat_map(pinned));
+    points.extend(TpchQuery::ALL.into_iter().flat_map(pinned));
     points
 }
 
-fn all_placed() -> impl Iterator<Item = (Query, OperatorsAt)> {
-    let of = |query: Query| PLACED.map(|way| (query, way));
-    Query::ALL.into_iter().flat_map(of)
+fn all_placed() -> impl Iterator<Item = (TpchQuery, OperatorPlacement)> {
+    let of = |query: TpchQuery| PLACED.map(|placement| (query, placement));
+    TpchQuery::ALL.into_iter().flat_map(of)
 }
 
 /// The figures of each query in the paper, and here.
-type Sweep = [(Query, &'static str, &'static str); 3];
+type Sweep = [(TpchQuery, &'static str, &'static str); 3];
 
 fn plots() -> Vec<Plot> {
-    let names = PLACED.map(|way| Param::from(way.name()));
-    let lines = |x, series| Shape::Lines {
+    let names = PLACED.map(|placement| Param::from(placement.name()));
+    let lines = |x, series| PlotKind::Lines {
         x,
         y: "query-time",
         series,
         doubling: true,
     };
-    let plot = |title, caption, shape, sweep: &str, variant: Variant, query: Query| Plot {
+    let plot = |title, caption, shape, sweep: &str, variant: QueryVariant, query: TpchQuery| Plot {
         title,
         caption,
         shape,
         only: vec![
             ("sweep", vec![sweep.into()]),
-            ("place", vec![Place::Disk.name().into()]),
+            ("place", vec![StorageMedium::Disk.name().into()]),
             ("variant", vec![variant.name().into()]),
             ("query", vec![query.name().into()]),
             (
@@ -275,17 +293,17 @@ fn plots() -> Vec<Plot> {
             "io-threads",
             [
                 (
-                    Query::Q1,
+                    TpchQuery::Q1,
                     "Q1, condition: by threads that read",
                     "After figure 4.32.",
                 ),
                 (
-                    Query::Q6,
+                    TpchQuery::Q6,
                     "Q6, condition: by threads that read",
                     "After figure 4.35.",
                 ),
                 (
-                    Query::Q15,
+                    TpchQuery::Q15,
                     "Q15, condition: by threads that read",
                     "After figure 4.38.",
                 ),
@@ -295,17 +313,17 @@ fn plots() -> Vec<Plot> {
             "connections",
             [
                 (
-                    Query::Q1,
+                    TpchQuery::Q1,
                     "Q1, condition: by connections",
                     "After figure 4.33.",
                 ),
                 (
-                    Query::Q6,
+                    TpchQuery::Q6,
                     "Q6, condition: by connections",
                     "After figure 4.36.",
                 ),
                 (
-                    Query::Q15,
+                    TpchQuery::Q15,
                     "Q15, condition: by connections",
                     "After figure 4.39.",
                 ),
@@ -315,43 +333,50 @@ fn plots() -> Vec<Plot> {
     for (sweep, of) in sweeps {
         for (query, title, caption) in of {
             let shape = lines(sweep, &["way"]);
-            plots.push(plot(title, caption, shape, sweep, Variant::Where, query));
+            plots.push(plot(
+                title,
+                caption,
+                shape,
+                sweep,
+                QueryVariant::Where,
+                query,
+            ));
         }
     }
-    let sizes: [(Variant, Query, &'static str, &'static str); 6] = [
+    let sizes: [(QueryVariant, TpchQuery, &'static str, &'static str); 6] = [
         (
-            Variant::Where,
-            Query::Q1,
+            QueryVariant::Where,
+            TpchQuery::Q1,
             "Q1, condition: by page size",
             "After figure 4.34.",
         ),
         (
-            Variant::Where,
-            Query::Q6,
+            QueryVariant::Where,
+            TpchQuery::Q6,
             "Q6, condition: by page size",
             "After figure 4.37.",
         ),
         (
-            Variant::Where,
-            Query::Q15,
+            QueryVariant::Where,
+            TpchQuery::Q15,
             "Q15, condition: by page size",
             "After figure 4.40.",
         ),
         (
-            Variant::Full,
-            Query::Q1,
+            QueryVariant::Full,
+            TpchQuery::Q1,
             "Q1 with aggregates, columns: by page size",
             "Ours.",
         ),
         (
-            Variant::Full,
-            Query::Q6,
+            QueryVariant::Full,
+            TpchQuery::Q6,
             "Q6 with aggregates, columns: by page size",
             "Ours.",
         ),
         (
-            Variant::Full,
-            Query::Q15,
+            QueryVariant::Full,
+            TpchQuery::Q15,
             "Q15 with aggregates, columns: by page size",
             "Ours.",
         ),
@@ -364,13 +389,14 @@ fn plots() -> Vec<Plot> {
 }
 
 fn compare() -> Vec<Compare> {
-    let usual = |query, way| at("pages", 1, &job(query, Variant::Where, way)).to_vec();
-    let value = |what, paper, metric, way| Compare {
+    let usual =
+        |query, placement| at("pages", 1, &job(query, QueryVariant::Where, placement)).to_vec();
+    let value = |what, paper, metric, placement| Compare {
         what,
         paper,
         ours: Measure::Value {
             metric,
-            at: usual(Query::Q1, way),
+            at: usual(TpchQuery::Q1, placement),
         },
         aim: None,
     };
@@ -385,7 +411,7 @@ fn compare() -> Vec<Compare> {
         value("… remote-local, s", Some("15.8"), "query-time", far),
         value("… remote-remote, s", Some("14.5"), "query-time", there),
     ];
-    for (way, what, paper) in [
+    for (placement, what, paper) in [
         (far, "… remote-local, by local", "0.64"),
         (there, "… remote-remote, by local", "0.58"),
     ] {
@@ -394,8 +420,8 @@ fn compare() -> Vec<Compare> {
             paper: Some(paper),
             ours: Measure::Ratio {
                 metric: "query-time",
-                of: usual(Query::Q1, way),
-                to: usual(Query::Q1, local),
+                of: usual(TpchQuery::Q1, placement),
+                to: usual(TpchQuery::Q1, local),
             },
             aim: None,
         });
@@ -425,9 +451,9 @@ fn compare() -> Vec<Compare> {
     for (query, paper) in PAPER_SELECTIVITY {
         rows.push(Compare {
             what: match query {
-                Query::Q1 => "selectivity of Q1",
-                Query::Q6 => "selectivity of Q6",
-                Query::Q15 => "selectivity of Q15's sub-query",
+                TpchQuery::Q1 => "selectivity of Q1",
+                TpchQuery::Q6 => "selectivity of Q6",
+                TpchQuery::Q15 => "selectivity of Q15's sub-query",
             },
             paper: Some(paper),
             ours: Measure::Value {

@@ -1,8 +1,11 @@
 //! Shared by the experiments on replicated partitions.
 
-use crate::experiment::{Param, Point};
-use crate::plot::{Plot, Shape};
-use crate::target::{Consensus, Job, Place, ReplicasJob};
+use crate::parameters::Param;
+
+use crate::experiment::Point;
+use crate::plot::{Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{Consensus, Job, ReplicasJob};
 
 /// The paper does not say how many keys it has, or whether its transactions conflict. A relative of
 /// the authors' code transfers between ten million slots and has groups of up to 100.
@@ -52,7 +55,7 @@ pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize)
         consensus,
         bulk,
         counters: COUNTERS,
-        log: (log == "disk").then_some(Place::Disk),
+        log: (log == "disk").then_some(StorageMedium::Disk),
     };
     let params = [
         ("log", log.into()),
@@ -87,7 +90,7 @@ pub(super) fn lines(
     Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x,
             y,
             series: &["transfer"],

@@ -1,7 +1,9 @@
 //! `raft-bulk`: the gain of bulks on top of grouping, by clients (paper 5, figure 6).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, Point};
+
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
+use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot};
 
 /// The paper's servers.

@@ -1,7 +1,9 @@
 //! `ramp-size`: transactions over four servers, by the number of their keys (paper 1, section 5.3).
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
+use crate::experiment::{Experiment, Point};
+
+use crate::parameters::Scale;
+use crate::plot::{Compare, Measure, Plot, PlotKind};
 use crate::target::ClusterJob;
 
 use super::ramp::{self, Said};
@@ -52,7 +54,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, log: &str| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "size",
             y,
             series: &["system"],

@@ -1,12 +1,17 @@
 //! Shared by the experiments on the store's log.
 
 use crate::driver::Pace;
-use crate::experiment::Scale;
-use crate::target::{Job, LogKnobs, StoreJob};
+use crate::parameters::Scale;
+use crate::target::{Job, LogSettings, StoreJob};
 use crate::workload::{Workload, Ycsb};
 
 /// Returns the paper's workload, at full speed.
-pub(super) fn job(scale: &Scale, read_percent: u32, workers: usize, log: Option<LogKnobs>) -> Job {
+pub(super) fn job(
+    scale: &Scale,
+    read_percent: u32,
+    workers: usize,
+    log: Option<LogSettings>,
+) -> Job {
     Job::Store(StoreJob {
         workload: Workload::Ycsb(Ycsb::reads_and_updates(read_percent, scale.records)),
         pace: Pace::Saturated,

@@ -1,9 +1,12 @@
 //! `silo-buffers`: how many log buffers a worker needs (paper 2, figure 11).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, Point};
+
 use crate::experiments::silo;
-use crate::plot::{Compare, Measure, Plot, Shape};
-use crate::target::{LogKnobs, Place};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::LogSettings;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-buffers",
@@ -42,12 +45,12 @@ fn points(scale: &Scale) -> Vec<Point> {
         };
         let baseline = point("none", 0, None);
         points.push(baseline.clone());
-        for place in [Place::Memory, Place::Disk] {
+        for place in [StorageMedium::Memory, StorageMedium::Disk] {
             for &log_buffers in buffers {
-                let knobs = LogKnobs {
+                let knobs = LogSettings {
                     log_buffers,
                     epoch_time: Some(std::time::Duration::from_millis(40)),
-                    ..LogKnobs::new(place)
+                    ..LogSettings::new(place)
                 };
                 points.push(point(place.name(), log_buffers, Some(knobs)).against(&baseline));
             }
@@ -60,7 +63,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "buffers",
             y,
             series: &["log", "workers"],

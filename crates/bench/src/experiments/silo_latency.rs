@@ -14,11 +14,14 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::disk_access::{DeviceAccess, SlowDevice};
 use crate::driver::Pace;
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::experiment::{Experiment, Point};
 use crate::experiments::silo;
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Device, DeviceJob, Job, LogKnobs, Place, Slow, StoreJob};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{DeviceJob, Job, LogSettings, StoreJob};
 use crate::workload::{Workload, Ycsb};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -57,7 +60,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The slow device: less than one worker of a small machine writes.
-const SLOW: Slow = Slow {
+const SLOW: SlowDevice = SlowDevice {
     log: 1,
     bytes_per_second: 20_000_000,
     sync: Duration::from_micros(500),
@@ -90,18 +93,18 @@ impl Mode {
         ]
     }
 
-    fn knobs(self, place: Place) -> LogKnobs {
-        let knobs = LogKnobs {
+    fn knobs(self, place: StorageMedium) -> LogSettings {
+        let knobs = LogSettings {
             measure_latency: true,
-            ..LogKnobs::new(place)
+            ..LogSettings::new(place)
         };
         match self {
-            Mode::Fixed(us, diff) => LogKnobs {
+            Mode::Fixed(us, diff) => LogSettings {
                 epoch_time: Some(Duration::from_micros(us)),
                 max_epoch_diff: diff.and_then(NonZeroU64::new),
                 ..knobs
             },
-            Mode::Adaptive(us) => LogKnobs {
+            Mode::Adaptive(us) => LogSettings {
                 durability_target: Duration::from_micros(us),
                 ..knobs
             },
@@ -134,10 +137,10 @@ fn few_modes(effort: Effort) -> Vec<Mode> {
 
 fn points(scale: &Scale) -> Vec<Point> {
     let mut points = sweep(scale, "saturated", modes(scale.effort), 1, |mode| {
-        mode.knobs(Place::Memory)
+        mode.knobs(StorageMedium::Memory)
     });
     if scale.effort == Effort::Full {
-        let on_disk = |mode: Mode| mode.knobs(Place::Disk);
+        let on_disk = |mode: Mode| mode.knobs(StorageMedium::Disk);
         points.extend(sweep(
             scale,
             "saturated, disk",
@@ -146,10 +149,10 @@ fn points(scale: &Scale) -> Vec<Point> {
             on_disk,
         ));
     }
-    let slow = |mode: Mode| LogKnobs {
+    let slow = |mode: Mode| LogSettings {
         loggers: 2,
         slow: Some(SLOW),
-        ..mode.knobs(Place::Memory)
+        ..mode.knobs(StorageMedium::Memory)
     };
     points.extend(sweep(scale, "slow log", few_modes(scale.effort), 2, slow));
     points.extend(one_client(scale));
@@ -162,7 +165,7 @@ fn sweep(
     load: &str,
     modes: Vec<Mode>,
     loggers: usize,
-    knobs: impl Fn(Mode) -> LogKnobs,
+    knobs: impl Fn(Mode) -> LogSettings,
 ) -> Vec<Point> {
     let workers = scale.workers(loggers).max(loggers);
     let none = [
@@ -183,8 +186,8 @@ fn sweep(
 fn one_client(scale: &Scale) -> Vec<Point> {
     // As many bytes as the block of one transaction.
     let device = DeviceJob {
-        place: Place::Disk,
-        device: Device::File,
+        place: StorageMedium::Disk,
+        device: DeviceAccess::File,
         piece: 512,
         sync_size: 512,
         threads: 1,
@@ -204,7 +207,7 @@ fn one_client(scale: &Scale) -> Vec<Point> {
             workload: Workload::Ycsb(Ycsb::reads_and_updates(0, scale.records)),
             pace: Pace::Closed,
             workers: 1,
-            log: Some(mode.knobs(Place::Disk)),
+            log: Some(mode.knobs(StorageMedium::Disk)),
         })
     };
     let point =
@@ -217,13 +220,13 @@ fn one_client(scale: &Scale) -> Vec<Point> {
 fn plots() -> Vec<Plot> {
     let only = |load: &str| ("load", vec![load.into()]);
     let fixed = || ("mode", vec!["fixed".into()]);
-    let bars = |y, relative| Shape::Bars {
+    let bars = |y, relative| PlotKind::Bars {
         x: "epoch",
         y,
         series: "diff",
         relative,
     };
-    let slow = |y| Shape::Bars {
+    let slow = |y| PlotKind::Bars {
         x: "load",
         y,
         series: "diff",
@@ -267,7 +270,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Latency against throughput",
             caption: "Down and right is better. Adaptive points are labelled by their target, fixed ones by epoch time and max-epoch-diff.",
-            shape: Shape::Scatter {
+            shape: PlotKind::Scatter {
                 x: "throughput",
                 y: "latency",
                 series: "mode",
@@ -282,7 +285,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Where the time goes, one slow log",
             caption: "Figure 5's parts, in the mean: in the worker's buffer, in the logger's queue, written and synced, waiting for the other logs.",
-            shape: Shape::Stack {
+            shape: PlotKind::Stack {
                 x: &["epoch", "diff"],
                 parts: &["in-buffer", "in-queue", "in-write", "in-notification"],
             },
@@ -295,7 +298,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Where the time goes, all logs alike",
             caption: "The same without a slow log, epochs of 1 ms and adaptive.",
-            shape: Shape::Stack {
+            shape: PlotKind::Stack {
                 x: &["epoch", "diff"],
                 parts: &["in-buffer", "in-queue", "in-write", "in-notification"],
             },
@@ -308,7 +311,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "One client: mean latency",
             caption: "One transaction after the other on the disk, beside the device's own write and sync of as many bytes.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "epoch",
                 y: "latency",
                 series: "mode",

@@ -1,9 +1,12 @@
 //! `silo-threads`: the cost of logging, by workers and loggers (paper 2, figures 9 and 10).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, Point};
+
 use crate::experiments::silo;
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{LogKnobs, Place};
+use crate::parameters::Scale;
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::LogSettings;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-threads",
@@ -51,13 +54,13 @@ fn points(scale: &Scale) -> Vec<Point> {
             };
             let baseline = point("none", 0, None);
             points.push(baseline.clone());
-            for place in [Place::Memory, Place::Disk] {
+            for place in [StorageMedium::Memory, StorageMedium::Disk] {
                 // A logger without a worker has nothing to do.
                 let some = loggers.iter().filter(|&&loggers| loggers <= workers);
                 for &loggers in some {
-                    let knobs = LogKnobs {
+                    let knobs = LogSettings {
                         loggers,
-                        ..LogKnobs::new(place)
+                        ..LogSettings::new(place)
                     };
                     points.push(point(place.name(), loggers, Some(knobs)).against(&baseline));
                 }
@@ -71,7 +74,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, reads: usize| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "workers",
             y,
             series: &["log", "loggers"],

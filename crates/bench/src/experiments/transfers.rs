@@ -1,9 +1,11 @@
 //! `transfers`: transfers between accounts, whose sum is constant.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Plot, Shape};
-use crate::target::{Job, LogKnobs, Place, StoreJob};
+use crate::experiment::{Experiment, Point};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{Job, LogSettings, StoreJob};
 use crate::workload::{Transfers, Workload};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -51,7 +53,7 @@ fn points(scale: &Scale) -> Vec<Point> {
             Point::new(params, Job::Store(job))
         };
         let baseline = point("none", None);
-        let logged = point("disk", Some(LogKnobs::new(Place::Disk))).against(&baseline);
+        let logged = point("disk", Some(LogSettings::new(StorageMedium::Disk))).against(&baseline);
         points.extend([baseline, logged]);
     }
     points
@@ -61,7 +63,7 @@ fn plots() -> Vec<Plot> {
     vec![Plot {
         title: "Throughput by accounts",
         caption: "With and without a log on the disk.",
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "accounts",
             y: "throughput",
             series: "log",

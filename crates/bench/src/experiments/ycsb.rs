@@ -1,9 +1,11 @@
 //! `ycsb`: YCSB's workloads at the store's interface, in closed and open loops.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Plot, Shape};
-use crate::target::{Job, LogKnobs, Place, StoreJob};
+use crate::experiment::{Experiment, Point};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{Job, LogSettings, StoreJob};
 use crate::workload::{Workload, Ycsb};
 
 /// Rates of the open loops, transactions a second: well below what a worker can do, so that the
@@ -54,7 +56,7 @@ fn points(scale: &Scale) -> Vec<Point> {
             ];
             Point::new(params, Job::Store(job))
         };
-        let disk = Some(LogKnobs::new(Place::Disk));
+        let disk = Some(LogSettings::new(StorageMedium::Disk));
         let baseline = point("none", "saturated", Pace::Saturated, None);
         points.push(baseline.clone());
         points.push(point("disk", "saturated", Pace::Saturated, disk).against(&baseline));
@@ -70,7 +72,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 fn plots() -> Vec<Plot> {
-    let bars = |y| Shape::Bars {
+    let bars = |y| PlotKind::Bars {
         x: "workload",
         y,
         series: "log",
@@ -87,7 +89,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Workload A: p99 latency",
             caption: "From the intended beginning of a transaction to its durability.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "pace",
                 y: "latency-p99",
                 series: "log",

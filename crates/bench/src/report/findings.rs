@@ -1,6 +1,6 @@
 //! Comparisons with a paper's values, computed from results.
 
-use crate::experiment::Param;
+use crate::parameters::Param;
 use crate::plot::{Aim, Compare, Measure};
 use crate::result::{PointResult, Results};
 
@@ -93,16 +93,19 @@ fn beaten(results: &Results, ours: &At, others: &At) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Effort, Point, Scale};
+    use crate::disk_access::DeviceAccess;
+    use crate::experiment::Point;
     use crate::machine::{Host, Noise};
+    use crate::parameters::{Effort, Scale};
     use crate::result::{Repetition, SCHEMA};
+    use crate::run_context::StorageMedium;
     use crate::sample::{Check, Values};
-    use crate::target::{Device, DeviceJob, Job, Place};
+    use crate::target::{DeviceJob, Job};
 
     fn results(points: &[(&str, f64, f64)]) -> Results {
         let job = DeviceJob {
-            place: Place::Disk,
-            device: Device::File,
+            place: StorageMedium::Disk,
+            device: DeviceAccess::File,
             piece: 512,
             sync_size: 512,
             threads: 1,
@@ -120,7 +123,7 @@ mod tests {
                 values,
                 checks: vec![Check::new("fine", Ok(()))],
                 noise: Noise::default(),
-                course: Vec::new(),
+                timeline: Vec::new(),
             });
             result
         };

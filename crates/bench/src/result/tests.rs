@@ -1,11 +1,13 @@
 use super::*;
-use crate::experiment::Effort;
-use crate::target::{Device, DeviceJob, Place};
+use crate::disk_access::DeviceAccess;
+use crate::parameters::Effort;
+use crate::run_context::StorageMedium;
+use crate::target::DeviceJob;
 
 fn job() -> Job {
     Job::Device(DeviceJob {
-        place: Place::Disk,
-        device: Device::File,
+        place: StorageMedium::Disk,
+        device: DeviceAccess::File,
         piece: 4096,
         sync_size: 4096,
         threads: 1,
@@ -25,7 +27,7 @@ fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
             noisy,
             ..Noise::default()
         },
-        course: Vec::new(),
+        timeline: Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@ use cluster::codec;
 use cluster::message::{Answer, Message, Notice, Request, Roll};
 use cluster::ramp::{Algorithm, siblings};
 
-use crate::target::Way;
+use crate::systems::AtomicityProtocol;
 
 /// The length that stands before each message.
 const FRAME: usize = 4;
@@ -67,10 +67,12 @@ pub struct Sizes {
 impl Sizes {
     /// Returns the sizes for transactions of `width` keys with values of `value` bytes.
     #[must_use]
-    pub fn new(way: Way, width: usize, value: usize) -> Sizes {
-        let names: Vec<[u8; 11]> = (0..width.max(2) as u64).map(|key| way.key(key)).collect();
+    pub fn new(protocol: AtomicityProtocol, width: usize, value: usize) -> Sizes {
+        let names: Vec<[u8; 11]> = (0..width.max(2) as u64)
+            .map(|key| protocol.key(key))
+            .collect();
         let written = names[..width].iter().map(|name| &name[..]);
-        let algorithm = way.algorithm().unwrap_or(Algorithm::Fast);
+        let algorithm = protocol.algorithm().unwrap_or(Algorithm::Fast);
         let told = siblings(algorithm, written);
         let bytes = vec![0; value];
         let some = |count: usize| names[..count].iter().map(|name| &name[..]);
@@ -161,20 +163,23 @@ mod tests {
 
     #[test]
     fn values_and_siblings_are_most_of_it() {
-        let of = |way| Sizes::new(way, 8, 1000);
-        for way in Way::ALL {
-            let sizes = of(way);
+        let of = |protocol| Sizes::new(protocol, 8, 1000);
+        for protocol in AtomicityProtocol::ALL {
+            let sizes = of(protocol);
             assert!(
                 sizes.read_reply.of(8) > 8000 && sizes.read.of(8) < 400,
-                "{way:?}"
+                "{protocol:?}"
             );
             assert!(sizes.commit.of(0) < 60 && sizes.notice.of(0) < 60);
             assert!(sizes.prepare_write.of(4) > 4000 && sizes.prepare_read.of(4) < 400);
         }
         // Each version names eight keys of eleven bytes, or none, or has a filter of 32.
-        let told = |way| of(way).siblings;
-        assert!((8 * 11..8 * 16).contains(&told(Way::RampF)));
-        assert!((32..40).contains(&told(Way::RampH)) && told(Way::RampS) < 8);
-        assert!(of(Way::RampS).found_id.of(8) < 400);
+        let told = |protocol| of(protocol).siblings;
+        assert!((8 * 11..8 * 16).contains(&told(AtomicityProtocol::RampF)));
+        assert!(
+            (32..40).contains(&told(AtomicityProtocol::RampH))
+                && told(AtomicityProtocol::RampS) < 8
+        );
+        assert!(of(AtomicityProtocol::RampS).found_id.of(8) < 400);
     }
 }

@@ -11,9 +11,10 @@ use std::time::Instant;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
-use crate::target::Context;
+use crate::run_context::RunContext;
+use crate::sample::{Check, Sample};
 use testkit::SetOnDrop;
 
 /// Transactions between two checks if it is over.
@@ -32,7 +33,7 @@ pub struct CopyJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &CopyJob, context: &Context<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &CopyJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
     let memory = fill(job);
     let (counts, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let copier = |number: u64| Copier {

@@ -12,18 +12,20 @@ use std::time::{Duration, Instant};
 use disk::{Access, Disk, DiskFile};
 use serde::{Deserialize, Serialize};
 
+use crate::disk_access::DeviceAccess;
+use crate::error::RunError;
 use crate::latency::Latencies;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, Sample};
 use crate::stamp::Stamp;
-use crate::target::{Context, Device, Place};
 
 /// Writes to files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceJob {
     /// The place of the files.
-    pub place: Place,
+    pub place: StorageMedium,
     /// How they are written.
-    pub device: Device,
+    pub device: DeviceAccess,
     /// Bytes of one write.
     pub piece: usize,
     /// Bytes from sync to sync.
@@ -44,7 +46,7 @@ struct Written {
     cycles: Latencies,
 }
 
-pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
     let dir = context.directory(job.place)?;
     let disk = job.device.open(None)?;
     let barrier = Barrier::new(job.threads);
@@ -85,7 +87,7 @@ fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
         std::io::ErrorKind::InvalidInput,
         std::io::ErrorKind::Unsupported,
     ];
-    if job.device == Device::Direct && cannot.contains(&error.kind()) {
+    if job.device == DeviceAccess::Direct && cannot.contains(&error.kind()) {
         return RunError::Skipped(format!("no direct I/O in this place: {error}"));
     }
     RunError::failed("writing")(error)
@@ -111,7 +113,7 @@ fn name(number: usize) -> String {
 
 fn thread(
     job: &DeviceJob,
-    context: &Context<'_>,
+    context: &RunContext<'_>,
     disk: &dyn Disk,
     dir: &Path,
     number: usize,
@@ -138,7 +140,7 @@ fn thread(
 
 fn write(
     job: &DeviceJob,
-    context: &Context<'_>,
+    context: &RunContext<'_>,
     file: &dyn DiskFile,
     number: usize,
     pieces: u64,

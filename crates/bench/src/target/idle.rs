@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use client::Client;
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
-use crate::target::cluster::{self as clusters, Servers, Shape};
-use crate::target::{Context, Place, Transport, Way};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, Sample};
+use crate::systems::{AtomicityProtocol, ClusterTransport};
+use crate::systems::{ClusterShape, KumikiCluster};
 
 /// Keys that are there, and bytes of a value.
 const KEYS: u64 = 1000;
@@ -34,23 +36,23 @@ pub struct IdleJob {
     /// Server processes, each with one partition.
     pub nodes: usize,
     /// How messages travel.
-    pub transport: Transport,
+    pub transport: ClusterTransport,
 }
 
-pub(super) fn run(job: &IdleJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let binary = clusters::program(context)?;
+pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+    let binary = context.unrecorded_server()?;
     let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
-    let dir = context.directory(Place::Memory)?;
-    let shape = Shape {
+    let dir = context.directory(StorageMedium::Memory)?;
+    let shape = ClusterShape {
         transport: job.transport,
         address,
-        ..Shape::partitions(job.nodes)
+        ..ClusterShape::partitions(job.nodes)
     };
-    let mut servers = Servers::new(binary, dir.path(), shape)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = clusters::connect(&servers, Way::RampFDirect.reads(), job.transport)?;
+    let client = servers.connect(AtomicityProtocol::RampFDirect.reads())?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let filled = clusters::fill(&client, Way::RampFDirect, &all, VALUE);
+    let filled = AtomicityProtocol::RampFDirect.load_all(&client, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     let mut sample = Sample {
         note,
@@ -76,7 +78,11 @@ fn read(client: &Client, keys: &[u64]) -> Result<(), String> {
     std::thread::scope(|scope| {
         let read = |some: &[u64]| {
             let mut batches = some.chunks(BATCH);
-            batches.try_for_each(|keys| Way::RampFDirect.read(client, keys, VALUE).map(drop))
+            batches.try_for_each(|keys| {
+                AtomicityProtocol::RampFDirect
+                    .read(client, keys, VALUE)
+                    .map(drop)
+            })
         };
         let parts = keys.chunks(keys.len().div_ceil(READERS));
         let threads: Vec<_> = parts.map(|some| scope.spawn(move || read(some))).collect();
@@ -87,7 +93,7 @@ fn read(client: &Client, keys: &[u64]) -> Result<(), String> {
     })
 }
 
-fn wait(time: Duration, context: &Context<'_>) -> Result<(), RunError> {
+fn wait(time: Duration, context: &RunContext<'_>) -> Result<(), RunError> {
     let end = Instant::now() + time;
     while Instant::now() < end {
         if context.stop.load(Ordering::Relaxed) {

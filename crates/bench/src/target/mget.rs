@@ -14,13 +14,14 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use crate::driver::{Caller, Moment, Pace, Plan, drive_tasks};
+use crate::driver::{AsyncClient, Pace, Plan, WindowEdge, client_runtime, drive_tasks};
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, Sample};
 use crate::stamp::Stamp;
-use crate::target::cluster::{self as clusters, Servers, Shape, Transport, Way};
-use crate::target::resp::Resp;
-use crate::target::{Context, Place};
+use crate::systems::RespConnection;
+use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster};
 
 /// Keys in all.
 const KEYS: u64 = 1000;
@@ -28,7 +29,7 @@ const KEYS: u64 = 1000;
 /// See the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mgets {
+pub enum MgetGuarantee {
     /// One for each node.
     Split,
     /// One, read atomic.
@@ -37,25 +38,29 @@ pub enum Mgets {
     Serializable,
 }
 
-impl Mgets {
+impl MgetGuarantee {
     /// All kinds; the baseline of the others first.
-    pub const ALL: [Mgets; 3] = [Mgets::Split, Mgets::Ramp, Mgets::Serializable];
+    pub const ALL: [MgetGuarantee; 3] = [
+        MgetGuarantee::Split,
+        MgetGuarantee::Ramp,
+        MgetGuarantee::Serializable,
+    ];
 
     /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Mgets::Split => "split",
-            Mgets::Ramp => "ramp",
-            Mgets::Serializable => "serializable",
+            MgetGuarantee::Split => "split",
+            MgetGuarantee::Ramp => "ramp",
+            MgetGuarantee::Serializable => "serializable",
         }
     }
 
     /// Returns the way that gives the keys their names.
-    fn way(self) -> Way {
+    fn protocol(self) -> AtomicityProtocol {
         match self {
-            Mgets::Split | Mgets::Ramp => Way::RampF,
-            Mgets::Serializable => Way::S2pl,
+            MgetGuarantee::Split | MgetGuarantee::Ramp => AtomicityProtocol::RampF,
+            MgetGuarantee::Serializable => AtomicityProtocol::S2pl,
         }
     }
 }
@@ -64,7 +69,8 @@ impl Mgets {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MgetJob {
     /// How they are requested.
-    pub mgets: Mgets,
+    #[serde(rename = "mgets")]
+    pub guarantee: MgetGuarantee,
     /// Server processes, each with one partition.
     pub nodes: usize,
     /// Clients, each with one read under way.
@@ -75,17 +81,17 @@ pub struct MgetJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let binary = clusters::program(context)?;
-    let dir = context.directory(Place::Memory)?;
-    let mut servers = Servers::new(binary, dir.path(), Shape::partitions(job.nodes))?;
+pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+    let binary = context.unrecorded_server()?;
+    let dir = context.directory(StorageMedium::Memory)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), ClusterShape::partitions(job.nodes))?;
     servers.start()?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let loader = clusters::connect(&servers, client::Reads::ByNode, Transport::Tcp)?;
-    let filled = clusters::fill(&loader, job.mgets.way(), &all, job.value);
+    let loader = servers.connect(client::Reads::ByNode)?;
+    let filled = job.guarantee.protocol().load_all(&loader, &all, job.value);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     drop(loader);
-    let runtime = super::runtime()?;
+    let runtime = client_runtime()?;
     let readers = readers(job, context, &servers, &runtime);
     let readers = readers.map_err(|error| RunError::failed("connecting")(&error))?;
     let plan = Plan {
@@ -95,7 +101,7 @@ pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunErr
     };
     let mut used = [[0.0; 2]; 2];
     let at = |moment| {
-        let place = usize::from(moment == Moment::End);
+        let place = usize::from(moment == WindowEdge::End);
         used[place] = [machine::own_cpu(), servers.cpu()];
     };
     let driven = drive_tasks(&runtime, readers, plan, context.stop, at);
@@ -119,20 +125,20 @@ pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunErr
 
 fn readers(
     job: &MgetJob,
-    context: &Context<'_>,
-    servers: &Servers,
+    context: &RunContext<'_>,
+    servers: &KumikiCluster,
     runtime: &Runtime,
 ) -> Result<Vec<Reader>, String> {
     // Slots are divided evenly among the nodes, in their order.
     let mut keys = vec![Vec::new(); job.nodes];
     for key in 0..KEYS {
-        let slot = slot::of(&job.mgets.way().key(key));
+        let slot = slot::of(&job.guarantee.protocol().key(key));
         keys[usize::from(slot) * job.nodes / usize::from(SLOTS)].push(key);
     }
     let reader = |number: u64| {
         let links = servers
             .clients()
-            .map(|at| runtime.block_on(Resp::connect(at)));
+            .map(|at| runtime.block_on(RespConnection::connect(at)));
         Ok(Reader {
             job: *job,
             keys: keys.clone(),
@@ -151,7 +157,7 @@ struct Reader {
     /// The keys of each node.
     keys: Vec<Vec<u64>>,
     /// A connection to each node.
-    links: Vec<Resp>,
+    links: Vec<RespConnection>,
     rng: Rng,
     /// The node that is asked next.
     turn: usize,
@@ -167,7 +173,9 @@ impl Reader {
             let some = (0..self.job.width).filter_map(|_| self.rng.choice(keys).copied());
             drawn.extend(some);
         }
-        let names = drawn.iter().map(|&key| self.job.mgets.way().key(key));
+        let names = drawn
+            .iter()
+            .map(|&key| self.job.guarantee.protocol().key(key));
         let names = names.collect();
         (drawn, names)
     }
@@ -185,12 +193,12 @@ impl Reader {
     }
 }
 
-impl Caller for Reader {
+impl AsyncClient for Reader {
     async fn call(&mut self) -> Result<(), String> {
         let (keys, names) = self.draw();
         let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
         let mut values = Vec::with_capacity(keys.len());
-        if self.job.mgets == Mgets::Split {
+        if self.job.guarantee == MgetGuarantee::Split {
             for (link, names) in self.links.iter_mut().zip(names.chunks(self.job.width)) {
                 link.send_mget(names).await?;
             }

@@ -101,7 +101,7 @@ impl Ycsb {
 
 /// One operation to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Todo {
+pub enum YcsbOperation {
     /// Read the key, which is there.
     Read(u64),
     /// Give the key, which is there, a new value.
@@ -163,7 +163,7 @@ impl Generator {
     }
 
     /// Draws the next transaction into `todo`.
-    pub fn next(&mut self, todo: &mut Vec<Todo>) {
+    pub fn next(&mut self, todo: &mut Vec<YcsbOperation>) {
         todo.clear();
         for _ in 0..self.operations {
             let one = self.operation();
@@ -173,7 +173,7 @@ impl Generator {
         }
     }
 
-    fn operation(&mut self) -> Todo {
+    fn operation(&mut self) -> YcsbOperation {
         let Mix {
             read,
             update,
@@ -183,20 +183,20 @@ impl Generator {
         } = self.mix;
         let ticket = self.rng.u32(..100);
         if ticket < read {
-            return Todo::Read(self.chooser.draw(&mut self.rng));
+            return YcsbOperation::Read(self.chooser.draw(&mut self.rng));
         }
         if ticket < read + update {
-            return Todo::Update(self.chooser.draw(&mut self.rng));
+            return YcsbOperation::Update(self.chooser.draw(&mut self.rng));
         }
         if ticket < read + update + insert {
             self.inserted += 1;
-            return Todo::Insert(self.population.inserted(self.lane, self.inserted - 1));
+            return YcsbOperation::Insert(self.population.inserted(self.lane, self.inserted - 1));
         }
         let key = self.chooser.draw(&mut self.rng);
         if ticket < read + update + insert + scan {
-            return Todo::Scan(key, self.rng.usize(1..=SCAN_MAX));
+            return YcsbOperation::Scan(key, self.rng.usize(1..=SCAN_MAX));
         }
-        Todo::Modify(key)
+        YcsbOperation::Modify(key)
     }
 
     /// Records that the last drawn transaction has committed: others may draw the keys that it
@@ -208,14 +208,14 @@ impl Generator {
     }
 }
 
-impl Todo {
+impl YcsbOperation {
     fn key(self) -> u64 {
         match self {
-            Todo::Read(key)
-            | Todo::Update(key)
-            | Todo::Insert(key)
-            | Todo::Scan(key, _)
-            | Todo::Modify(key) => key,
+            YcsbOperation::Read(key)
+            | YcsbOperation::Update(key)
+            | YcsbOperation::Insert(key)
+            | YcsbOperation::Scan(key, _)
+            | YcsbOperation::Modify(key) => key,
         }
     }
 }
@@ -224,7 +224,7 @@ impl Todo {
 mod tests {
     use super::*;
 
-    fn draw(ycsb: &Ycsb, transactions: usize, distinct: bool) -> Vec<Vec<Todo>> {
+    fn draw(ycsb: &Ycsb, transactions: usize, distinct: bool) -> Vec<Vec<YcsbOperation>> {
         let population = Arc::new(Population::new(ycsb.records, 2));
         let chooser = Chooser::new(ycsb.distribution, Arc::clone(&population));
         let mut generator = Generator::new(ycsb, chooser, &population, 1, 5, distinct);
@@ -248,7 +248,7 @@ mod tests {
             ('F', "Modify", 0.5),
         ] {
             let ycsb = Ycsb::standard(letter, 1000).unwrap();
-            let all: Vec<Todo> = draw(&ycsb, 2000, false).concat();
+            let all: Vec<YcsbOperation> = draw(&ycsb, 2000, false).concat();
             assert_eq!(all.len(), 20_000);
             let of = all.iter().filter(|t| format!("{t:?}").starts_with(kind));
             let found = of.count() as f64 / 20_000.0;
@@ -264,7 +264,7 @@ mod tests {
         let inserted: Vec<u64> = all
             .iter()
             .filter_map(|todo| match todo {
-                Todo::Insert(key) => Some(*key),
+                YcsbOperation::Insert(key) => Some(*key),
                 _ => None,
             })
             .collect();

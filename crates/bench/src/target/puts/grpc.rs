@@ -15,7 +15,7 @@ use super::proto;
 const PREFIX: usize = 5;
 
 /// A connection.
-pub(super) struct Grpc {
+pub(super) struct EtcdConnection {
     sender: SendRequest<Bytes>,
     /// The URI that requests have in common.
     at: SocketAddr,
@@ -23,7 +23,7 @@ pub(super) struct Grpc {
 
 /// A member's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Status {
+pub(super) struct EtcdStatus {
     pub(super) version: String,
     pub(super) member: u64,
     /// Zero: it knows none.
@@ -34,9 +34,9 @@ fn said(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-impl Grpc {
+impl EtcdConnection {
     /// Connects, within a runtime that continues to serve the connection.
-    pub(super) async fn connect(at: SocketAddr) -> Result<Grpc, String> {
+    pub(super) async fn connect(at: SocketAddr) -> Result<EtcdConnection, String> {
         let stream = TcpStream::connect(at).await.map_err(said)?;
         stream.set_nodelay(true).map_err(said)?;
         let (sender, connection) = h2::client::handshake(stream).await.map_err(said)?;
@@ -44,7 +44,7 @@ impl Grpc {
         tokio::spawn(async move {
             let _ = connection.await;
         });
-        Ok(Grpc { sender, at })
+        Ok(EtcdConnection { sender, at })
     }
 
     pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
@@ -65,13 +65,13 @@ impl Grpc {
         Ok(Some(proto::bytes(pair, 5).unwrap_or_default().to_vec()))
     }
 
-    pub(super) async fn status(&mut self) -> Result<Status, String> {
+    pub(super) async fn status(&mut self) -> Result<EtcdStatus, String> {
         let message = vec![0; PREFIX];
         let reply = self.call("/etcdserverpb.Maintenance/Status", message);
         let reply = reply.await?;
         let header = proto::bytes(&reply, 1).ok_or("etcd's answer has no header")?;
         let version = proto::bytes(&reply, 2).unwrap_or_default();
-        Ok(Status {
+        Ok(EtcdStatus {
             version: String::from_utf8_lossy(version).into_owned(),
             member: proto::number(header, 2),
             leader: proto::number(&reply, 4),

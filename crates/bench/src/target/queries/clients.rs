@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::book::{Book, node_of};
-use crate::driver::{Caller, Client, DONE};
-use crate::target::bare::exchange;
+use super::client_script::{ClientScript, node_of};
+use crate::driver::{AsyncClient, Client, DONE};
+use crate::systems::exchange;
 
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -15,33 +15,36 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ROOM: usize = 512;
 
 /// A task: one connection to each target, one query under way.
-pub(super) struct Asker {
-    book: Book,
+pub(super) struct QueryTask {
+    book: ClientScript,
     links: Vec<tokio::net::TcpStream>,
     input: Vec<u8>,
 }
 
-impl Asker {
-    pub(super) async fn connect(book: Book, targets: &[SocketAddr]) -> Result<Asker, String> {
+impl QueryTask {
+    pub(super) async fn connect(
+        book: ClientScript,
+        targets: &[SocketAddr],
+    ) -> Result<QueryTask, String> {
         let mut links = Vec::new();
         for target in targets {
             let link = tokio::net::TcpStream::connect(target).await;
             let link = link.and_then(|link| link.set_nodelay(true).map(|()| link));
             links.push(link.map_err(|error| format!("{target}: {error}"))?);
         }
-        Ok(Asker {
+        Ok(QueryTask {
             book,
             links,
             input: Vec::with_capacity(ROOM),
         })
     }
 
-    pub(super) fn into_book(self) -> Book {
+    pub(super) fn into_book(self) -> ClientScript {
         self.book
     }
 }
 
-impl Caller for Asker {
+impl AsyncClient for QueryTask {
     async fn call(&mut self) -> Result<(), String> {
         let node = self.book.turn();
         let place = node.min(self.links.len() - 1);
@@ -62,29 +65,29 @@ impl Caller for Asker {
 }
 
 /// All clients on one thread: each query goes over the connections of the next one.
-pub(super) struct Scheduled {
-    clients: Vec<(Book, Vec<std::net::TcpStream>)>,
+pub(super) struct ScheduledClients {
+    clients: Vec<(ClientScript, Vec<std::net::TcpStream>)>,
     turn: usize,
 }
 
-impl Scheduled {
+impl ScheduledClients {
     pub(super) fn connect(
-        books: impl Iterator<Item = Book>,
+        books: impl Iterator<Item = ClientScript>,
         targets: &[SocketAddr],
-    ) -> Result<Scheduled, String> {
+    ) -> Result<ScheduledClients, String> {
         let client = |book| Ok((book, connect(targets)?));
-        Ok(Scheduled {
+        Ok(ScheduledClients {
             clients: books.map(client).collect::<Result<_, String>>()?,
             turn: 0,
         })
     }
 
-    pub(super) fn into_books(self) -> Vec<Book> {
+    pub(super) fn into_books(self) -> Vec<ClientScript> {
         self.clients.into_iter().map(|(book, _)| book).collect()
     }
 }
 
-impl Client for Scheduled {
+impl Client for ScheduledClients {
     fn run(&mut self) -> Result<u64, String> {
         self.turn = (self.turn + 1) % self.clients.len();
         let (book, links) = &mut self.clients[self.turn];
@@ -113,9 +116,9 @@ fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, String> {
 }
 
 /// Checks that every key holds its last write, by reading it from the nodes directly.
-pub(super) fn read_back(nodes: &[SocketAddr], books: &[Book]) -> Result<(), String> {
+pub(super) fn read_back(nodes: &[SocketAddr], books: &[ClientScript]) -> Result<(), String> {
     let mut links = connect(nodes)?;
-    for (key, value) in books.iter().flat_map(Book::last_writes) {
+    for (key, value) in books.iter().flat_map(ClientScript::last_writes) {
         let mut request = Vec::new();
         ::resp::command::write_command(&mut request, &[b"GET", &key]);
         let expected = [b"$5\r\n", &value[..], b"\r\n"].concat();

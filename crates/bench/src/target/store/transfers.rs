@@ -5,30 +5,31 @@ use store::{Db, Op, Worker};
 use testkit::workload::transfers::{Options, Teller};
 use testkit::workload::{self, Client as _, Ended, Plan, Seen, Step, Times, Workload, ops};
 
-use super::{Bench, Seat, Ticket};
+use super::job::StoreJob;
+use super::read_back;
+use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
-use crate::target::StoreJob;
 use crate::workload::Transfers;
 
 /// The workload.
-pub(super) struct Load {
+pub(super) struct TransfersLoad {
     options: Options,
     workers: usize,
 }
 
-impl Load {
-    pub(super) fn new(transfers: &Transfers, job: &StoreJob) -> Load {
-        Load {
+impl TransfersLoad {
+    pub(super) fn new(transfers: &Transfers, job: &StoreJob) -> TransfersLoad {
+        TransfersLoad {
             options: transfers.options(),
             workers: job.workers,
         }
     }
 }
 
-impl super::Load for Load {
-    type Client<'r> = Client;
+impl StoreWorkload for TransfersLoad {
+    type Client<'r> = TransfersClient;
 
-    fn load(&self, bench: &Bench<'_>) -> Result<(), String> {
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), String> {
         let mut worker = bench.worker()?;
         run(
             &mut worker,
@@ -46,9 +47,9 @@ impl super::Load for Load {
             .map_err(|abort| abort.to_string())
     }
 
-    fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client>, String> {
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<TransfersClient>, String> {
         let client = |number: usize| {
-            Ok(Client {
+            Ok(TransfersClient {
                 seat: bench.seat(number)?,
                 ticket: bench.ticket(),
                 teller: workload::Transfers::new(self.options.clone())
@@ -58,7 +59,7 @@ impl super::Load for Load {
         (0..self.workers).map(client).collect()
     }
 
-    fn ended(&mut self, _: Vec<Client>) {}
+    fn ended(&mut self, _: Vec<TransfersClient>) {}
 
     fn check(&self, db: &Db) -> Result<u64, String> {
         let mut worker = db.worker().ok_or("the store has no worker left")?;
@@ -69,19 +70,19 @@ impl super::Load for Load {
             _ => &[],
         });
         let place = |(i, (_, balance)): (usize, &(String, i64))| {
-            super::check::digest(i as u64, &balance.to_le_bytes())
+            read_back::digest(i as u64, &balance.to_le_bytes())
         };
         Ok(pairs.enumerate().map(place).fold(0, u64::wrapping_add))
     }
 }
 
-pub(super) struct Client {
-    seat: Seat,
-    ticket: Ticket,
+pub(super) struct TransfersClient {
+    seat: PinnedWorker,
+    ticket: TicketSource,
     teller: Teller,
 }
 
-impl driver::Client for Client {
+impl driver::Client for TransfersClient {
     fn run(&mut self) -> Result<u64, String> {
         let worker = self.seat.take()?;
         let plan = self.teller.plan();

@@ -9,18 +9,15 @@ use history::{Outcome, recorder};
 use smallvec::SmallVec;
 use store::{Db, Op, Stop, Txn, Worker};
 
-use super::{Bench, Seat, Ticket, check};
+use super::job::StoreJob;
+use super::read_back;
+use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
 use crate::keys::{self, Chooser, Population};
+use crate::run_context::RunContext;
 use crate::stamp::{self, Stamp};
-use crate::target::{Context, StoreJob};
-use crate::workload::{Book, Generator, Ledger, Todo, Ycsb};
+use crate::workload::{ClientWrites, Generator, LastWrites, Ycsb, YcsbOperation};
 
-/// The stamp of the loader's values.
-const LOADED: Stamp = Stamp {
-    writer: 0,
-    sequence: 0,
-};
 /// Keys loaded by one transaction.
 const BATCH: u64 = 16;
 /// One key in so many has its last write in the book; all of them if there are few.
@@ -35,16 +32,16 @@ const RECORDED_TRANSACTIONS: u64 = 500;
 const RECORDED_RECORDS: u64 = 1_000;
 
 /// The workload and its state.
-pub(super) struct Load {
+pub(super) struct YcsbLoad {
     ycsb: Ycsb,
     population: Arc<Population>,
     chooser: Chooser,
     sample: u64,
-    book: Book,
+    book: LastWrites,
 }
 
-impl Load {
-    pub(super) fn new(ycsb: &Ycsb, job: &StoreJob, context: &Context<'_>) -> Load {
+impl YcsbLoad {
+    pub(super) fn new(ycsb: &Ycsb, job: &StoreJob, context: &RunContext<'_>) -> YcsbLoad {
         let mut ycsb = ycsb.clone();
         if context.recorder.is_some() {
             ycsb.records = ycsb.records.min(RECORDED_RECORDS);
@@ -52,12 +49,12 @@ impl Load {
             ycsb.value_size = ycsb.value_size.max(stamp::WHOLE);
         }
         let population = Arc::new(Population::new(ycsb.records, job.workers));
-        Load {
+        YcsbLoad {
             chooser: Chooser::new(ycsb.distribution, Arc::clone(&population)),
             sample: if ycsb.records <= FEW { 1 } else { SAMPLE },
             population,
             ycsb,
-            book: Book::default(),
+            book: LastWrites::default(),
         }
     }
 
@@ -69,7 +66,7 @@ impl Load {
             let keys: Vec<[u8; 8]> = batch.clone().map(keys::encode).collect();
             let mut values = Vec::with_capacity(keys.len() * value.len());
             for key in batch {
-                LOADED.write(key, &mut value);
+                Stamp::INITIAL.write(key, &mut value);
                 values.extend_from_slice(&value);
             }
             let pairs = keys.iter().zip(values.chunks(value.len()));
@@ -81,10 +78,10 @@ impl Load {
     }
 }
 
-impl super::Load for Load {
-    type Client<'r> = Client<'r>;
+impl StoreWorkload for YcsbLoad {
+    type Client<'r> = YcsbClient<'r>;
 
-    fn load(&self, bench: &Bench<'_>) -> Result<(), String> {
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), String> {
         let mut log = bench.recorder.map(history::Recorder::process);
         let mut entry = log.as_mut().map(recorder::Log::begin);
         let mut worker = bench.worker()?;
@@ -95,7 +92,7 @@ impl super::Load for Load {
             .map_err(|abort| abort.to_string())?;
         if let Some(entry) = &mut entry {
             for key in 0..self.ycsb.records {
-                entry.write(&name(bench.number, key), number(LOADED), None);
+                entry.write(&name(bench.number, key), number(Stamp::INITIAL), None);
             }
         }
         if let Some(entry) = entry {
@@ -104,12 +101,12 @@ impl super::Load for Load {
         Ok(())
     }
 
-    fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client<'r>>, String> {
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<YcsbClient<'r>>, String> {
         (0..bench.workers)
             .map(|lane| {
                 let recorded = bench.recorder.is_some();
                 let chooser = self.chooser.clone();
-                Ok(Client {
+                Ok(YcsbClient {
                     seat: bench.seat(lane)?,
                     ticket: bench.ticket(),
                     generator: Generator::new(
@@ -120,13 +117,13 @@ impl super::Load for Load {
                         bench.seed,
                         recorded,
                     ),
-                    writer: Writer {
+                    writer: ValueWriter {
                         number: lane as u32 + 1,
                         sequence: 0,
                         size: self.ycsb.value_size,
                         plant: bench.plant && lane == 0,
                     },
-                    ledger: Ledger::new(self.sample, lane as u32 + 1),
+                    ledger: ClientWrites::new(self.sample, lane as u32 + 1),
                     todo: Vec::new(),
                     keys: Vec::new(),
                     values: Vec::new(),
@@ -143,16 +140,16 @@ impl super::Load for Load {
             .collect()
     }
 
-    fn ended(&mut self, clients: Vec<Client<'_>>) {
-        self.book = Book::of(clients.into_iter().map(|client| client.ledger).collect());
+    fn ended(&mut self, clients: Vec<YcsbClient<'_>>) {
+        self.book = LastWrites::of(clients.into_iter().map(|client| client.ledger).collect());
     }
 
     fn check(&self, db: &Db) -> Result<u64, String> {
         let mut sum = 0u64;
-        let visited = check::each(db, self.population.all(), |key, value| {
+        let visited = read_back::each(db, self.population.all(), |key, value| {
             let value = value.ok_or_else(|| format!("key {key} is missing"))?;
             let stamp = stamped(key, value, self.ycsb.value_size)?;
-            if let Some(right) = self.book.expected(key, LOADED) {
+            if let Some(right) = self.book.expected(key, Stamp::INITIAL) {
                 let mut expected = vec![0; value.len()];
                 right.write(key, &mut expected);
                 if expected != value {
@@ -161,7 +158,7 @@ impl super::Load for Load {
                     ));
                 }
             }
-            sum = sum.wrapping_add(check::digest(key, value));
+            sum = sum.wrapping_add(read_back::digest(key, value));
             Ok(())
         })?;
         let keys = db.stats().keys;
@@ -190,7 +187,7 @@ fn number(stamp: Stamp) -> i64 {
 }
 
 /// Makes the values that a client writes.
-struct Writer {
+struct ValueWriter {
     number: u32,
     sequence: u64,
     size: usize,
@@ -198,7 +195,7 @@ struct Writer {
     plant: bool,
 }
 
-impl Writer {
+impl ValueWriter {
     fn value(&mut self, key: u64, to: &mut Vec<u8>) {
         self.sequence += 1;
         let stamp = Stamp {
@@ -214,18 +211,18 @@ impl Writer {
     }
 }
 
-pub(super) struct Client<'r> {
-    seat: Seat,
-    ticket: Ticket,
+pub(super) struct YcsbClient<'r> {
+    seat: PinnedWorker,
+    ticket: TicketSource,
     generator: Generator,
-    writer: Writer,
-    ledger: Ledger,
-    todo: Vec<Todo>,
+    writer: ValueWriter,
+    ledger: ClientWrites,
+    todo: Vec<YcsbOperation>,
     keys: Vec<[u8; 8]>,
     /// The values to write, one behind the other.
     values: Vec<u8>,
     /// The values that were read, for the history alone.
-    seen: Vec<Seen>,
+    seen: Vec<RecordedOperation>,
     log: Option<recorder::Log<'r>>,
     number: usize,
     /// Transactions that are still to run.
@@ -233,13 +230,13 @@ pub(super) struct Client<'r> {
 }
 
 /// The result of an operation, or the value that it wrote.
-enum Seen {
+enum RecordedOperation {
     Read(u64, Stamp),
     Wrote(u64, Stamp),
     Scanned(u64, usize, Vec<(u64, Stamp)>),
 }
 
-impl driver::Client for Client<'_> {
+impl driver::Client for YcsbClient<'_> {
     fn run(&mut self) -> Result<u64, String> {
         if self.left == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -250,7 +247,10 @@ impl driver::Client for Client<'_> {
         let first = self.writer.sequence;
         self.values.clear();
         for todo in &self.todo {
-            if let Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key) = *todo {
+            if let YcsbOperation::Update(key)
+            | YcsbOperation::Insert(key)
+            | YcsbOperation::Modify(key) = *todo
+            {
                 self.writer.value(key, &mut self.values);
             }
         }
@@ -258,7 +258,10 @@ impl driver::Client for Client<'_> {
         let mut log = self.log.take();
         let entry = log.as_mut().map(recorder::Log::begin);
         let recorded = entry.is_some();
-        let modifies = self.todo.iter().any(|todo| matches!(todo, Todo::Modify(_)));
+        let modifies = self
+            .todo
+            .iter()
+            .any(|todo| matches!(todo, YcsbOperation::Modify(_)));
         let observed = if modifies {
             self.closure(first, recorded)?
         } else {
@@ -278,24 +281,26 @@ impl driver::Client for Client<'_> {
     }
 }
 
-impl Client<'_> {
+impl YcsbClient<'_> {
     /// Runs the transaction as a list of operations.
     fn one_shot(&mut self, first: u64, recorded: bool) -> Result<Observed, String> {
         self.keys.clear();
-        let key = |todo: &Todo| match *todo {
-            Todo::Read(key) | Todo::Update(key) | Todo::Insert(key) => keys::encode(key),
-            Todo::Scan(key, _) | Todo::Modify(key) => keys::encode(key),
+        let key = |todo: &YcsbOperation| match *todo {
+            YcsbOperation::Read(key) | YcsbOperation::Update(key) | YcsbOperation::Insert(key) => {
+                keys::encode(key)
+            }
+            YcsbOperation::Scan(key, _) | YcsbOperation::Modify(key) => keys::encode(key),
         };
         self.keys.extend(self.todo.iter().map(key));
         let mut values = self.values.chunks(self.writer.size);
         let mut ops: SmallVec<[Op<'_>; 16]> = SmallVec::new();
         for (todo, key) in self.todo.iter().zip(&self.keys) {
             ops.push(match todo {
-                Todo::Read(_) | Todo::Modify(_) => Op::Get { key },
-                Todo::Update(_) | Todo::Insert(_) => {
+                YcsbOperation::Read(_) | YcsbOperation::Modify(_) => Op::Get { key },
+                YcsbOperation::Update(_) | YcsbOperation::Insert(_) => {
                     Op::put(key, values.next().expect("a value for each write"))
                 }
-                Todo::Scan(_, limit) => Op::Scan {
+                YcsbOperation::Scan(_, limit) => Op::Scan {
                     from: key,
                     to: None,
                     limit: *limit,
@@ -311,11 +316,18 @@ impl Client<'_> {
             let seen = verify(todo, reply, self.writer.size, recorded)?;
             if recorded {
                 self.seen.push(match (*todo, seen) {
-                    (Todo::Scan(key, limit), pairs) => Seen::Scanned(key, limit, pairs),
-                    (Todo::Read(key), pairs) => Seen::Read(key, pairs[0].1),
-                    (Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key), _) => {
+                    (YcsbOperation::Scan(key, limit), pairs) => {
+                        RecordedOperation::Scanned(key, limit, pairs)
+                    }
+                    (YcsbOperation::Read(key), pairs) => RecordedOperation::Read(key, pairs[0].1),
+                    (
+                        YcsbOperation::Update(key)
+                        | YcsbOperation::Insert(key)
+                        | YcsbOperation::Modify(key),
+                        _,
+                    ) => {
                         sequence += 1;
-                        Seen::Wrote(key, self.writer.stamp(sequence))
+                        RecordedOperation::Wrote(key, self.writer.stamp(sequence))
                     }
                 });
             }
@@ -328,12 +340,12 @@ impl Client<'_> {
         let (todo, size) = (&self.todo, self.writer.size);
         let (values, writer) = (&self.values, &self.writer);
         let mut wrong = None;
-        let body = |txn: &mut Txn<'_>| -> Result<Vec<Seen>, Stop> {
+        let body = |txn: &mut Txn<'_>| -> Result<Vec<RecordedOperation>, Stop> {
             let mut seen = Vec::new();
             let mut values = values.chunks(size);
             let mut sequence = first;
             for one in todo {
-                let (Todo::Read(key) | Todo::Modify(key)) = *one else {
+                let (YcsbOperation::Read(key) | YcsbOperation::Modify(key)) = *one else {
                     continue;
                 };
                 let bytes = keys::encode(key);
@@ -341,18 +353,18 @@ impl Client<'_> {
                     .get(&bytes)?
                     .ok_or_else(|| format!("key {key} is missing"));
                 match found.and_then(|value| stamped(key, value, size)) {
-                    Ok(stamp) if recorded => seen.push(Seen::Read(key, stamp)),
+                    Ok(stamp) if recorded => seen.push(RecordedOperation::Read(key, stamp)),
                     Ok(_) => {}
                     Err(what) => {
                         wrong = Some(what);
                         return Err(txn.cancel());
                     }
                 }
-                if matches!(one, Todo::Modify(_)) {
+                if matches!(one, YcsbOperation::Modify(_)) {
                     txn.put(&bytes, values.next().expect("a value for each write"))?;
                     sequence += 1;
                     if recorded {
-                        seen.push(Seen::Wrote(key, writer.stamp(sequence)));
+                        seen.push(RecordedOperation::Wrote(key, writer.stamp(sequence)));
                     }
                 }
             }
@@ -371,8 +383,10 @@ impl Client<'_> {
     /// Records the writes in the ledger.
     fn keep(&mut self, first: u64, observed: Observed) {
         let writes = self.todo.iter().filter_map(|todo| match *todo {
-            Todo::Update(key) | Todo::Insert(key) | Todo::Modify(key) => Some(key),
-            Todo::Read(_) | Todo::Scan(..) => None,
+            YcsbOperation::Update(key)
+            | YcsbOperation::Insert(key)
+            | YcsbOperation::Modify(key) => Some(key),
+            YcsbOperation::Read(_) | YcsbOperation::Scan(..) => None,
         });
         for (sequence, key) in (first + 1..).zip(writes) {
             self.ledger.wrote(key, observed.tid.to_bits(), sequence);
@@ -380,7 +394,7 @@ impl Client<'_> {
     }
 }
 
-impl Writer {
+impl ValueWriter {
     fn stamp(&self, sequence: u64) -> Stamp {
         Stamp {
             writer: self.number,
@@ -389,12 +403,17 @@ impl Writer {
     }
 }
 
-type Found = Vec<(u64, Stamp)>;
+type FoundStamps = Vec<(u64, Stamp)>;
 
 /// Checks that this is an answer to that operation. Returns what was read if it must be kept: an
 /// empty list costs nothing.
-fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Found, String> {
-    let mut found = Found::new();
+fn verify(
+    todo: &YcsbOperation,
+    reply: &Reply<'_>,
+    size: usize,
+    keep: bool,
+) -> Result<FoundStamps, String> {
+    let mut found = FoundStamps::new();
     let mut take = |key, value| {
         let stamp = stamped(key, value, size)?;
         if keep {
@@ -403,9 +422,9 @@ fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Fou
         Ok::<(), String>(())
     };
     match (todo, reply) {
-        (Todo::Read(key), Reply::Bytes(value)) => take(*key, value)?,
-        (Todo::Update(_) | Todo::Insert(_), Reply::Ok) => {}
-        (Todo::Scan(from, limit), Reply::Pairs(pairs)) => {
+        (YcsbOperation::Read(key), Reply::Bytes(value)) => take(*key, value)?,
+        (YcsbOperation::Update(_) | YcsbOperation::Insert(_), Reply::Ok) => {}
+        (YcsbOperation::Scan(from, limit), Reply::Pairs(pairs)) => {
             for (bytes, value) in pairs {
                 let key = keys::decode(bytes).ok_or("a scan answered a key that is not ours")?;
                 take(key, value)?;
@@ -425,15 +444,22 @@ fn verify(todo: &Todo, reply: &Reply<'_>, size: usize, keep: bool) -> Result<Fou
     Ok(found)
 }
 
-fn record(mut entry: recorder::Entry<'_>, run: usize, seen: &[Seen], observed: Observed) {
+fn record(
+    mut entry: recorder::Entry<'_>,
+    run: usize,
+    seen: &[RecordedOperation],
+    observed: Observed,
+) {
     for one in seen {
         match one {
-            Seen::Read(key, stamp) => entry.read(&name(run, *key), Some(number(*stamp)), None),
-            Seen::Wrote(key, stamp) => {
+            RecordedOperation::Read(key, stamp) => {
+                entry.read(&name(run, *key), Some(number(*stamp)), None)
+            }
+            RecordedOperation::Wrote(key, stamp) => {
                 let version = Some(observed.tid.to_bits());
                 entry.write(&name(run, *key), number(*stamp), version);
             }
-            Seen::Scanned(from, limit, found) => {
+            RecordedOperation::Scanned(from, limit, found) => {
                 let names: Vec<String> = found.iter().map(|(key, _)| name(run, *key)).collect();
                 let values = found.iter().map(|(_, stamp)| number(*stamp));
                 let pairs = names.iter().map(String::as_str).zip(values);
