@@ -9,32 +9,38 @@
 
 #![forbid(unsafe_code)]
 
-mod ask;
+mod argument_values;
 mod bench;
 mod build;
 mod check;
 mod cli;
 mod cluster_command;
-mod conceal;
 mod config_file;
+mod data_directory;
 mod descriptors;
-mod device;
-mod locks;
+mod disk_layer;
+mod hidden_passwords;
 mod logging;
 mod membership;
 mod memory;
+mod node_connection;
+mod node_replica;
 mod output;
 mod owner;
 mod pages_command;
 mod passwords;
 mod proxy;
-mod ramp;
+mod proxy_locks;
 mod rdma;
-mod replicated;
+mod read_atomic;
+mod read_atomic_options;
+mod replication_options;
 mod serve;
+mod serve_options;
 mod signals;
 #[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql_command;
+mod table_location;
 
 use std::process::ExitCode;
 
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();
     let log = logging::init(log_level);
     if matches!(command, cli::Command::Serve(_) | cli::Command::Proxy(_)) {
-        conceal::passwords();
+        hidden_passwords::hide();
     }
     let done = match command {
         cli::Command::Serve(options) => serve::serve(*options, &log),

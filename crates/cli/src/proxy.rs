@@ -14,11 +14,11 @@ use proxy::{
     Admin, Config, Kind, LockTable, NodeAddress, Nodes, Running, Stack, TlsClients, TlsNodes,
 };
 
+use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
-use crate::cli::{parse_address, parse_password, parse_time};
-use crate::locks::{LockOptions, Locks};
 use crate::logging::Log;
-use crate::signals::{self, Reread, stop_on};
+use crate::proxy_locks::{LockOptions, Locks};
+use crate::signals::{self, ConfigReload, stop_on};
 use crate::{descriptors, memory, passwords};
 
 /// Options of `kumiki proxy`.
@@ -196,7 +196,9 @@ pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     config.locks = locks.as_ref().map(|locks| locks.options.clone());
     let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    stop_on(signals, Reread::new(file, log), move || stopper.stop());
+    stop_on(signals, ConfigReload::new(file, log), move || {
+        stopper.stop()
+    });
     announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
     let ended = running.wait();
     locks.map_or(Ok(()), Locks::close)?;

@@ -21,14 +21,14 @@ pub(crate) fn take(config: Option<&Path>) -> Result<Signals, String> {
 }
 
 /// The settings that SIGHUP reads again.
-pub(crate) struct Reread {
+pub(crate) struct ConfigReload {
     config: Option<std::path::PathBuf>,
     log: Arc<Log>,
 }
 
-impl Reread {
-    pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> Reread {
-        Reread {
+impl ConfigReload {
+    pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> ConfigReload {
+        ConfigReload {
             config: config.map(Path::to_owned),
             log: Arc::clone(log),
         }
@@ -70,7 +70,11 @@ pub(crate) fn interrupt_on(mut signals: Signals, stop: impl Fn() + Send + 'stati
 }
 
 /// Calls `stop` on the first signal, and ends the process on the second.
-pub(crate) fn stop_on(mut signals: Signals, reread: Reread, stop: impl Fn() + Send + 'static) {
+pub(crate) fn stop_on(
+    mut signals: Signals,
+    reread: ConfigReload,
+    stop: impl Fn() + Send + 'static,
+) {
     let listen = move || {
         let mut stopping = false;
         for signal in signals.forever() {

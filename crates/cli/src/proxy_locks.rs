@@ -26,7 +26,7 @@ use disk::{LockError, RealDisk};
 use proxy::locks::{Execute, Keeping, Options};
 use store::{Db, OpenError};
 
-use crate::cli::parse_time;
+use crate::argument_values::parse_time;
 
 /// The prefix of the keys of a table in a store of its own.
 const PREFIX: &[u8] = b"lock/";
@@ -40,7 +40,7 @@ const FIRST: Duration = Duration::from_secs(10);
 
 /// Where locks are kept.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum LockStorage {
     /// In memory: fastest. After a restart nothing is granted until the longest lease has ended.
     Memory,
     /// In a store under --data: locks outlive a restart.
@@ -52,7 +52,7 @@ pub(crate) enum Kept {
 pub(crate) struct LockOptions {
     /// Where locks are kept; default: durable.
     #[arg(long, value_enum, conflicts_with = "lock_cluster")]
-    locks: Option<Kept>,
+    locks: Option<LockStorage>,
     /// Keep locks in the replicated Kumiki cluster of this file, which several proxies share.
     #[arg(long, value_name = "FILE")]
     lock_cluster: Option<PathBuf>,
@@ -111,8 +111,8 @@ impl Locks {
         let data = options.data.as_deref().unwrap_or(Path::new(DATA));
         let (keeping, store) = match (&options.lock_cluster, options.locks) {
             (Some(file), _) => (in_cluster(file)?, None),
-            (None, Some(Kept::Memory)) => (in_memory(data)?, None),
-            (None, Some(Kept::Durable) | None) => {
+            (None, Some(LockStorage::Memory)) => (in_memory(data)?, None),
+            (None, Some(LockStorage::Durable) | None) => {
                 let directory = only(data, "durable", "memory")?;
                 match (in_store(directory), options.given()) {
                     (Ok((keeping, db)), _) => (keeping, Some(db)),
@@ -172,7 +172,7 @@ fn in_store(directory: PathBuf) -> Result<(Keeping, Db), OpenError> {
     let db = Db::open(store::Options::in_dir(directory))?;
     let keeping = Keeping::Partition {
         name: "durable",
-        executor: Arc::new(Local(db.clone())),
+        executor: Arc::new(StoreExecutor(db.clone())),
         prefix: PREFIX.to_vec(),
     };
     Ok((keeping, db))
@@ -220,24 +220,24 @@ fn in_cluster(file: &Path) -> Result<Keeping, String> {
     };
     Ok(Keeping::Partition {
         name: "cluster",
-        executor: Arc::new(Remote(client)),
+        executor: Arc::new(ClusterExecutor(client)),
         prefix: SHARED_PREFIX.to_vec(),
     })
 }
 
 /// A store of this process.
-struct Local(Db);
+struct StoreExecutor(Db);
 
-impl Execute for Local {
+impl Execute for StoreExecutor {
     fn execute(&self, transaction: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
         wait_for(self.0.execute(transaction))
     }
 }
 
 /// A partition of a cluster.
-struct Remote(Client);
+struct ClusterExecutor(Client);
 
-impl Execute for Remote {
+impl Execute for ClusterExecutor {
     fn execute(&self, transaction: &Transaction<'_>) -> Result<Vec<OwnedReply>, Abort> {
         let count = transaction.ops.len();
         let mut ops = transaction.ops.clone();

@@ -22,32 +22,35 @@ pub(crate) fn password(given: Option<&str>) -> Option<String> {
 }
 
 /// A connection to a node.
-pub(crate) struct Asked {
+pub(crate) struct NodeConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     parser: ReplyParser,
 }
 
-impl Asked {
+impl NodeConnection {
     /// Connects, and gives the password if there is one.
     ///
     /// # Errors
     /// The text says why it could not connect.
-    pub(crate) fn connect(address: SocketAddr, password: Option<&str>) -> Result<Asked, String> {
+    pub(crate) fn connect(
+        address: SocketAddr,
+        password: Option<&str>,
+    ) -> Result<NodeConnection, String> {
         let told = |error: std::io::Error| format!("{address} does not answer: {error}");
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
-        let mut asked = Asked {
+        let mut connection = NodeConnection {
             stream,
             buffer: Vec::new(),
             parser: ReplyParser::new(),
         };
         if let Some(password) = password {
-            let greeted = asked.ask(&["AUTH", password], PATIENCE);
+            let greeted = connection.ask(&["AUTH", password], PATIENCE);
             greeted.map_err(|error| format!("{address} refuses the password: {error}"))?;
         }
-        Ok(asked)
+        Ok(connection)
     }
 
     /// Returns the node's report on its partition.

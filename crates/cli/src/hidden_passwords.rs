@@ -23,7 +23,7 @@ const LONGEST: usize = 4096;
 
 /// Restarts this program if its arguments, which must be valid, have a password. Returns if they
 /// have none, or after a warning if they stay visible.
-pub(crate) fn passwords() {
+pub(crate) fn hide() {
     let args: Vec<OsString> = std::env::args_os().collect();
     // Options of a file might contradict those that would replace the ones of the command line.
     if args
@@ -42,7 +42,7 @@ pub(crate) fn passwords() {
 
 /// Arguments without passwords.
 #[derive(PartialEq, Eq, Debug)]
-struct Found {
+struct HiddenPasswords {
     args: Vec<OsString>,
     /// The passwords, each with the index of the argument for the name of its file.
     passwords: Vec<(usize, OsString)>,
@@ -50,8 +50,8 @@ struct Found {
 
 /// Replaces options with passwords by those that take them from files, whose names must be put
 /// behind them.
-fn take(args: Vec<OsString>) -> Found {
-    let mut found = Found {
+fn take(args: Vec<OsString>) -> HiddenPasswords {
+    let mut found = HiddenPasswords {
         args: Vec::new(),
         passwords: Vec::new(),
     };
@@ -79,7 +79,7 @@ fn take(args: Vec<OsString>) -> Found {
 }
 
 /// Executes this program with these arguments. Returns only if that fails.
-fn start_anew(mut found: Found) -> io::Error {
+fn start_anew(mut found: HiddenPasswords) -> io::Error {
     let mut pipes: Vec<PipeReader> = Vec::new();
     for (at, password) in &found.passwords {
         match pipe_with(password) {

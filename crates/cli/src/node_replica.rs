@@ -3,57 +3,21 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base::limits::Limits;
-use clap::Args;
 use cluster::topology::PartitionInfo;
 use fabric::Secret;
 use replica::{Grouping, LogOptions, MemberOptions};
 use server::{Membership, Replicated};
 use store::{EpochTime, RecoveryProgress, RecoveryReport};
 
-use crate::cli::{self, Durability, Serve};
-use crate::device;
-
-/// The place of a replica's log and snapshots in the data directory.
-pub(crate) const DIRECTORY: &str = "replica";
-/// A file that the data directory of a partition on one node has.
-const LOCAL_DATA: &str = "log0";
-
-/// Options of a replica.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Replication")]
-pub(crate) struct Replication {
-    /// With a replicated partition: the transactions of so many clients go through one append, one
-    /// sync and one transfer at most; what a client sends in a pipeline counts once. With 1 each
-    /// transaction goes by itself. Default: 64.
-    #[arg(
-        long,
-        value_name = "N",
-        requires = "file",
-        value_parser = clap::value_parser!(u32).range(1..=4096)
-    )]
-    pub(crate) group: Option<u32>,
-    /// With a replicated partition: plain Raft, for comparison. One transaction at a time goes
-    /// through consensus, and is executed after it. Transactions over several partitions are not
-    /// served.
-    #[arg(long, requires = "file", conflicts_with = "group")]
-    pub(crate) naive: bool,
-    /// With a replicated partition: the leader answers reads without asking the others, as long as
-    /// its clock guarantees that no other node leads. It needs clocks whose speeds differ by less
-    /// than a tenth.
-    #[arg(long, requires = "file")]
-    pub(crate) lease_reads: bool,
-    /// With a replicated partition: a node that hears nothing of its leader for so long, or up to
-    /// twice as long, wants to lead; the same on all nodes. What READONLY connections read from
-    /// other nodes than the leader is no older than this. Default: 1s.
-    #[arg(long, value_name = "TIME", requires = "file", value_parser = parse_election)]
-    pub(crate) election_timeout: Option<Duration>,
-}
+use crate::data_directory::{LOCAL_DATA, REPLICA};
+use crate::disk_layer;
+use crate::serve_options::{Durability, ServeOptions};
 
 /// The longest value unless an option says otherwise, in bytes. Heartbeats wait behind an entry of Raft's log that is
-/// written and sent, and a leader whose heartbeats stay away for longer than [`ELECTION`] loses its leadership.
+/// written and sent, and a leader whose heartbeats stay away for longer than the election timeout loses its leadership.
 const MAX_VALUE: usize = 32 << 20;
 
 /// Limits of a replicated partition. A transaction is one entry.
@@ -62,25 +26,6 @@ fn limits(value: usize) -> Limits {
         value,
         transaction_bytes: (2 * value).clamp(2 * MAX_VALUE, Limits::default().transaction_bytes),
         ..Limits::default()
-    }
-}
-
-/// The time after which a leader that is silent is replaced.
-const ELECTION: Duration = Duration::from_secs(1);
-
-impl Replication {
-    pub(crate) fn election(&self) -> Duration {
-        self.election_timeout.unwrap_or(ELECTION)
-    }
-}
-
-fn parse_election(text: &str) -> Result<Duration, String> {
-    let time = cli::parse_time(text).ok_or("it is not a time such as 1s or 300ms")?;
-    let sensible = Duration::from_millis(50)..=Duration::from_secs(60);
-    if sensible.contains(&time) {
-        Ok(time)
-    } else {
-        Err("it lies between 50ms and 60s".to_owned())
     }
 }
 
@@ -95,7 +40,7 @@ pub(crate) fn partition(membership: &Membership) -> Option<&PartitionInfo> {
 ///
 /// # Errors
 /// The text says which, and what to do.
-pub(crate) fn check(options: &Serve, membership: Option<&Membership>) -> Result<(), String> {
+pub(crate) fn check(options: &ServeOptions, membership: Option<&Membership>) -> Result<(), String> {
     let given = &options.replication;
     let Some(partition) = membership.and_then(partition) else {
         let named = [
@@ -169,7 +114,7 @@ pub(crate) fn check(options: &Serve, membership: Option<&Membership>) -> Result<
 /// # Errors
 /// The text says what lies there.
 pub(crate) fn refuse_beside_replica(data: &Path) -> Result<(), String> {
-    if !data.join(DIRECTORY).exists() {
+    if !data.join(REPLICA).exists() {
         return Ok(());
     }
     Err(format!(
@@ -180,7 +125,7 @@ pub(crate) fn refuse_beside_replica(data: &Path) -> Result<(), String> {
 }
 
 /// A replica, and the lock of its data directory.
-pub(crate) struct Opened {
+pub(crate) struct OpenedReplica {
     pub(crate) replicated: Arc<Replicated>,
     _lock: Box<dyn disk::DirLock>,
 }
@@ -190,11 +135,11 @@ pub(crate) struct Opened {
 /// # Errors
 /// The text says what is wrong, and what to do.
 pub(crate) fn open(
-    options: &Serve,
+    options: &ServeOptions,
     membership: &Membership,
     workers: usize,
     progress: &dyn Fn(&RecoveryProgress),
-) -> Result<Opened, String> {
+) -> Result<OpenedReplica, String> {
     let data = &options.data;
     if data.join(LOCAL_DATA).exists() {
         return Err(format!(
@@ -203,7 +148,7 @@ pub(crate) fn open(
             data.display()
         ));
     }
-    let disk = device::open(options.disk, options.log_device)?;
+    let disk = disk_layer::open(options.disk, options.log_device)?;
     let made = fs::create_dir_all(data);
     made.map_err(|error| format!("cannot make {}: {error}", data.display()))?;
     let lock = disk.lock_dir(data).map_err(|error| error.to_string())?;
@@ -222,14 +167,14 @@ pub(crate) fn open(
     let member = member.map_err(|error| error.to_string())?;
     report.elapsed = start.elapsed();
     report.durable_epoch = member.engine().applied();
-    Ok(Opened {
+    Ok(OpenedReplica {
         replicated: Arc::new(Replicated::new(member, report)),
         _lock: lock,
     })
 }
 
 fn replica_options(
-    options: &Serve,
+    options: &ServeOptions,
     membership: &Membership,
     workers: usize,
     disk: Arc<dyn disk::Disk>,
@@ -267,7 +212,7 @@ fn replica_options(
     };
     Ok(replica::Options {
         disk,
-        dir: Some(options.data.join(DIRECTORY)),
+        dir: Some(options.data.join(REPLICA)),
         log: LogOptions {
             segment_bytes: options
                 .log_segment_size

@@ -2,9 +2,26 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use disk::{DirectDisk, Disk, ForgetfulDisk, RealDisk};
 
-use crate::cli::{DiskLayer, LogDevice};
+/// The file layer.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum DiskLayer {
+    /// The file system.
+    Real,
+    /// A layer that loses unsynced data when the process is killed.
+    Forgetful,
+}
+
+/// How files that grow are written.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum LogDevice {
+    /// Through the operating system's page cache, then synced.
+    Write,
+    /// Past the page cache: direct I/O in sectors of 4 KiB, with io_uring.
+    Direct,
+}
 
 /// Opens the file layer `layer`, which writes in the way of `device`.
 pub(crate) fn open(layer: DiskLayer, device: LogDevice) -> Result<Arc<dyn Disk>, String> {

@@ -10,15 +10,15 @@ use fabric::Secret;
 use pages::remote::{Far, FarOptions, Replicas, SessionOptions};
 use pages::{Depot, Tables, TablesError};
 
-use crate::membership::Transport;
-use crate::rdma::Device;
+use crate::membership::TransportChoice;
+use crate::rdma::NamedDevice;
 
 /// The file in which a storage node writes its address for programs that find its directory in use.
-pub(super) const ADDRESS_FILE: &str = "node.address";
+pub(crate) const ADDRESS_FILE: &str = "node.address";
 
 /// Where tables are.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TableLocation {
     /// A directory of pages; made if it is not there. Given several times, pages are spread over
     /// them in turn; the first one has what tells of the tables, and is to be named first always.
     #[arg(
@@ -27,31 +27,31 @@ pub(crate) struct Place {
         default_value = "./kumiki-pages",
         conflicts_with = "nodes"
     )]
-    pub(super) dirs: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
     /// A storage node (`kumiki pages serve`), in the place of directories. Given several times, tables
     /// are loaded into all of them alike, as replicas, and removed from all.
     #[arg(long = "node", value_name = "HOST:PORT")]
-    pub(super) nodes: Vec<String>,
+    pub(crate) nodes: Vec<String>,
     #[command(flatten)]
-    access: Access,
+    access: NodeAccess,
 }
 
 /// The credentials for a storage node, and how messages travel.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Access {
+pub(crate) struct NodeAccess {
     /// A file with the secret of the storage node; without it the secret is empty.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// How messages and pages travel.
     #[arg(long, value_name = "HOW", default_value = "auto")]
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
     /// The RDMA device, as `ibv_devices` or `rdma link` names it; default: the first one with a port
     /// that carries.
     #[arg(long, value_name = "NAME")]
     pub(crate) rdma_device: Option<String>,
 }
 
-impl Access {
+impl NodeAccess {
     /// Returns the secret.
     pub(crate) fn secret(&self) -> Result<Secret, String> {
         let Some(file) = &self.secret_file else {
@@ -70,7 +70,7 @@ impl Access {
     pub(crate) fn session(&self, address: SocketAddr) -> Result<SessionOptions, String> {
         let mut options = SessionOptions::new(address, self.secret()?);
         options.transport = self.transport.of_links();
-        options.verbs = Device::new(self.rdma_device.clone()).open(options.transport)?;
+        options.verbs = NamedDevice::new(self.rdma_device.clone()).open(options.transport)?;
         Ok(options)
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn resolve(node: &str) -> Result<SocketAddr, String> {
 }
 
 /// Returns the addresses of a name in an option of the command line: at least one.
-pub(super) fn resolve_as(
+pub(crate) fn resolve_as(
     option: &str,
     example: &str,
     text: &str,
@@ -97,10 +97,10 @@ pub(super) fn resolve_as(
     }
 }
 
-impl Place {
+impl TableLocation {
     /// Opens the tables. Finds the storage node that uses the directories, if one does and no other was
     /// named.
-    pub(super) fn open(&self) -> Result<Box<dyn Depot>, String> {
+    pub(crate) fn open(&self) -> Result<Box<dyn Depot>, String> {
         if !self.nodes.is_empty() {
             return self.open_nodes();
         }
@@ -142,7 +142,7 @@ impl Place {
     }
 
     /// Opens them for reading only.
-    pub(super) fn open_read_only(&self) -> Result<Tables, String> {
+    pub(crate) fn open_read_only(&self) -> Result<Tables, String> {
         if !self.nodes.is_empty() {
             return Err(
                 "this reads the files themselves: run it on the node's machine with --dir"
