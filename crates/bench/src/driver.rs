@@ -48,13 +48,13 @@ pub trait Client: Send {
     ///
     /// # Errors
     /// The text says what went wrong, or which result is impossible.
-    fn run(&mut self) -> Result<u64, String>;
+    fn run(&mut self) -> Result<u64, RunError>;
 
     /// Waits until the transaction with this ticket is complete.
     ///
     /// # Errors
     /// Returns an error if it never will be.
-    fn settle(&mut self, ticket: u64) -> Result<(), String>;
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError>;
 }
 
 /// When transactions begin.
@@ -180,7 +180,7 @@ pub fn drive<C: Client>(
     let mut clients = Vec::new();
     for end in ended {
         let end = end.map_err(|_| RunError::Failed("a client panicked".to_owned()))?;
-        let (driven, client) = end.map_err(RunError::Failed)?;
+        let (driven, client) = end?;
         all.merge(&driven);
         clients.push(client);
     }
@@ -202,7 +202,7 @@ struct ClientLoop<'c, C> {
 }
 
 impl<C: Client> ClientLoop<'_, C> {
-    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), String> {
+    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), RunError> {
         let ended = match self.plan.pace {
             Pace::Open { rate } => self.scheduled(rate, stop, broken),
             Pace::Saturated | Pace::Closed => self.back_to_back(stop, broken),
@@ -217,7 +217,7 @@ impl<C: Client> ClientLoop<'_, C> {
     }
 
     /// Runs one transaction after the other. Returns the newest ticket.
-    fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, String> {
+    fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, RunError> {
         let closed = self.plan.pace == Pace::Closed;
         let (mut last, mut now) = (DONE, self.window.now());
         while now < self.window.end {
@@ -245,7 +245,7 @@ impl<C: Client> ClientLoop<'_, C> {
         rate: f64,
         stop: &AtomicBool,
         broken: &AtomicBool,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, RunError> {
         let step = 1e9 * self.lane.1 as f64 / rate;
         let offset = step * self.lane.0 as f64 / self.lane.1 as f64;
         let patience = self.window.end + self.window.length();

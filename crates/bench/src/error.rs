@@ -19,4 +19,26 @@ impl RunError {
     pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> RunError + '_ {
         move |error| RunError::Failed(format!("{what}: {error}"))
     }
+
+    /// Returns a failure with the text of an error.
+    pub fn of(error: impl std::fmt::Display) -> RunError {
+        RunError::Failed(error.to_string())
+    }
+
+    /// Returns the point that cannot be measured here, for the reason of an error.
+    pub fn skipped(why: impl std::fmt::Display) -> RunError {
+        RunError::Skipped(why.to_string())
+    }
+}
+
+impl From<String> for RunError {
+    fn from(what: String) -> RunError {
+        RunError::Failed(what)
+    }
+}
+
+impl From<&str> for RunError {
+    fn from(what: &str) -> RunError {
+        RunError::Failed(what.to_owned())
+    }
 }

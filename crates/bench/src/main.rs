@@ -143,6 +143,9 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is not a number of seconds between 0.001 and 3600"))
 }
 
+/// Why a command has failed: its text is printed.
+type Failure = Box<dyn std::error::Error>;
+
 fn main() -> ExitCode {
     let Arguments { what, log_level } = Arguments::parse();
     let lines = tracing_subscriber::fmt::layer()
@@ -160,26 +163,26 @@ fn main() -> ExitCode {
 }
 
 /// Executes a command. The measured results are printed even if a check failed.
-fn execute(what: Command) -> Result<(), String> {
+fn execute(what: Command) -> Result<(), Failure> {
     match what {
         Command::List => list(),
         Command::Run(options) => run(&options),
-        Command::StorageNode { showing } => storage_node::serve(&showing),
-        Command::OlderProxy { serving } => older_proxy::serve(&serving),
+        Command::StorageNode { showing } => Ok(storage_node::serve(&showing)?),
+        Command::OlderProxy { serving } => Ok(older_proxy::serve(&serving)?),
         Command::Report { dir } => {
-            let path = report::write(&dir).map_err(|error| error.to_string())?;
+            let path = report::write(&dir)?;
             say(&format!("kumiki-bench: the report is {}", path.display()))
         }
     }
 }
 
 /// Writes to standard output; a reader that has gone is an error like any other.
-fn say(text: &str) -> Result<(), String> {
+fn say(text: &str) -> Result<(), Failure> {
     use std::io::Write;
-    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-fn list() -> Result<(), String> {
+fn list() -> Result<(), Failure> {
     for one in experiments::ALL {
         let paper = one
             .paper
@@ -190,7 +193,7 @@ fn list() -> Result<(), String> {
 }
 
 impl RunArguments {
-    fn options(&self) -> Result<Options, String> {
+    fn options(&self) -> Result<Options, Failure> {
         let effort = if self.quick {
             Effort::Quick
         } else {
@@ -231,7 +234,7 @@ fn beside(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the programs of others that are installed.
-fn peers() -> Result<Peers, String> {
+fn peers() -> Result<Peers, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(Peers {
         selection: Selection::of_environment()?,
@@ -239,10 +242,10 @@ fn peers() -> Result<Peers, String> {
     })
 }
 
-fn run(options: &RunArguments) -> Result<(), String> {
+fn run(options: &RunArguments) -> Result<(), Failure> {
     if let Some(affinity) = &options.affinity {
-        let usable = base::cpus::usable().map_err(|error| error.to_string())?;
-        affinity.check(&usable).map_err(|error| error.to_string())?;
+        let usable = base::cpus::usable()?;
+        affinity.check(&usable)?;
     }
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
@@ -259,14 +262,13 @@ fn run(options: &RunArguments) -> Result<(), String> {
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| format!("cannot receive signals: {error}"))?;
     }
-    let outcome = runner::run(experiment, &options.options()?, &stop);
-    let outcome = outcome.map_err(|error| error.to_string())?;
+    let outcome = runner::run(experiment, &options.options()?, &stop)?;
     say(&table::show(experiment, &outcome.results))?;
     let path = outcome.path.display();
     say(&format!("kumiki-bench: the results are in {path}"))?;
     match outcome.failure() {
-        Some(what) => Err(what),
-        None if !outcome.results.complete => Err("stopped before the end".to_owned()),
+        Some(what) => Err(what.into()),
+        None if !outcome.results.complete => Err("stopped before the end".into()),
         None => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ mod relay;
 mod relay_queues;
 mod relayed;
 
+use crate::error::RunError;
 use std::net::SocketAddr;
 
 use proxy::{Config, Nodes, Running, StartError};
@@ -60,9 +61,8 @@ pub fn start(serving: &OlderProxyConfig) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// The proxy cannot start or has lost a thread; the text says why.
-pub fn serve(serving: &str) -> Result<(), String> {
-    let serving: OlderProxyConfig =
-        serde_json::from_str(serving).map_err(|error| error.to_string())?;
-    let running = start(&serving).map_err(|error| error.to_string())?;
-    running.wait().map_err(|error| error.to_string())
+pub fn serve(serving: &str) -> Result<(), RunError> {
+    let serving: OlderProxyConfig = serde_json::from_str(serving).map_err(RunError::of)?;
+    let running = start(&serving).map_err(RunError::of)?;
+    running.wait().map_err(RunError::of)
 }

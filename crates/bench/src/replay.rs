@@ -46,7 +46,7 @@ pub struct Trace {
     /// Blocks of all tables.
     pub blocks: u32,
     /// An error if the query's answer was not that of the plain computation.
-    pub answer: Result<(), String>,
+    pub answer: Result<(), RunError>,
 }
 
 impl Trace {
@@ -98,17 +98,17 @@ fn record(context: &RunContext<'_>) -> Result<Trace, RunError> {
         Effort::Full => 1.0,
     };
     let dir = context.directory(StorageMedium::Disk)?;
-    let failed = |error: String| RunError::failed("executing a query to be replayed")(&error);
+    let failed = |error: RunError| RunError::failed("executing a query to be replayed")(&error);
     let mut tables = stored_tables::load(dir.path(), factor).map_err(failed)?;
     let answer = index_join::execute(&mut tables).map_err(failed)?;
     let compared = match plain_computation::answer(factor) {
-        right if right.is_empty() => Err("no order fits the query".to_owned()),
+        right if right.is_empty() => Err(RunError::Failed("no order fits the query".to_owned())),
         right if right == answer => Ok(()),
-        right => Err(format!(
+        right => Err(RunError::Failed(format!(
             "the query gives {} orders, which are not the {} that there are",
             answer.len(),
             right.len()
-        )),
+        ))),
     };
     Ok(Trace {
         accesses: tables.accesses,

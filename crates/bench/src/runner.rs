@@ -232,7 +232,10 @@ fn told(run: Result<Sample, RunError>, stopped: bool) -> RunOutcome {
         Err(RunError::Interrupted) => return RunOutcome::Nothing,
         Err(RunError::Skipped(why)) => return RunOutcome::Skipped(why),
         Err(RunError::Failed(what)) => Sample {
-            checks: vec![Check::new("the run comes to its end", Err(what))],
+            checks: vec![Check::new(
+                "the run comes to its end",
+                Err(RunError::Failed(what)),
+            )],
             ..Sample::default()
         },
     };
@@ -416,7 +419,10 @@ mod tests {
     #[test]
     fn what_breaks_because_the_user_stops_is_no_failure() {
         let bad = || Sample {
-            checks: vec![Check::new("every reply is right", Err("none came".into()))],
+            checks: vec![Check::new(
+                "every reply is right",
+                Err(RunError::Failed("none came".into())),
+            )],
             ..Sample::default()
         };
         let failed = || Err(RunError::Failed("a server is gone".into()));

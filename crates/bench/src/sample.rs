@@ -2,6 +2,7 @@
 //!
 //! A run whose check failed has no figures: speed without correctness is worthless.
 
+use crate::error::RunError;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -39,10 +40,10 @@ pub struct Check {
 impl Check {
     /// Creates a check and its outcome.
     #[must_use]
-    pub fn new(name: &str, outcome: Result<(), String>) -> Check {
+    pub fn new(name: &str, outcome: Result<(), RunError>) -> Check {
         Check {
             name: name.to_owned(),
-            failure: outcome.err(),
+            failure: outcome.err().map(|wrong| wrong.to_string()),
         }
     }
 }

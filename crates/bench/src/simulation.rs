@@ -29,12 +29,14 @@ pub mod sizes;
 #[cfg(test)]
 mod tests;
 
+use crate::error::RunError;
+
 pub use config::{Config, Machines, SimulationResult};
 
 /// Runs the simulation.
 ///
 /// # Errors
 /// Returns an error if a read saw a part of a write: then the simulation is wrong.
-pub fn run(config: &Config) -> Result<SimulationResult, String> {
+pub fn run(config: &Config) -> Result<SimulationResult, RunError> {
     protocol::ProtocolSimulation::new(config).run()
 }

@@ -18,6 +18,7 @@ use pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles};
 use serde::{Deserialize, Serialize};
 
 use crate::content;
+use crate::error::RunError;
 
 /// The name under which the file is shown.
 pub const NAME: &str = "content";
@@ -63,12 +64,12 @@ impl PageTransport {
     ///
     /// # Errors
     /// Returns an error if there is no device.
-    pub fn domain(self) -> Result<Option<Domain>, String> {
+    pub fn domain(self) -> Result<Option<Domain>, RunError> {
         match self {
             PageTransport::Verbs => {
                 let device = Device::open(&VerbsOptions::default());
-                let device = device.map_err(|error| error.to_string())?;
-                device.domain().map(Some).map_err(|error| error.to_string())
+                let device = device.map_err(RunError::of)?;
+                device.domain().map(Some).map_err(RunError::of)
             }
             PageTransport::Shm | PageTransport::Tcp => Ok(None),
         }
@@ -144,9 +145,8 @@ pub fn secret() -> Secret {
 ///
 /// # Errors
 /// The text says why it cannot run.
-pub fn serve(showing: &str) -> Result<(), String> {
-    let showing: StorageNodeConfig =
-        serde_json::from_str(showing).map_err(|error| error.to_string())?;
+pub fn serve(showing: &str) -> Result<(), RunError> {
+    let showing: StorageNodeConfig = serde_json::from_str(showing).map_err(RunError::of)?;
     let failed = |error: io::Error| error.to_string();
     if let Some(cpu) = showing.cpu {
         // Its threads inherit the processor.

@@ -26,7 +26,7 @@ pub trait AsyncClient: 'static {
     ///
     /// # Errors
     /// The text says what went wrong, or which result is impossible.
-    fn call(&mut self) -> impl Future<Output = Result<(), String>>;
+    fn call(&mut self) -> impl Future<Output = Result<(), RunError>>;
 }
 
 /// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
@@ -77,7 +77,7 @@ async fn one<C: AsyncClient>(
     mut caller: C,
     window: Window,
     over: Rc<Cell<bool>>,
-) -> Result<(DriveResult, C), String> {
+) -> Result<(DriveResult, C), RunError> {
     let mut driven = DriveResult::default();
     let mut now = window.now();
     while now < window.end && !over.get() {
@@ -106,7 +106,7 @@ pub(crate) fn client_runtime() -> Result<Runtime, RunError> {
     built.map_err(|error| RunError::failed("making a runtime")(&error))
 }
 
-type Task<C> = JoinHandle<Result<(DriveResult, C), String>>;
+type Task<C> = JoinHandle<Result<(DriveResult, C), RunError>>;
 
 async fn together<C>(
     tasks: Vec<Task<C>>,
@@ -125,11 +125,11 @@ async fn together<C>(
                 callers.push(caller);
             }
             Ok(Err(error)) => failed = failed.or(Some(error)),
-            Err(_) => failed = failed.or_else(|| Some("a client panicked".to_owned())),
+            Err(_) => failed = failed.or_else(|| Some("a client panicked".into())),
         }
     }
     match failed {
-        Some(error) => Err(RunError::Failed(error)),
+        Some(error) => Err(error),
         None => Ok((all, callers)),
     }
 }
@@ -147,11 +147,11 @@ mod tests {
     }
 
     impl AsyncClient for Slow {
-        async fn call(&mut self) -> Result<(), String> {
+        async fn call(&mut self) -> Result<(), RunError> {
             sleep(self.time).await;
             self.calls += 1;
             match self.calls == self.fails {
-                true => Err("as asked".to_owned()),
+                true => Err(RunError::Failed("as asked".to_owned())),
                 false => Ok(()),
             }
         }

@@ -10,7 +10,7 @@ struct Stalling {
 }
 
 impl Client for Stalling {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.runs += 1;
         let pause = if self.runs == self.stall_at {
             self.stall
@@ -21,7 +21,7 @@ impl Client for Stalling {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }
@@ -91,13 +91,13 @@ struct Ticketed {
 }
 
 impl Client for Ticketed {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         std::thread::sleep(Duration::from_millis(1));
         self.next += 1;
         Ok(self.next)
     }
 
-    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError> {
         self.completions.advance(ticket);
         Ok(())
     }
@@ -152,15 +152,15 @@ fn completions_are_found_by_ticket_also_out_of_order() {
 struct Failing(u32);
 
 impl Client for Failing {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.0 -= 1;
         if self.0 == 0 {
-            return Err("key 7 holds garbage".to_owned());
+            return Err(RunError::Failed("key 7 holds garbage".to_owned()));
         }
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

@@ -2,9 +2,10 @@
 
 use super::shipping_priority::{DATE, OrderRevenues};
 use super::stored_tables::{StoredTable, StoredTables};
+use crate::error::RunError;
 
 /// Executes the query, and records the pages that it requests.
-pub(super) fn execute(tables: &mut StoredTables) -> Result<OrderRevenues, String> {
+pub(super) fn execute(tables: &mut StoredTables) -> Result<OrderRevenues, RunError> {
     let StoredTables {
         customer,
         index,
@@ -40,7 +41,7 @@ fn orders_of(
     customer: i64,
     index: &mut StoredTable,
     accesses: &mut Vec<u32>,
-) -> Result<Vec<u64>, String> {
+) -> Result<Vec<u64>, RunError> {
     let mut found = Vec::new();
     for page in index.pages_with(customer) {
         let rows = index.page(page, accesses)?;
@@ -59,7 +60,7 @@ fn revenue(
     order: i64,
     lineitem: &mut StoredTable,
     accesses: &mut Vec<u32>,
-) -> Result<Option<i64>, String> {
+) -> Result<Option<i64>, RunError> {
     let mut sum = None;
     for page in lineitem.pages_with(order) {
         let rows = lineitem.page(page, accesses)?;

@@ -21,6 +21,7 @@ use pages::{
 use tpch::TpchTable;
 
 use super::shipping_priority::SEGMENT;
+use crate::error::RunError;
 
 /// Bytes of a page.
 pub const PAGE: usize = 16 << 10;
@@ -71,9 +72,9 @@ impl DecodedPage {
 }
 
 /// Loads the tables.
-pub(super) fn load(dir: &Path, factor: f64) -> Result<StoredTables, String> {
+pub(super) fn load(dir: &Path, factor: f64) -> Result<StoredTables, RunError> {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]);
-    let tables = tables.map_err(|error| error.to_string())?;
+    let tables = tables.map_err(RunError::of)?;
     let mut base = 0;
     let mut one = |table: Arc<Table>, wanted: &[&str]| {
         let column = |name: &&str| table.schema.index_of(name).expect("a column of the table");
@@ -126,7 +127,7 @@ fn tpch(
     table: TpchTable,
     factor: f64,
     mut seen: impl FnMut(&RecordBatch),
-) -> Result<Arc<Table>, String> {
+) -> Result<Arc<Table>, RunError> {
     let schema = table.schema();
     let fields = schema.fields().iter();
     let widths = fields.filter_map(|f| Some((f.name().clone(), table.text_width(f.name())?)));
@@ -141,7 +142,7 @@ fn tpch(
     )
 }
 
-fn index(tables: &Tables, mut keys: Vec<(i64, i64)>) -> Result<Arc<Table>, String> {
+fn index(tables: &Tables, mut keys: Vec<(i64, i64)>) -> Result<Arc<Table>, RunError> {
     keys.sort_unstable();
     let field = |name: &str| Field::new(name, DataType::Int64, false);
     let schema = Arc::new(Schema::new(vec![field("key"), field("row")]));
@@ -167,8 +168,8 @@ fn fill(
     schema: &SchemaRef,
     options: &LoadOptions,
     batches: impl Iterator<Item = RecordBatch>,
-) -> Result<Arc<Table>, String> {
-    let failed = |error: pages::TablesError| error.to_string();
+) -> Result<Arc<Table>, RunError> {
+    let failed = |error: pages::TablesError| RunError::of(error);
     let load = tables.load(name, schema, options, Mode::Create);
     let mut load = load.map_err(failed)?;
     for batch in batches {
@@ -210,7 +211,7 @@ impl StoredTable {
         &mut self,
         page: usize,
         accesses: &mut Vec<u32>,
-    ) -> Result<Rc<DecodedPage>, String> {
+    ) -> Result<Rc<DecodedPage>, RunError> {
         let segment = &self.table.segments[0];
         let entry = &segment.groups[0][page];
         accesses.push(self.base + entry.page.0);
@@ -223,9 +224,9 @@ impl StoredTable {
         };
         let read = self.source.read(&self.table, vec![address]).next();
         let page = read.ok_or("a page that is not there")?;
-        let page = page.map_err(|error| error.to_string())?;
+        let page = page.map_err(RunError::of)?;
         let column = |&column: &usize| {
-            let array = page.column(column).map_err(|error| error.to_string())?;
+            let array = page.column(column).map_err(RunError::of)?;
             numbers(&widen(&array, self.table.schema.field(column).data_type()))
         };
         let rows = Rc::new(DecodedPage {
@@ -234,7 +235,7 @@ impl StoredTable {
                 .columns
                 .iter()
                 .map(column)
-                .collect::<Result<_, String>>()?,
+                .collect::<Result<_, RunError>>()?,
         });
         self.decoded.insert(entry.page.0, Rc::clone(&rows));
         Ok(rows)
@@ -245,13 +246,13 @@ impl StoredTable {
         &mut self,
         row: u64,
         accesses: &mut Vec<u32>,
-    ) -> Result<[i64; N], String> {
+    ) -> Result<[i64; N], RunError> {
         let rows = self.page(self.page_of(row), accesses)?;
         Ok(rows.row((row - rows.first) as usize))
     }
 }
 
-fn numbers(array: &ArrayRef) -> Result<Vec<i64>, String> {
+fn numbers(array: &ArrayRef) -> Result<Vec<i64>, RunError> {
     Ok(match array.data_type() {
         DataType::Int64 => array.as_primitive::<Int64Type>().values().to_vec(),
         DataType::Int32 => {
@@ -270,6 +271,10 @@ fn numbers(array: &ArrayRef) -> Result<Vec<i64>, String> {
             let all = array.as_string::<i32>().iter();
             all.map(|one| i64::from(one == Some(SEGMENT))).collect()
         }
-        other => return Err(format!("the query wants no column of {other}")),
+        other => {
+            return Err(RunError::Failed(format!(
+                "the query wants no column of {other}"
+            )));
+        }
     })
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk_access::DeviceAccess;
+use crate::error::RunError;
 use crate::parameters::Effort;
 use crate::run_context::StorageMedium;
 use crate::target::DeviceJob;
@@ -114,7 +115,7 @@ fn a_point_with_a_failed_check_has_no_figures() {
     let mut broken = run(1, 2, 30.0, false);
     broken.checks.push(Check::new(
         "every key is right",
-        Err("key 7 is missing".to_owned()),
+        Err(RunError::Failed("key 7 is missing".to_owned())),
     ));
     let results = results(vec![point("a", None, vec![run(0, 1, 10.0, false), broken])]);
     assert!(results.points[0].summary.is_empty());

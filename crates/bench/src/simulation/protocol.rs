@@ -28,6 +28,7 @@ use std::sync::Arc;
 use cluster::ramp::filter;
 use fastrand::Rng;
 
+use crate::error::RunError;
 use crate::keys::{Chooser, Population};
 use crate::systems::AtomicityProtocol;
 
@@ -163,7 +164,7 @@ impl<'c> ProtocolSimulation<'c> {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<SimulationResult, String> {
+    pub(super) fn run(mut self) -> Result<SimulationResult, RunError> {
         for client in 0..self.config.clients {
             let thread = self.config.partitions + client;
             // They do not all begin at the same moment.
@@ -177,7 +178,7 @@ impl<'c> ProtocolSimulation<'c> {
         let mut is_warm = false;
         while self.counts.ended < end {
             let Some((thread, what)) = self.machine.next() else {
-                return Err("the simulation stands still".to_owned());
+                return Err(RunError::Failed("the simulation stands still".to_owned()));
             };
             self.step(thread, what)?;
             if !is_warm && self.counts.ended >= warm_up {
@@ -194,7 +195,7 @@ impl<'c> ProtocolSimulation<'c> {
         Ok(outcome)
     }
 
-    fn step(&mut self, thread: ThreadId, what: ProtocolStep) -> Result<(), String> {
+    fn step(&mut self, thread: ThreadId, what: ProtocolStep) -> Result<(), RunError> {
         match what {
             ProtocolStep::Begin => self.begin(thread - self.config.partitions),
             ProtocolStep::Asked { txn } => self.ask(txn),

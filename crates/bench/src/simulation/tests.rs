@@ -164,7 +164,8 @@ fn without_the_second_round_reads_are_fractured() {
         plant: true,
         ..config(AtomicityProtocol::RampF, 8)
     };
-    assert!(run(&planted).unwrap_err().contains("saw write"));
+    let found = run(&planted).unwrap_err().to_string();
+    assert!(found.contains("saw write"), "{found}");
 }
 
 #[test]

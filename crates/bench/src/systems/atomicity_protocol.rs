@@ -16,6 +16,7 @@ use base::partition::OwnedReply;
 use client::{Algorithm, Client, Reads};
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::keys;
 use crate::stamp::Stamp;
 
@@ -102,14 +103,18 @@ impl AtomicityProtocol {
         client: &Client,
         keys: &[u64],
         length: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         let stamp = Stamp::INITIAL;
         std::thread::scope(|scope| {
             let parts = keys.chunks(keys.len().div_ceil(LOADERS).max(1));
             let load = |some| scope.spawn(move || self.load(client, some, stamp, length));
             let threads: Vec<_> = parts.map(load).collect();
             threads.into_iter().try_for_each(|thread| {
-                let panicked = |_| Err("a thread that loads has panicked".to_owned());
+                let panicked = |_| {
+                    Err(RunError::Failed(
+                        "a thread that loads has panicked".to_owned(),
+                    ))
+                };
                 thread.join().unwrap_or_else(panicked)
             })
         })
@@ -122,12 +127,12 @@ impl AtomicityProtocol {
         keys: &[u64],
         stamp: Stamp,
         length: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         for some in keys.chunks(BULK) {
             let pairs = self.pairs(some, stamp, length);
             let puts = pairs.iter().map(|(key, value)| vec![Op::put(key, value)]);
             for outcome in client.execute_each(&puts.collect::<Vec<_>>()) {
-                outcome.map_err(|error| error.to_string())?;
+                outcome.map_err(RunError::of)?;
             }
         }
         Ok(())
@@ -140,19 +145,19 @@ impl AtomicityProtocol {
         keys: &[u64],
         stamp: Stamp,
         length: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         let pairs = self.pairs(keys, stamp, length);
         let pairs = pairs.iter().map(|(key, value)| (&key[..], &value[..]));
         match self.algorithm() {
             Some(algorithm) => {
                 let pairs: Vec<_> = pairs.map(|(key, value)| (key, Some(value))).collect();
                 let done = client.put_all(&pairs, algorithm);
-                done.map_err(|error| error.to_string())
+                done.map_err(RunError::of)
             }
             None => {
                 let ops: Vec<Op<'_>> = pairs.map(|(key, value)| Op::put(key, value)).collect();
                 let done = client.execute_holding(&ops);
-                done.map(drop).map_err(|error| error.to_string())
+                done.map(drop).map_err(RunError::of)
             }
         }
     }
@@ -163,7 +168,7 @@ impl AtomicityProtocol {
         client: &Client,
         keys: &[u64],
         length: usize,
-    ) -> Result<Vec<Stamp>, String> {
+    ) -> Result<Vec<Stamp>, RunError> {
         let names: Vec<[u8; 11]> = keys.iter().map(|&key| self.key(key)).collect();
         let values = match self.algorithm() {
             Some(algorithm) => {
@@ -176,11 +181,11 @@ impl AtomicityProtocol {
                 replies.map(|replies| replies.into_iter().map(bytes).collect())
             }
         };
-        let values = values.map_err(|error| error.to_string())?;
+        let values = values.map_err(RunError::of)?;
         let stamp = |(&key, value): (&u64, &Option<Vec<u8>>)| {
             let value = value.as_ref().filter(|value| value.len() == length);
             let stamp = value.and_then(|value| Stamp::read(key, value));
-            stamp.ok_or_else(|| format!("key {key} holds what no client wrote"))
+            stamp.ok_or_else(|| RunError::Failed(format!("key {key} holds what no client wrote")))
         };
         keys.iter().zip(&values).map(stamp).collect()
     }

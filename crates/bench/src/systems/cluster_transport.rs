@@ -10,6 +10,7 @@
 //! | `shm-ring` | rings in shared memory | messages | – |
 //! | `shm-one-sided` | the same | what servers have published, in shared memory | – |
 
+use crate::error::RunError;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
@@ -99,8 +100,8 @@ impl ClusterTransport {
     /// Returns the address on which servers listen, and a remark on the figures, if there is one.
     ///
     /// # Errors
-    /// The text says why it cannot be measured here.
-    pub(crate) fn prepare(self) -> Result<(IpAddr, Option<String>), String> {
+    /// Returns [`RunError::Skipped`] if it cannot be measured here; the text says why.
+    pub(crate) fn prepare(self) -> Result<(IpAddr, Option<String>), RunError> {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         match self {
             ClusterTransport::Tcp | ClusterTransport::ShmRing | ClusterTransport::ShmOneSided => {
@@ -118,7 +119,7 @@ impl ClusterTransport {
                 device()?;
                 let why = "servers speak through rings on RDMA devices: Send and Receive carry \
                            messages in `cargo xtask rdma` alone";
-                Err(why.to_owned())
+                Err(RunError::skipped(why))
             }
             ClusterTransport::VerbsRing | ClusterTransport::VerbsOneSided => {
                 Ok((loopback, emulated(&device()?)))
@@ -128,9 +129,9 @@ impl ClusterTransport {
 }
 
 /// Returns the name of the RDMA device that would be used.
-fn device() -> Result<String, String> {
+fn device() -> Result<String, RunError> {
     let device = Device::open(&VerbsOptions::default());
-    let device = device.map_err(|error| error.to_string())?;
+    let device = device.map_err(RunError::skipped)?;
     Ok(device.name().to_owned())
 }
 
@@ -142,11 +143,12 @@ fn emulated(device: &str) -> Option<String> {
 }
 
 /// Returns an interface that carries IP over InfiniBand, and its address.
-fn over_infiniband() -> Result<(String, IpAddr), String> {
+fn over_infiniband() -> Result<(String, IpAddr), RunError> {
     let none = "no interface of this machine carries IP over InfiniBand (none has an IPv4 address \
                 and the type 32 in /sys/class/net)";
-    let found = of_type(INFINIBAND).map_err(|error| format!("no interface is known: {error}"))?;
-    found.ok_or_else(|| none.to_owned())
+    let found = of_type(INFINIBAND)
+        .map_err(|error| RunError::Skipped(format!("no interface is known: {error}")))?;
+    found.ok_or_else(|| RunError::skipped(none))
 }
 
 /// Returns the first interface of a type with an IPv4 address.
@@ -187,9 +189,12 @@ mod tests {
         );
         match ClusterTransport::TcpIpoib.prepare() {
             Ok((address, note)) => assert!(!address.is_loopback() && note.is_some()),
-            Err(why) => assert!(why.contains("type 32"), "{why}"),
+            Err(why) => assert!(why.to_string().contains("type 32"), "{why}"),
         }
-        let why = ClusterTransport::VerbsSend.prepare().unwrap_err();
+        let why = ClusterTransport::VerbsSend
+            .prepare()
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("RDMA device"), "{why}");
         assert!(emulated("rxe0").is_some_and(|note| note.contains("software")));
         assert_eq!(emulated("mlx5_0"), None);

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use crate::driver::{Client, DONE};
+use crate::error::RunError;
 
 /// Room for a reply, right or wrong.
 const ROOM: usize = 512;
@@ -42,13 +43,13 @@ impl EchoConnection {
 }
 
 impl Client for EchoConnection {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         let whole = |reply: &[u8]| Ok(reply.len() == self.reply);
         exchange(&mut self.link, &self.request, whole)?;
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }
@@ -60,17 +61,17 @@ impl Client for EchoConnection {
 pub(crate) fn exchange(
     link: &mut TcpStream,
     request: &[u8],
-    whole: impl Fn(&[u8]) -> Result<bool, String>,
-) -> Result<(), String> {
+    whole: impl Fn(&[u8]) -> Result<bool, RunError>,
+) -> Result<(), RunError> {
     let sent = link.write_all(request);
-    sent.map_err(|error| error.to_string())?;
+    sent.map_err(RunError::of)?;
     let mut room = [0; ROOM];
     let mut count = 0;
     loop {
         match link.read(&mut room[count..]) {
-            Ok(0) => return Err("a connection was closed".to_owned()),
+            Ok(0) => return Err(RunError::Failed("a connection was closed".to_owned())),
             Ok(more) => count += more,
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(RunError::of(error)),
         }
         if whole(&room[..count])? {
             return Ok(());

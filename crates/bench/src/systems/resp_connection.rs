@@ -1,5 +1,6 @@
 //! Kumiki's protocol, RESP: a client has a connection, and one request under way.
 
+use crate::error::RunError;
 use std::net::SocketAddr;
 
 use ::resp::command::write_command;
@@ -15,11 +16,11 @@ pub(crate) struct RespConnection {
 }
 
 impl RespConnection {
-    pub(crate) async fn connect(at: SocketAddr) -> Result<RespConnection, String> {
+    pub(crate) async fn connect(at: SocketAddr) -> Result<RespConnection, RunError> {
         let stream = TcpStream::connect(at).await;
-        let stream = stream.map_err(|error| error.to_string())?;
+        let stream = stream.map_err(RunError::of)?;
         let nodelay = stream.set_nodelay(true);
-        nodelay.map_err(|error| error.to_string())?;
+        nodelay.map_err(RunError::of)?;
         Ok(RespConnection {
             stream,
             out: Vec::new(),
@@ -27,14 +28,14 @@ impl RespConnection {
         })
     }
 
-    pub(crate) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+    pub(crate) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RunError> {
         match self.call(&[b"SET", key, value]).await? {
             Value::Status(text) if text == b"OK" => Ok(()),
             other => Err(strange(&other)),
         }
     }
 
-    pub(crate) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, RunError> {
         match self.call(&[b"GET", key]).await? {
             Value::Bulk(value) => Ok(Some(value)),
             Value::Null => Ok(None),
@@ -43,20 +44,20 @@ impl RespConnection {
     }
 
     /// Returns the values of several keys, all of one moment.
-    pub(crate) async fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, String> {
+    pub(crate) async fn mget(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, RunError> {
         self.send_mget(keys).await?;
         self.receive_mget().await
     }
 
     /// Requests them, without waiting for the answer.
-    pub(crate) async fn send_mget(&mut self, keys: &[&[u8]]) -> Result<(), String> {
+    pub(crate) async fn send_mget(&mut self, keys: &[&[u8]]) -> Result<(), RunError> {
         let mut arguments: Vec<&[u8]> = vec![b"MGET"];
         arguments.extend(keys);
         self.send(&arguments).await
     }
 
     /// Waits for the answer.
-    pub(crate) async fn receive_mget(&mut self) -> Result<Vec<Option<Vec<u8>>>, String> {
+    pub(crate) async fn receive_mget(&mut self) -> Result<Vec<Option<Vec<u8>>>, RunError> {
         let value = |value| match value {
             Value::Bulk(value) => Ok(Some(value)),
             Value::Null => Ok(None),
@@ -69,39 +70,41 @@ impl RespConnection {
     }
 
     /// Sends one request and returns its reply.
-    async fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
+    async fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, RunError> {
         self.send(arguments).await?;
         self.receive().await
     }
 
-    async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), String> {
+    async fn send(&mut self, arguments: &[&[u8]]) -> Result<(), RunError> {
         self.out.clear();
         write_command(&mut self.out, arguments);
         let sent = self.stream.write_all(&self.out).await;
-        sent.map_err(|error| error.to_string())
+        sent.map_err(RunError::of)
     }
 
     /// Returns the reply to the one request that is under way.
-    async fn receive(&mut self) -> Result<Value, String> {
+    async fn receive(&mut self) -> Result<Value, RunError> {
         let mut parser = ReplyParser::new();
         self.input.clear();
         loop {
             let read = self.stream.read_buf(&mut self.input).await;
-            if read.map_err(|error| error.to_string())? == 0 {
-                return Err("the server has closed the connection".to_owned());
+            if read.map_err(RunError::of)? == 0 {
+                return Err(RunError::Failed(
+                    "the server has closed the connection".to_owned(),
+                ));
             }
             let end = parser.parse(&self.input);
-            if let Some(end) = end.map_err(|error| error.to_string())? {
+            if let Some(end) = end.map_err(RunError::of)? {
                 let value = Value::decode(&self.input[..end]);
-                return value.map_err(|error| error.to_string());
+                return value.map_err(RunError::of);
             }
         }
     }
 }
 
-fn strange(value: &Value) -> String {
+fn strange(value: &Value) -> RunError {
     match value {
-        Value::Error(text) => String::from_utf8_lossy(text).into_owned(),
-        other => format!("a strange answer: {other:?}"),
+        Value::Error(text) => RunError::of(String::from_utf8_lossy(text)),
+        other => RunError::Failed(format!("a strange answer: {other:?}")),
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn run(job: &CassandraJob, context: &RunContext<'_>) -> Result<Sample
         }
     };
     let outcome = match measured {
-        Err(RunError::Failed(what)) => Err(what),
+        Err(wrong @ RunError::Failed(_)) => Err(wrong),
         other => Ok(other?),
     };
     let check = Check::new("every answer is right", outcome);

@@ -71,7 +71,7 @@ pub(super) fn run_with(
 ) -> Result<Sample, RunError> {
     let binary = context.unrecorded_server()?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
-    let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
+    let (address, note) = job.transport.prepare()?;
     let dir = context.directory(job.log.unwrap_or(StorageMedium::Memory))?;
     let shape = ClusterShape {
         threads: job.server_threads,
@@ -106,11 +106,13 @@ pub(super) fn run_with(
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = servers.connect(reads).map_err(|error| error.to_string());
+        let again = servers.connect(reads).map_err(RunError::of);
         let again = again.and_then(|client| load.check(&client, &book));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
-            false => Err("the servers hold other values than before they were killed".to_owned()),
+            false => Err(RunError::Failed(
+                "the servers hold other values than before they were killed".to_owned(),
+            )),
         });
         sample.checks.push(Check::new(what, same));
     }
@@ -126,14 +128,14 @@ struct ClusterRun<'r> {
 
 impl ClusterRun<'_> {
     /// Writes all keys.
-    fn fill(&self, client: &Client) -> Result<(), String> {
+    fn fill(&self, client: &Client) -> Result<(), RunError> {
         let all: Vec<u64> = (0..self.job.keys).collect();
         self.job.protocol.load_all(client, &all, self.job.value)
     }
 
     /// Makes a client that reads by itself learn where the keys are. It would also learn that by
     /// reading for a while: longer than short runs last, if there are many keys.
-    fn learn(&self, client: &Client) -> Result<(), String> {
+    fn learn(&self, client: &Client) -> Result<(), RunError> {
         if !self.job.transport.is_one_sided() {
             return Ok(());
         }
@@ -177,8 +179,8 @@ impl ClusterRun<'_> {
         drop(awake);
         let (driven, threads) = match driven {
             Ok(driven) => driven,
-            Err(RunError::Failed(what)) => {
-                let outcome = Err(what);
+            Err(wrong @ RunError::Failed(_)) => {
+                let outcome = Err(wrong);
                 sample
                     .checks
                     .push(Check::new("every answer is right", outcome));
@@ -189,7 +191,9 @@ impl ClusterRun<'_> {
         driven.tell(&mut sample.values);
         use_of.tell(&driven, sample);
         let served = match driven.transactions {
-            0 => Err("no transaction began within the window".to_owned()),
+            0 => Err(RunError::Failed(
+                "no transaction began within the window".to_owned(),
+            )),
             _ => Ok(()),
         };
         sample.checks.push(Check::new("the servers serve", served));
@@ -209,7 +213,7 @@ impl ClusterRun<'_> {
 
     /// Reads all keys, or a sample if there are many: each holds a last write. Returns their
     /// stamps.
-    fn check(&self, client: &Client, book: &WriteHistory) -> Result<Vec<(u64, Stamp)>, String> {
+    fn check(&self, client: &Client, book: &WriteHistory) -> Result<Vec<(u64, Stamp)>, RunError> {
         let step = self.job.keys.div_ceil(CHECKED) as usize;
         let some: Vec<u64> = (0..self.job.keys).step_by(step).collect();
         let mut held = Vec::new();
@@ -282,14 +286,14 @@ impl ClientThread<'_> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    fn get(&mut self) -> Result<(), String> {
+    fn get(&mut self) -> Result<(), RunError> {
         let keys = self.keys.draw(&mut self.rng);
         let stamps = self.job.protocol.read(self.client, &keys, self.job.value)?;
         self.reads.push(&keys, &stamps);
         Ok(())
     }
 
-    fn put(&mut self) -> Result<(), String> {
+    fn put(&mut self) -> Result<(), RunError> {
         let stamp = Stamp {
             writer: self.writer,
             sequence: self.puts.len() as u64 + 1,
@@ -308,7 +312,7 @@ impl ClientThread<'_> {
 }
 
 impl crate::driver::Client for ClientThread<'_> {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         if self.rng.f64() < self.job.reads {
             self.get()?;
         } else {
@@ -317,7 +321,7 @@ impl crate::driver::Client for ClientThread<'_> {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

@@ -98,7 +98,7 @@ struct Copier<'m> {
 
 impl Copier<'_> {
     /// Copies until it is over. Returns the number of transactions since they count, at least.
-    fn all(&mut self, counts: &AtomicBool, over: &AtomicBool) -> Result<u64, String> {
+    fn all(&mut self, counts: &AtomicBool, over: &AtomicBool) -> Result<u64, RunError> {
         let mut values = vec![0; self.job.width * self.job.value];
         let mut keys = vec![0; self.job.width];
         let mut transactions = 0;
@@ -118,7 +118,9 @@ impl Copier<'_> {
         let mut pairs = keys.iter().zip(values.chunks(self.job.value));
         match pairs.all(is_right) {
             true => Ok(transactions),
-            false => Err(format!("of {keys:?} other bytes were copied")),
+            false => Err(RunError::Failed(format!(
+                "of {keys:?} other bytes were copied"
+            ))),
         }
     }
 

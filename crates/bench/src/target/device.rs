@@ -192,10 +192,10 @@ fn read_back(
     dir: &Path,
     number: usize,
     written: &Written,
-) -> Result<(), String> {
+) -> Result<(), RunError> {
     let file = disk
         .open(&dir.join(name(number)), Access::Read)
-        .map_err(|error| error.to_string())?;
+        .map_err(RunError::of)?;
     let mut mark = [0; 16];
     for piece in 0..written.pieces {
         let right = Some(Stamp {
@@ -205,9 +205,11 @@ fn read_back(
         for end in [0, job.piece - 16] {
             let offset = piece * job.piece as u64 + end as u64;
             file.read_exact_at(&mut mark, offset)
-                .map_err(|error| error.to_string())?;
+                .map_err(RunError::of)?;
             if Stamp::read(piece, &mark) != right {
-                return Err(format!("file {number} holds other bytes at {offset}"));
+                return Err(RunError::Failed(format!(
+                    "file {number} holds other bytes at {offset}"
+                )));
             }
         }
     }

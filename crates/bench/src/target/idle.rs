@@ -41,7 +41,7 @@ pub struct IdleJob {
 
 pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
     let binary = context.unrecorded_server()?;
-    let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
+    let (address, note) = job.transport.prepare()?;
     let dir = context.directory(StorageMedium::Memory)?;
     let shape = ClusterShape {
         transport: job.transport,
@@ -74,7 +74,7 @@ pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<Sample, Run
 }
 
 /// Reads all keys, by several threads.
-fn read(client: &Client, keys: &[u64]) -> Result<(), String> {
+fn read(client: &Client, keys: &[u64]) -> Result<(), RunError> {
     std::thread::scope(|scope| {
         let read = |some: &[u64]| {
             let mut batches = some.chunks(BATCH);
@@ -87,7 +87,11 @@ fn read(client: &Client, keys: &[u64]) -> Result<(), String> {
         let parts = keys.chunks(keys.len().div_ceil(READERS));
         let threads: Vec<_> = parts.map(|some| scope.spawn(move || read(some))).collect();
         threads.into_iter().try_for_each(|thread| {
-            let panicked = |_| Err("a thread that reads has panicked".to_owned());
+            let panicked = |_| {
+                Err(RunError::Failed(
+                    "a thread that reads has panicked".to_owned(),
+                ))
+            };
             thread.join().unwrap_or_else(panicked)
         })
     })

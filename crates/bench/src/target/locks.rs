@@ -44,7 +44,7 @@ pub(super) fn run(job: &LocksJob, context: &RunContext<'_>) -> Result<Sample, Ru
     let measured = measure(job, context, &memory, started.as_ref(), &mut sample);
     drop(awake);
     let outcome = match measured {
-        Err(RunError::Failed(what)) => Err(what),
+        Err(wrong @ RunError::Failed(_)) => Err(wrong),
         other => Ok(other?),
     };
     sample
@@ -92,23 +92,20 @@ fn slices<D: LockClient>(
         EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
     let is_memory = job.service == LockService::Memory;
     let mut took = InterleavedLatencies::default();
-    let ended = RunError::Failed;
-    beside
-        .run(WARM_UP, &mut LockLatencies::default())
-        .map_err(ended)?;
+    beside.run(WARM_UP, &mut LockLatencies::default())?;
     warm_up(job, context, &mut own)?;
     let turns = job.turns.div_ceil(SLICES);
     for _ in 0..SLICES {
         context.check_stop()?;
         for _ in 0..turns {
             let begun = Instant::now();
-            bare.run().map_err(ended)?;
+            bare.run()?;
             took.bare.record(begun.elapsed());
         }
         if !is_memory {
-            beside.run(turns, &mut took.memory).map_err(ended)?;
+            beside.run(turns, &mut took.memory)?;
         }
-        own.run(turns, &mut took.own).map_err(ended)?;
+        own.run(turns, &mut took.own)?;
     }
     took.tell(&mut sample.values);
     Ok(())
@@ -149,8 +146,7 @@ fn warm_up<D: LockClient>(
     while left > 0 {
         context.check_stop()?;
         let some = left.min(100);
-        own.run(some, &mut LockLatencies::default())
-            .map_err(RunError::Failed)?;
+        own.run(some, &mut LockLatencies::default())?;
         left -= some;
     }
     Ok(())

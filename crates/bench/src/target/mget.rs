@@ -115,7 +115,7 @@ pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, Run
             sample.values.set("server-cpu", spent(1));
             Ok(())
         }
-        Err(RunError::Failed(what)) => Err(what),
+        Err(wrong @ RunError::Failed(_)) => Err(wrong),
         Err(other) => return Err(other),
     };
     let check = Check::new("every value is what was loaded", outcome);
@@ -128,7 +128,7 @@ fn readers(
     context: &RunContext<'_>,
     servers: &KumikiCluster,
     runtime: &Runtime,
-) -> Result<Vec<Reader>, String> {
+) -> Result<Vec<Reader>, RunError> {
     // Slots are divided evenly among the nodes, in their order.
     let mut keys = vec![Vec::new(); job.nodes];
     for key in 0..KEYS {
@@ -142,7 +142,7 @@ fn readers(
         Ok(Reader {
             job: *job,
             keys: keys.clone(),
-            links: links.collect::<Result<_, String>>()?,
+            links: links.collect::<Result<_, RunError>>()?,
             rng: Rng::with_seed(context.seed.wrapping_add(number << 32)),
             turn: number as usize,
             plant: context.plant && number == 0,
@@ -180,7 +180,7 @@ impl Reader {
         (drawn, names)
     }
 
-    fn check(&self, keys: &[u64], values: &[Option<Vec<u8>>]) -> Result<(), String> {
+    fn check(&self, keys: &[u64], values: &[Option<Vec<u8>>]) -> Result<(), RunError> {
         let is_right = |(&key, value): (&u64, &Option<Vec<u8>>)| {
             let value = value.as_ref().filter(|value| value.len() == self.job.value);
             let key = key + u64::from(self.plant);
@@ -188,13 +188,15 @@ impl Reader {
         };
         match keys.len() == values.len() && keys.iter().zip(values).all(is_right) {
             true => Ok(()),
-            false => Err("an MGET has answered what was not loaded".to_owned()),
+            false => Err(RunError::Failed(
+                "an MGET has answered what was not loaded".to_owned(),
+            )),
         }
     }
 }
 
 impl AsyncClient for Reader {
-    async fn call(&mut self) -> Result<(), String> {
+    async fn call(&mut self) -> Result<(), RunError> {
         let (keys, names) = self.draw();
         let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
         let mut values = Vec::with_capacity(keys.len());

@@ -75,22 +75,19 @@ fn query(
     state: &mut PlacementState,
     context: &RunContext<'_>,
 ) -> Result<Sample, RunError> {
-    let failed = |what: String| RunError::Failed(what);
     let testbed = &mut state.testbed;
     testbed.prepare(job, context)?;
     let expected = testbed.reference(context).of(job.query, job.data.variant);
     let (execution, note, trial) = match job.placement {
         OperatorPlacement::Auto | OperatorPlacement::AutoAway => {
-            let chosen = planner_costs::choose(job, &mut state.costs, testbed);
-            let (chosen, why) = chosen.map_err(failed)?;
+            let (chosen, why) = planner_costs::choose(job, &mut state.costs, testbed)?;
             let time = context.scale.time;
-            let ran = placement_trial::run(job, chosen, &expected, time, testbed);
-            let (execution, trial) = ran.map_err(failed)?;
+            let (execution, trial) = placement_trial::run(job, chosen, &expected, time, testbed)?;
             (execution, Some(why), Some(trial))
         }
         _ => {
-            execution::warm(job, testbed).map_err(failed)?;
-            let execution = execution::measured(job, testbed).map_err(failed)?;
+            execution::warm(job, testbed)?;
+            let execution = execution::measured(job, testbed)?;
             (execution, testbed.note(), None)
         }
     };

@@ -88,7 +88,7 @@ struct PutRun<'r> {
 }
 
 impl PutRun<'_> {
-    fn check(&mut self, name: &str, outcome: Result<(), String>) {
+    fn check(&mut self, name: &str, outcome: Result<(), RunError>) {
         self.sample.checks.push(Check::new(name, outcome));
     }
 
@@ -115,8 +115,8 @@ impl PutRun<'_> {
         let driven = drive_tasks(self.runtime, callers, plan, self.context.stop, at);
         let (driven, callers) = match driven {
             Ok(driven) => driven,
-            Err(RunError::Failed(what)) => {
-                self.check("every put is acknowledged", Err(what));
+            Err(wrong @ RunError::Failed(_)) => {
+                self.check("every put is acknowledged", Err(wrong));
                 return Ok(None);
             }
             Err(other) => return Err(other),
@@ -128,7 +128,7 @@ impl PutRun<'_> {
         Ok(Some(callers.iter().map(|caller| caller.puts).collect()))
     }
 
-    fn clients(&self, leader: SocketAddr) -> Result<Vec<PutClient>, String> {
+    fn clients(&self, leader: SocketAddr) -> Result<Vec<PutClient>, RunError> {
         let client = |number| {
             let link = self.runtime.block_on(self.nodes.connect(leader))?;
             Ok(PutClient {
@@ -143,7 +143,7 @@ impl PutRun<'_> {
     }
 
     /// Checks that every key holds its client's last write.
-    fn read_back(&self, leader: SocketAddr, acknowledged: &[u64]) -> Result<(), String> {
+    fn read_back(&self, leader: SocketAddr, acknowledged: &[u64]) -> Result<(), RunError> {
         let all = async {
             let mut link = self.nodes.connect(leader).await?;
             for (client, &puts) in (0..).zip(acknowledged) {
@@ -154,7 +154,9 @@ impl PutRun<'_> {
                     write(client, last, &mut value);
                     if link.get(&key).await? != Some(value) {
                         let key = String::from_utf8_lossy(&key).into_owned();
-                        return Err(format!("{key} does not hold put {last} of its client"));
+                        return Err(RunError::Failed(format!(
+                            "{key} does not hold put {last} of its client"
+                        )));
                     }
                 }
             }
@@ -188,7 +190,7 @@ struct PutClient {
 }
 
 impl AsyncClient for PutClient {
-    async fn call(&mut self) -> Result<(), String> {
+    async fn call(&mut self) -> Result<(), RunError> {
         let key = key(self.number, self.puts % KEYS);
         write(self.number, self.puts, &mut self.value);
         if self.plant {

@@ -46,7 +46,7 @@ pub(super) fn run(job: &QueriesJob, context: &RunContext<'_>) -> Result<Sample, 
     };
     let (outcome, books) = match ended {
         Ok(books) => (Ok(()), books),
-        Err(RunError::Failed(what)) => (Err(what), Vec::new()),
+        Err(wrong @ RunError::Failed(_)) => (Err(wrong), Vec::new()),
         Err(other) => return Err(other),
     };
     let check = Check::new("every reply is right", outcome);

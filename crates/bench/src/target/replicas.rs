@@ -57,8 +57,8 @@ pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<Sample,
     let driven = run.drive(awake.as_ref());
     let ledger = match driven {
         Ok(ledger) => ledger,
-        Err(RunError::Failed(what)) => {
-            run.check("every transaction is acknowledged", Err(what));
+        Err(wrong @ RunError::Failed(_)) => {
+            run.check("every transaction is acknowledged", Err(wrong));
             return Ok(run.sample);
         }
         Err(other) => return Err(other),
@@ -89,7 +89,7 @@ struct ReplicasRun<'r> {
 }
 
 impl ReplicasRun<'_> {
-    fn check(&mut self, name: &str, outcome: Result<(), String>) {
+    fn check(&mut self, name: &str, outcome: Result<(), RunError>) {
         self.sample.checks.push(Check::new(name, outcome));
     }
 

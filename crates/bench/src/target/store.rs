@@ -70,10 +70,10 @@ fn run_load<L: StoreWorkload>(
             load.ended(clients);
             driven
         }
-        Err(RunError::Failed(what)) => {
+        Err(wrong @ RunError::Failed(_)) => {
             sample
                 .checks
-                .push(Check::new("every answer is right", Err(what)));
+                .push(Check::new("every answer is right", Err(wrong)));
             return Ok(sample);
         }
         Err(other) => return Err(other),
@@ -86,12 +86,12 @@ fn run_load<L: StoreWorkload>(
     sample
         .checks
         .push(Check::new("every key is right", held.clone().map(drop)));
-    let closed = bench.db.close().map_err(|error| error.to_string());
+    let closed = bench.db.close().map_err(RunError::of);
     sample.checks.push(Check::new("the store closes", closed));
     drop(bench);
     if let (Ok(held), true, true) = (held, job.log.is_some(), context.reopen) {
         let again = open().and_then(|db| {
-            let found = load.check(&db).map_err(RunError::Failed)?;
+            let found = load.check(&db)?;
             db.close()
                 .map_err(|error| RunError::failed("closing")(&error))?;
             Ok(found)
@@ -105,11 +105,13 @@ fn run_load<L: StoreWorkload>(
 }
 
 /// Checks that the store holds after a recovery exactly what it held before.
-fn same(before: u64, after: Result<u64, RunError>) -> Result<(), String> {
+fn same(before: u64, after: Result<u64, RunError>) -> Result<(), RunError> {
     match after {
         Ok(after) if after == before => Ok(()),
-        Ok(_) => Err("the recovered store holds other values than before".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(_) => Err(RunError::Failed(
+            "the recovered store holds other values than before".to_owned(),
+        )),
+        Err(error) => Err(error),
     }
 }
 

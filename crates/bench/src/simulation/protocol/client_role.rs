@@ -1,5 +1,6 @@
 //! Clients, and reads of RAMP, which they run themselves.
 
+use crate::error::RunError;
 use crate::simulation::partition::{TxnId, Version};
 use crate::systems::AtomicityProtocol;
 
@@ -122,7 +123,7 @@ impl ProtocolSimulation<'_> {
         self.send(client, bytes, service, ProtocolStep::Seen { txn });
     }
 
-    pub(super) fn seen(&mut self, txn: TxnId) -> Result<(), String> {
+    pub(super) fn seen(&mut self, txn: TxnId) -> Result<(), RunError> {
         self.txns[txn].missing -= 1;
         if self.txns[txn].missing > 0 {
             return Ok(());
@@ -182,16 +183,16 @@ impl ProtocolSimulation<'_> {
     }
 
     /// Checks that a read saw all or nothing of every write.
-    pub(super) fn check(&self, txn: TxnId) -> Result<(), String> {
+    pub(super) fn check(&self, txn: TxnId) -> Result<(), RunError> {
         let seen = &self.txns[txn].seen;
         for version in seen.values() {
             for key in &*self.txns[txn].keys {
                 let id = seen.get(key).map_or(0, |other| other.id);
                 if id < version.id && version.keys.contains(key) {
-                    return Err(format!(
+                    return Err(RunError::Failed(format!(
                         "a simulated read saw write {} at one key, and write {id} at another one of it",
                         version.id
-                    ));
+                    )));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Coordinators and participants.
 
+use crate::error::RunError;
 use crate::simulation::partition::{PreparedPart, TxnId, Version, Vote};
 use crate::systems::AtomicityProtocol;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ impl ProtocolSimulation<'_> {
     }
 
     /// Begins an attempt on the coordinator.
-    pub(super) fn start(&mut self, txn: TxnId) -> Result<(), String> {
+    pub(super) fn start(&mut self, txn: TxnId) -> Result<(), RunError> {
         self.counts.attempts += 1;
         self.clock += 1;
         let state = &mut self.txns[txn];
@@ -193,7 +194,7 @@ impl ProtocolSimulation<'_> {
     }
 
     /// Commits: all participants have voted for it.
-    pub(super) fn commit_all(&mut self, txn: TxnId) -> Result<(), String> {
+    pub(super) fn commit_all(&mut self, txn: TxnId) -> Result<(), RunError> {
         let parts = self.txns[txn].parts.clone();
         let writes = self.txns[txn].writes;
         if !writes {

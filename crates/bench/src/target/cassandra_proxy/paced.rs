@@ -42,7 +42,7 @@ pub(super) fn measure(
     context: &RunContext<'_>,
     sample: &mut Sample,
 ) -> Result<(), RunError> {
-    let failed = |what: &'static str| move |error: String| RunError::failed(what)(&error);
+    let failed = |what: &'static str| move |error: RunError| RunError::failed(what)(&error);
     create(&system.nodes()).map_err(failed("making a table"))?;
     let connect = |route, first: usize| {
         let all = first..first + paced.clients;
@@ -50,12 +50,12 @@ pub(super) fn measure(
             .map_err(failed("connecting"))
     };
     let mut bare =
-        EchoConnection::new(REQUEST, REPLY).map_err(|e| failed("echoing")(e.to_string()))?;
+        EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
     let mut direct = connect(CassandraRoute::Direct, 0)?;
     let mut proxy = connect(CassandraRoute::Proxy, paced.clients)?;
     for _ in 0..paced.warm_up {
-        direct.run().map_err(RunError::Failed)?;
-        proxy.run().map_err(RunError::Failed)?;
+        direct.run()?;
+        proxy.run()?;
     }
     let plan = Plan {
         pace: Pace::Open { rate: paced.rate },
@@ -101,8 +101,8 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn create(nodes: &[SocketAddr]) -> Result<(), String> {
-    let mut link = Link::connect(nodes[0], Version::V4)?;
+fn create(nodes: &[SocketAddr]) -> Result<(), RunError> {
+    let mut link = Link::connect(nodes[0], Version::V4).map_err(RunError::of)?;
     let copies = nodes.len();
     for text in [
         format!(
@@ -111,9 +111,9 @@ fn create(nodes: &[SocketAddr]) -> Result<(), String> {
         ),
         "CREATE TABLE bench.tiny (k text PRIMARY KEY, v text)".to_owned(),
     ] {
-        link.query(&text, Consistency::One)?;
+        link.query(&text, Consistency::One).map_err(RunError::of)?;
     }
-    cassandra::agree(nodes)
+    cassandra::agree(nodes).map_err(RunError::of)
 }
 
 /// All clients, on one thread: each request goes over the connection of the next one.
@@ -136,36 +136,38 @@ impl PreparedClients {
         clients: std::ops::Range<usize>,
         targets: &[SocketAddr],
         version: Version,
-    ) -> Result<PreparedClients, String> {
-        let asker = |client: usize| {
-            let mut link = Link::connect(targets[client % targets.len()], version)?;
+    ) -> Result<PreparedClients, RunError> {
+        let client = |client: usize| {
+            let link = Link::connect(targets[client % targets.len()], version);
+            let mut link = link.map_err(RunError::of)?;
+            let mut prepare = |text| link.prepare(text).map_err(RunError::of);
             Ok(PreparedClient {
-                put: link.prepare("INSERT INTO bench.tiny (k, v) VALUES (?, ?)")?,
-                get: link.prepare("SELECT v FROM bench.tiny WHERE k = ?")?,
+                put: prepare("INSERT INTO bench.tiny (k, v) VALUES (?, ?)")?,
+                get: prepare("SELECT v FROM bench.tiny WHERE k = ?")?,
                 link,
                 client: client as u64,
                 asked: 0,
                 puts: 0,
             })
         };
-        let all: Result<Vec<PreparedClient>, String> = clients.map(asker).collect();
+        let all: Result<Vec<PreparedClient>, RunError> = clients.map(client).collect();
         Ok(PreparedClients { all: all?, turn: 0 })
     }
 }
 
 impl Client for PreparedClients {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.turn = (self.turn + 1) % self.all.len();
         self.all[self.turn].ask().map(|()| DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }
 
 impl PreparedClient {
-    fn ask(&mut self) -> Result<(), String> {
+    fn ask(&mut self) -> Result<(), RunError> {
         self.asked += 1;
         let reads = self.asked.is_multiple_of(READS);
         let put = self.puts - u64::from(reads);
@@ -175,9 +177,10 @@ impl PreparedClient {
         values.push(Bound::Bytes(key.as_bytes()));
         if reads {
             let look = |body: ResultBody<'_>| is_row(&body, value.as_bytes());
-            return self
+            let row = self
                 .link
                 .execute(&self.get, &values, Consistency::One, look);
+            return row.map_err(RunError::of);
         }
         values.push(Bound::Bytes(value.as_bytes()));
         self.puts += 1;
@@ -185,8 +188,10 @@ impl PreparedClient {
             ResultBody::Void => Ok(()),
             other => Err(format!("a write was answered with {other:?}")),
         };
-        self.link
-            .execute(&self.put, &values, Consistency::One, look)
+        let written = self
+            .link
+            .execute(&self.put, &values, Consistency::One, look);
+        written.map_err(RunError::of)
     }
 }
 

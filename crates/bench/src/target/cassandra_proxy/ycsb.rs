@@ -96,7 +96,7 @@ impl YcsbRunner<'_> {
         let before = self.system.used();
         let [out, err] = self.said(Phase::Transactions, route)?;
         let after = self.system.used();
-        let mut told = read(&out, &err, self.plan.seconds).map_err(RunError::Failed)?;
+        let mut told = read(&out, &err, self.plan.seconds)?;
         let count = operations(&out) as f64;
         let each = |who: usize| (after[who] - before[who]) * 1e6 / count;
         [told.server_cpu, told.proxy_cpu] = [each(0), each(1)];
@@ -206,7 +206,7 @@ fn operations(out: &str) -> u64 {
 ///
 /// # Errors
 /// Returns an error if something is missing, or if a record was read that had not been written so.
-fn read(out: &str, err: &str, seconds: u64) -> Result<YcsbFigures, String> {
+fn read(out: &str, err: &str, seconds: u64) -> Result<YcsbFigures, RunError> {
     let get = |operation: &str, name: &str| {
         let found = figure(out, operation, name);
         found.ok_or_else(|| format!("YCSB has not told {name} of {operation}"))
@@ -214,9 +214,9 @@ fn read(out: &str, err: &str, seconds: u64) -> Result<YcsbFigures, String> {
     let (reads, updates) = (get("READ", "Operations")?, get("UPDATE", "Operations")?);
     let right = get("VERIFY", "Return=OK")?;
     if right != reads || get("UPDATE", "Return=OK")? != updates {
-        return Err(format!(
+        return Err(RunError::Failed(format!(
             "of {reads} records that YCSB has read {right} were right"
-        ));
+        )));
     }
     let mean = "AverageLatency(us)";
     let sum = get("READ", mean)? * reads + get("UPDATE", mean)? * updates;
@@ -226,7 +226,7 @@ fn read(out: &str, err: &str, seconds: u64) -> Result<YcsbFigures, String> {
     let counted = rates.len().saturating_sub(1);
     let counted = rates.get(skipped..counted).unwrap_or_default();
     if counted.is_empty() {
-        return Err("YCSB has ended too early".to_owned());
+        return Err(RunError::Failed("YCSB has ended too early".to_owned()));
     }
     Ok(YcsbFigures {
         throughput: counted.iter().sum::<f64>() / counted.len() as f64,
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_wrong_record_is_found() {
-        let found = read(&out(29), &err(&[1.0; 9]), 6).unwrap_err();
+        let found = read(&out(29), &err(&[1.0; 9]), 6).unwrap_err().to_string();
         assert!(
             found.contains("of 30") && found.contains("29 were right"),
             "{found}"

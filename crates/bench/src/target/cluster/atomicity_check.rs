@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::error::RunError;
 use crate::keys::{Chooser, Distribution, Population};
 use crate::stamp::Stamp;
 
@@ -128,11 +129,11 @@ impl WriteHistory {
     }
 
     /// Checks that every read is possible.
-    pub(super) fn judge(&self, reads: &ObservedReads) -> Result<(), String> {
+    pub(super) fn judge(&self, reads: &ObservedReads) -> Result<(), RunError> {
         reads.iter().try_for_each(|read| self.judge_one(read))
     }
 
-    fn judge_one(&self, read: &[(u64, Stamp)]) -> Result<(), String> {
+    fn judge_one(&self, read: &[(u64, Stamp)]) -> Result<(), RunError> {
         for &(key, newer) in read {
             let Some(new) = self.find(newer)? else {
                 continue;
@@ -146,9 +147,9 @@ impl WriteHistory {
                     None => true,
                 };
                 if is_wrong {
-                    return Err(format!(
+                    return Err(RunError::Failed(format!(
                         "a fractured read: it saw {newer:?}, but on its key {other} {older:?}"
-                    ));
+                    )));
                 }
             }
         }
@@ -156,7 +157,7 @@ impl WriteHistory {
     }
 
     /// Checks that `held`, the keys and their stamps in the end, is possible.
-    pub(super) fn settle(&self, held: &[(u64, Stamp)]) -> Result<(), String> {
+    pub(super) fn settle(&self, held: &[(u64, Stamp)]) -> Result<(), RunError> {
         let mut newest = vec![0; self.count as usize];
         for written in self.writes.iter().flatten() {
             for &key in &written.keys {
@@ -169,22 +170,23 @@ impl WriteHistory {
             let end = by.map_or(0, |by| by.put.end);
             let is_written = by.is_none_or(|by| by.has(key));
             if !is_written || end < newest[key as usize] {
-                return Err(format!(
+                return Err(RunError::Failed(format!(
                     "key {key} holds {stamp:?}, which is not its last write"
-                ));
+                )));
             }
         }
         Ok(())
     }
 
     /// Returns a write; `None` for the initial value.
-    fn find(&self, stamp: Stamp) -> Result<Option<&WriteSet>, String> {
+    fn find(&self, stamp: Stamp) -> Result<Option<&WriteSet>, RunError> {
         let Some(writer) = (stamp.writer as usize).checked_sub(1) else {
             return Ok(None);
         };
         let place = (stamp.sequence as usize).wrapping_sub(1);
         let written = self.writes.get(writer).and_then(|all| all.get(place));
-        let written = written.ok_or_else(|| format!("{stamp:?} was seen and never acknowledged"));
+        let written = written
+            .ok_or_else(|| RunError::Failed(format!("{stamp:?} was seen and never acknowledged")));
         written.map(Some)
     }
 }
@@ -224,7 +226,7 @@ mod tests {
         held
     }
 
-    fn read(held: &[(u64, Stamp)]) -> Result<(), String> {
+    fn read(held: &[(u64, Stamp)]) -> Result<(), RunError> {
         let (keys, stamps): (Vec<u64>, Vec<Stamp>) = held.iter().copied().unzip();
         let mut reads = ObservedReads::default();
         reads.push(&keys[..1], &stamps[..1]);

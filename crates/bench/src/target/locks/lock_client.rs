@@ -7,6 +7,7 @@
 //!
 //! Requests of CQL are prepared. Both kinds use a bare connection, one request at a time.
 
+use crate::error::RunError;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -33,10 +34,10 @@ pub(super) enum LockAnswer {
 
 /// Takes locks and gives them back.
 pub(super) trait LockClient {
-    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, String>;
+    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, RunError>;
 
     /// Returns `true` if the owner had the lock.
-    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, String>;
+    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, RunError>;
 }
 
 /// By Kumiki's commands.
@@ -47,7 +48,7 @@ pub(super) struct RespLocks {
 }
 
 impl RespLocks {
-    pub(super) fn connect(address: SocketAddr) -> Result<RespLocks, String> {
+    pub(super) fn connect(address: SocketAddr) -> Result<RespLocks, RunError> {
         let open = || {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
@@ -62,40 +63,43 @@ impl RespLocks {
         })
     }
 
-    fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
+    fn call(&mut self, arguments: &[&[u8]]) -> Result<Value, RunError> {
         self.output.clear();
         write_command(&mut self.output, arguments);
         let sent = self.stream.write_all(&self.output);
-        sent.map_err(|error| error.to_string())?;
+        sent.map_err(RunError::of)?;
         let mut parser = ReplyParser::new();
         self.input.clear();
         let mut room = [0; 512];
         loop {
             let count = self.stream.read(&mut room);
-            match count.map_err(|error| error.to_string())? {
-                0 => return Err("the proxy has closed the connection".to_owned()),
+            match count.map_err(RunError::of)? {
+                0 => {
+                    return Err(RunError::Failed(
+                        "the proxy has closed the connection".to_owned(),
+                    ));
+                }
                 count => self.input.extend_from_slice(&room[..count]),
             }
             let end = parser.parse(&self.input);
-            if let Some(end) = end.map_err(|error| error.to_string())? {
+            if let Some(end) = end.map_err(RunError::of)? {
                 let value = Value::decode(&self.input[..end]);
-                return value.map_err(|error| error.to_string());
+                return value.map_err(RunError::of);
             }
         }
     }
 }
 
 impl LockClient for RespLocks {
-    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, String> {
+    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, RunError> {
         match self.call(&[b"LOCK.ACQUIRE", name, owner, b"PX", b"30000"])? {
-            Value::Array(parts) => {
-                grant(&parts).ok_or_else(|| format!("a strange answer: {parts:?}"))
-            }
+            Value::Array(parts) => grant(&parts)
+                .ok_or_else(|| RunError::Failed(format!("a strange answer: {parts:?}"))),
             other => Err(strange(&other)),
         }
     }
 
-    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, String> {
+    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, RunError> {
         match self.call(&[b"LOCK.RELEASE", name, owner])? {
             Value::Int(1) => Ok(true),
             Value::Int(0) => Ok(false),
@@ -117,10 +121,10 @@ fn grant(parts: &[Value]) -> Option<LockAnswer> {
     }
 }
 
-fn strange(value: &Value) -> String {
+fn strange(value: &Value) -> RunError {
     match value {
-        Value::Error(text) => String::from_utf8_lossy(text).into_owned(),
-        other => format!("a strange answer: {other:?}"),
+        Value::Error(text) => RunError::of(String::from_utf8_lossy(text)),
+        other => RunError::Failed(format!("a strange answer: {other:?}")),
     }
 }
 
@@ -136,8 +140,8 @@ pub(super) const TABLE: &str = "bench.locks";
 
 impl LightweightTransactions {
     /// Makes the table of locks, with a copy on each node.
-    pub(super) fn create_table(nodes: &[SocketAddr]) -> Result<(), String> {
-        let mut link = Link::connect(nodes[0], Version::V4)?;
+    pub(super) fn create_table(nodes: &[SocketAddr]) -> Result<(), RunError> {
+        let mut link = Link::connect(nodes[0], Version::V4).map_err(RunError::of)?;
         let copies = nodes.len();
         for text in [
             format!(
@@ -146,41 +150,43 @@ impl LightweightTransactions {
             ),
             format!("CREATE TABLE {TABLE} (name text PRIMARY KEY, owner text)"),
         ] {
-            link.query(&text, Consistency::One)?;
+            link.query(&text, Consistency::One).map_err(RunError::of)?;
         }
-        cassandra::agree(nodes)
+        cassandra::agree(nodes).map_err(RunError::of)
     }
 
-    pub(super) fn connect(address: SocketAddr) -> Result<LightweightTransactions, String> {
-        let mut link = Link::connect(address, Version::V4)?;
+    pub(super) fn connect(address: SocketAddr) -> Result<LightweightTransactions, RunError> {
+        let mut link = Link::connect(address, Version::V4).map_err(RunError::of)?;
         let take =
             format!("INSERT INTO {TABLE} (name, owner) VALUES (?, ?) IF NOT EXISTS USING TTL 30");
         let give = format!("DELETE FROM {TABLE} WHERE name = ? IF owner = ?");
         Ok(LightweightTransactions {
-            take: link.prepare(&take)?,
-            give: link.prepare(&give)?,
+            take: link.prepare(&take).map_err(RunError::of)?,
+            give: link.prepare(&give).map_err(RunError::of)?,
             link,
         })
     }
 }
 
 impl LockClient for LightweightTransactions {
-    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, String> {
+    fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, RunError> {
         let values = pair(name, owner);
         let told = self
             .link
-            .execute(&self.take, &values, CONSISTENCY, applied)?;
+            .execute(&self.take, &values, CONSISTENCY, applied)
+            .map_err(RunError::of)?;
         Ok(match told {
             (true, _) => LockAnswer::Granted { token: None },
             (false, holder) => LockAnswer::Refused { holder },
         })
     }
 
-    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, String> {
+    fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, RunError> {
         let values = pair(name, owner);
         let told = self
             .link
-            .execute(&self.give, &values, CONSISTENCY, applied)?;
+            .execute(&self.give, &values, CONSISTENCY, applied)
+            .map_err(RunError::of)?;
         Ok(told.0)
     }
 }

@@ -10,6 +10,7 @@
 use std::time::Instant;
 
 use super::lock_client::{LockAnswer, LockClient};
+use crate::error::RunError;
 use crate::latency::Latencies;
 
 /// How many locks there are, in turn.
@@ -49,15 +50,15 @@ impl<D: LockClient> LockTurns<D> {
     ///
     /// # Errors
     /// Returns an error if an answer is missing or wrong.
-    pub(super) fn run(&mut self, count: u64, took: &mut LockLatencies) -> Result<(), String> {
+    pub(super) fn run(&mut self, count: u64, took: &mut LockLatencies) -> Result<(), RunError> {
         (0..count).try_for_each(|_| {
             self.turn += 1;
             self.one(took)
-                .map_err(|error| format!("turn {}: {error}", self.turn))
+                .map_err(|error| RunError::Failed(format!("turn {}: {error}", self.turn)))
         })
     }
 
-    fn one(&mut self, took: &mut LockLatencies) -> Result<(), String> {
+    fn one(&mut self, took: &mut LockLatencies) -> Result<(), RunError> {
         let place = self.turn as usize % NAMES;
         // Five bytes, as in the paper.
         let name = format!("{place:05}").into_bytes();
@@ -77,35 +78,37 @@ impl<D: LockClient> LockTurns<D> {
         took.release.record(begun.elapsed());
         match had {
             true => Ok(()),
-            false => Err("the lock was lost".to_owned()),
+            false => Err(RunError::Failed("the lock was lost".to_owned())),
         }
     }
 
-    fn check(&mut self, place: usize, grant: &LockAnswer) -> Result<(), String> {
+    fn check(&mut self, place: usize, grant: &LockAnswer) -> Result<(), RunError> {
         let last = &mut self.tokens[place];
         match grant {
-            LockAnswer::Granted { token: Some(token) } if *token <= *last => Err(format!(
-                "the lock was granted with token {token} after {last}"
+            LockAnswer::Granted { token: Some(token) } if *token <= *last => Err(RunError::Failed(
+                format!("the lock was granted with token {token} after {last}"),
             )),
             LockAnswer::Granted { token } => {
                 *last = token.unwrap_or(0);
                 Ok(())
             }
-            LockAnswer::Refused { holder } => Err(format!(
+            LockAnswer::Refused { holder } => Err(RunError::Failed(format!(
                 "a lock that is free was refused: {} has it",
                 holder.escape_ascii()
-            )),
+            ))),
         }
     }
 
-    fn second(&mut self, name: &[u8], owner: &[u8]) -> Result<(), String> {
+    fn second(&mut self, name: &[u8], owner: &[u8]) -> Result<(), RunError> {
         let grant = self.client.acquire(name, OTHER)?;
         let holder = owner.to_vec();
         if grant != (LockAnswer::Refused { holder }) {
-            return Err(format!("a lock that is held: {grant:?}"));
+            return Err(RunError::Failed(format!("a lock that is held: {grant:?}")));
         }
         match self.client.release(name, OTHER)? {
-            true => Err("who did not hold the lock has given it back".to_owned()),
+            true => Err(RunError::Failed(
+                "who did not hold the lock has given it back".to_owned(),
+            )),
             false => Ok(()),
         }
     }
@@ -128,7 +131,7 @@ mod tests {
     }
 
     impl LockClient for Table {
-        fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, String> {
+        fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, RunError> {
             if let Some(holder) = self.held.get(name)
                 && !self.grants_twice
             {
@@ -141,7 +144,7 @@ mod tests {
             Ok(LockAnswer::Granted { token })
         }
 
-        fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, String> {
+        fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, RunError> {
             let is_holder = self.held.get(name).is_some_and(|holder| holder == owner);
             let released = is_holder || self.anyone_releases;
             if released {
@@ -151,7 +154,7 @@ mod tests {
         }
     }
 
-    fn run(table: Table, planted: bool) -> Result<(), String> {
+    fn run(table: Table, planted: bool) -> Result<(), RunError> {
         LockTurns::new(table, planted).run(3000, &mut LockLatencies::default())
     }
 
@@ -181,10 +184,11 @@ mod tests {
                 ..right()
             },
         ];
-        for (table, says) in wrong.into_iter().zip(["Held", "after", "given it back"]) {
-            let found = run(table, false).unwrap_err();
+        for (table, says) in wrong.into_iter().zip(["Granted", "after", "given it back"]) {
+            let found = run(table, false).unwrap_err().to_string();
             assert!(found.contains(says), "{found}");
         }
-        assert!(run(right(), true).unwrap_err().contains("other has it"));
+        let found = run(right(), true).unwrap_err().to_string();
+        assert!(found.contains("other has it"), "{found}");
     }
 }

@@ -9,6 +9,7 @@ use super::query_answer::QueryAnswer;
 use super::query_job::{OperatorPlacement, QueryJob};
 use super::testbed::Testbed;
 use super::tpch_query::{self, QueryVariant, TpchQuery};
+use crate::error::RunError;
 use crate::machine;
 
 /// The costs of a query, and its answer.
@@ -24,7 +25,7 @@ pub(super) struct Execution {
 }
 
 /// Runs a query, and measures it.
-pub(super) fn measured(job: &QueryJob, testbed: &mut Testbed) -> Result<Execution, String> {
+pub(super) fn measured(job: &QueryJob, testbed: &mut Testbed) -> Result<Execution, RunError> {
     let (site, workers) = site(job, testbed);
     let fragment = Arc::new(tpch_query::fragment(job.query, job.data.variant));
     let cpu = pinned_to(job);
@@ -32,7 +33,7 @@ pub(super) fn measured(job: &QueryJob, testbed: &mut Testbed) -> Result<Executio
     let (here, there) = used(testbed);
     let begun = Instant::now();
     let table = testbed.table();
-    let parts = scan::split(table, &fragment, workers).map_err(|error| error.to_string())?;
+    let parts = scan::split(table, &fragment, workers).map_err(RunError::of)?;
     let tasks = parts.into_iter().map(|rows| Task {
         table: Arc::clone(table),
         fragment: Arc::clone(&fragment),
@@ -51,7 +52,7 @@ pub(super) fn measured(job: &QueryJob, testbed: &mut Testbed) -> Result<Executio
 }
 
 /// Runs a query once to fill caches and open connections, if no similar one was run before.
-pub(super) fn warm(job: &QueryJob, testbed: &mut Testbed) -> Result<(), String> {
+pub(super) fn warm(job: &QueryJob, testbed: &mut Testbed) -> Result<(), RunError> {
     if testbed.is_cold(job) {
         measured(job, testbed)?;
     }
@@ -68,7 +69,7 @@ pub(super) fn probe(
     testbed: &mut Testbed,
     fragment: &Fragment,
     rows: &[Vec<Rows>],
-) -> Result<ProbeCosts, String> {
+) -> Result<ProbeCosts, RunError> {
     let (site, _) = site(job, testbed);
     let fragment = Arc::new(fragment.clone());
     let tasks = rows.iter().map(|rows| Task {
@@ -82,7 +83,7 @@ pub(super) fn probe(
     let begun = Instant::now();
     on_threads(tasks, pinned_to(job), |task| {
         for batch in site.run(&task) {
-            batch.map_err(|error| error.to_string())?;
+            batch.map_err(RunError::of)?;
         }
         Ok(())
     })?;
@@ -122,11 +123,11 @@ fn execute(
     tasks: Vec<Task>,
     cpu: Option<usize>,
     (query, variant): (TpchQuery, QueryVariant),
-) -> Result<QueryAnswer, String> {
+) -> Result<QueryAnswer, RunError> {
     let parts = on_threads(tasks, cpu, |task| {
         let mut answer = QueryAnswer::default();
         for batch in site.run(&task) {
-            let batch = batch.map_err(|error| error.to_string())?;
+            let batch = batch.map_err(RunError::of)?;
             answer.add_batch(query, variant, &batch);
         }
         Ok(answer)
@@ -140,8 +141,8 @@ fn execute(
 fn on_threads<T: Send>(
     tasks: Vec<Task>,
     cpu: Option<usize>,
-    work: impl Fn(Task) -> Result<T, String> + Sync,
-) -> Result<Vec<T>, String> {
+    work: impl Fn(Task) -> Result<T, RunError> + Sync,
+) -> Result<Vec<T>, RunError> {
     let work = |task| {
         if let Some(cpu) = cpu {
             let pinned = base::cpus::pin_current_thread(cpu);
@@ -155,7 +156,11 @@ fn on_threads<T: Send>(
             .into_iter()
             .map(|task| scope.spawn(move || work(task)))
             .collect();
-        let panicked = |_| Err("a thread that works has panicked".to_owned());
+        let panicked = |_| {
+            Err(RunError::Failed(
+                "a thread that works has panicked".to_owned(),
+            ))
+        };
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(panicked))

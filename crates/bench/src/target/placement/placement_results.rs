@@ -107,10 +107,10 @@ impl PlacementResults {
             .filter(|((_, placement), times)| !times.are_whole(*placement));
         let all = match alone.count() {
             0 => Ok(()),
-            alone => Err(format!(
+            alone => Err(RunError::Failed(format!(
                 "{alone} of {} choices do not stand beside all placements, turn by turn",
                 self.0.len()
-            )),
+            ))),
         };
         let mut sample = Sample::default();
         let check = Check::new("all choices stand beside all placements", all);

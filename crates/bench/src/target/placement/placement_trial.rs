@@ -7,6 +7,7 @@ use super::execution::{self, Execution};
 use super::query_answer::QueryAnswer;
 use super::query_job::{OperatorPlacement, QueryJob};
 use super::testbed::Testbed;
+use crate::error::RunError;
 
 /// The least number of turns, however long they take, and the most.
 const TURNS: (usize, usize) = (3, 15);
@@ -47,7 +48,7 @@ pub(super) fn run(
     expected: &QueryAnswer,
     time: Duration,
     testbed: &mut Testbed,
-) -> Result<(Execution, PlacementTrial), String> {
+) -> Result<(Execution, PlacementTrial), RunError> {
     let candidates = candidates(job.placement);
     let placed = |placement| QueryJob { placement, ..*job };
     for &placement in candidates {

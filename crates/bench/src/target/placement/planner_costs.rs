@@ -18,6 +18,7 @@ use super::execution::{self, ProbeCosts};
 use super::query_job::{OperatorPlacement, QueryJob, QueryTable, ResultTransport};
 use super::testbed::Testbed;
 use super::tpch_query;
+use crate::error::RunError;
 
 /// The most bytes of pages that probes read.
 const PROBED: u64 = 64 << 20;
@@ -50,7 +51,7 @@ pub(super) fn choose(
     job: &QueryJob,
     known: &mut PlannerCosts,
     testbed: &mut Testbed,
-) -> Result<(OperatorPlacement, String), String> {
+) -> Result<(OperatorPlacement, String), RunError> {
     let key = CostKey {
         data: job.data,
         transport: job.transport,
@@ -72,14 +73,19 @@ pub(super) fn choose(
     let table = testbed.table();
     let fragment = tpch_query::fragment(job.query, job.data.variant);
     let estimate = estimate::estimate(table, &fragment, &operators::scan::all(table));
-    let estimate = estimate.map_err(|error| error.to_string())?;
+    let estimate = estimate.map_err(RunError::of)?;
     let choice = choose_with(Placement::Auto, &estimate, &costs, &measured.page);
     let all: Vec<String> = choice.candidates.iter().map(ToString::to_string).collect();
     let placement = match choice.chosen {
         Some(Placement::Local) => OperatorPlacement::Local,
         Some(Placement::RemoteLocal) => OperatorPlacement::RemoteLocal,
         Some(Placement::RemoteRemote) => OperatorPlacement::RemoteRemote,
-        _ => return Err(format!("no placement is possible: {}", all.join("; "))),
+        _ => {
+            return Err(RunError::Failed(format!(
+                "no placement is possible: {}",
+                all.join("; ")
+            )));
+        }
     };
     Ok((
         placement,
@@ -87,7 +93,7 @@ pub(super) fn choose(
     ))
 }
 
-fn measure(job: &QueryJob, testbed: &mut Testbed) -> Result<MeasuredCosts, String> {
+fn measure(job: &QueryJob, testbed: &mut Testbed) -> Result<MeasuredCosts, RunError> {
     let placement = |placement| QueryJob { placement, ..*job };
     let (local, far, there) = (
         placement(OperatorPlacement::Local),
@@ -153,11 +159,11 @@ fn probes<const N: usize>(
     jobs: [&QueryJob; N],
     testbed: &mut Testbed,
     fragment: &Fragment,
-) -> Result<[MeasuredProbe; N], String> {
+) -> Result<[MeasuredProbe; N], RunError> {
     let parts = jobs.map(|job| job.connections.max(job.threads)).into_iter();
     let rows = probed(testbed, parts.max().unwrap_or(1));
     let estimate = estimate::estimate(testbed.table(), fragment, &rows.concat());
-    let estimate = estimate.map_err(|error| error.to_string())?;
+    let estimate = estimate.map_err(RunError::of)?;
     let mut took: [Vec<ProbeCosts>; N] = std::array::from_fn(|_| Vec::new());
     // The first turn is for caches and connections.
     for turn in 0..=PROBES {
@@ -195,12 +201,12 @@ fn probed(testbed: &Testbed, parts: usize) -> Vec<Vec<Rows>> {
 }
 
 /// Returns the quickest of some round trips, in seconds.
-fn round_trip(job: &QueryJob, testbed: &mut Testbed) -> Result<f64, String> {
+fn round_trip(job: &QueryJob, testbed: &mut Testbed) -> Result<f64, RunError> {
     let node = testbed.node(job.transport);
     let mut best = f64::INFINITY;
     for _ in 0..ROUND_TRIPS {
         let begun = Instant::now();
-        node.condition().map_err(|error| error.to_string())?;
+        node.condition().map_err(RunError::of)?;
         best = best.min(begun.elapsed().as_secs_f64());
     }
     Ok(best)

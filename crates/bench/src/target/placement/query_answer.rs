@@ -20,6 +20,7 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
 use tpch::TpchTable;
 
 use super::tpch_query::{self, QueryVariant, TpchQuery};
+use crate::error::RunError;
 
 /// Numbers by group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,13 +97,15 @@ impl QueryAnswer {
     ///
     /// # Errors
     /// The text says where it differs.
-    pub(super) fn same(&self, expected: &QueryAnswer) -> Result<(), String> {
+    pub(super) fn same(&self, expected: &QueryAnswer) -> Result<(), RunError> {
         let keys = expected.0.keys().chain(self.0.keys());
         for key in keys {
             let (found, expected) = (self.0.get(key), expected.0.get(key));
             if found != expected {
                 let key = key.escape_ascii();
-                return Err(format!("group '{key}': {found:?} instead of {expected:?}"));
+                return Err(RunError::Failed(format!(
+                    "group '{key}': {found:?} instead of {expected:?}"
+                )));
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use http::{Method, Request, Response};
 use tokio::net::TcpStream;
 
 use super::proto;
+use crate::error::RunError;
 
 /// Bytes before a message: a byte that says that it is not compressed, and its length.
 const PREFIX: usize = 5;
@@ -36,7 +37,7 @@ fn said(error: impl std::fmt::Display) -> String {
 
 impl EtcdConnection {
     /// Connects, within a runtime that continues to serve the connection.
-    pub(super) async fn connect(at: SocketAddr) -> Result<EtcdConnection, String> {
+    pub(super) async fn connect(at: SocketAddr) -> Result<EtcdConnection, RunError> {
         let stream = TcpStream::connect(at).await.map_err(said)?;
         stream.set_nodelay(true).map_err(said)?;
         let (sender, connection) = h2::client::handshake(stream).await.map_err(said)?;
@@ -47,7 +48,7 @@ impl EtcdConnection {
         Ok(EtcdConnection { sender, at })
     }
 
-    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RunError> {
         let mut message = Vec::with_capacity(key.len() + value.len() + 16);
         message.resize(PREFIX, 0);
         proto::put_bytes(&mut message, 1, key);
@@ -55,7 +56,7 @@ impl EtcdConnection {
         self.call("/etcdserverpb.KV/Put", message).await.map(drop)
     }
 
-    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, RunError> {
         let mut message = vec![0; PREFIX];
         proto::put_bytes(&mut message, 1, key);
         let reply = self.call("/etcdserverpb.KV/Range", message).await?;
@@ -65,7 +66,7 @@ impl EtcdConnection {
         Ok(Some(proto::bytes(pair, 5).unwrap_or_default().to_vec()))
     }
 
-    pub(super) async fn status(&mut self) -> Result<EtcdStatus, String> {
+    pub(super) async fn status(&mut self) -> Result<EtcdStatus, RunError> {
         let message = vec![0; PREFIX];
         let reply = self.call("/etcdserverpb.Maintenance/Status", message);
         let reply = reply.await?;
@@ -79,7 +80,7 @@ impl EtcdConnection {
     }
 
     /// Calls a method with a message that has room for its prefix.
-    async fn call(&mut self, method: &str, mut message: Vec<u8>) -> Result<Vec<u8>, String> {
+    async fn call(&mut self, method: &str, mut message: Vec<u8>) -> Result<Vec<u8>, RunError> {
         let length = (message.len() - PREFIX) as u32;
         message[1..PREFIX].copy_from_slice(&length.to_be_bytes());
         let request = Request::builder()
@@ -97,7 +98,7 @@ impl EtcdConnection {
 }
 
 /// Returns the message of a successful answer.
-async fn answer(reply: Response<RecvStream>) -> Result<Vec<u8>, String> {
+async fn answer(reply: Response<RecvStream>) -> Result<Vec<u8>, RunError> {
     let (head, mut body) = reply.into_parts();
     let mut message = Vec::new();
     while let Some(piece) = body.data().await {
@@ -115,13 +116,17 @@ async fn answer(reply: Response<RecvStream>) -> Result<Vec<u8>, String> {
         status => {
             let (status, why) = (status.unwrap_or("none"), text("grpc-message"));
             let why = why.unwrap_or_default();
-            return Err(format!("etcd answers with status {status}: {why}"));
+            return Err(RunError::Failed(format!(
+                "etcd answers with status {status}: {why}"
+            )));
         }
     }
     let length = message.get(1..PREFIX).and_then(|b| b.try_into().ok());
     let length = length.map_or(0, u32::from_be_bytes) as usize;
     match message.len() == PREFIX + length && message[0] == 0 {
         true => Ok(message.split_off(PREFIX)),
-        false => Err("etcd's answer is not one message".to_owned()),
+        false => Err(RunError::Failed(
+            "etcd's answer is not one message".to_owned(),
+        )),
     }
 }

@@ -115,7 +115,7 @@ impl ReplicatedNodes {
         }
     }
 
-    pub(super) async fn connect(&self, at: SocketAddr) -> Result<PutConnection, String> {
+    pub(super) async fn connect(&self, at: SocketAddr) -> Result<PutConnection, RunError> {
         Ok(match self {
             ReplicatedNodes::Etcd(_) => PutConnection::Etcd(EtcdConnection::connect(at).await?),
             ReplicatedNodes::Kumiki(_) => PutConnection::Kumiki(RespConnection::connect(at).await?),
@@ -140,7 +140,7 @@ impl ReplicatedNodes {
 
 impl PutConnection {
     /// Sets a key, durably.
-    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RunError> {
         match self {
             PutConnection::Etcd(grpc) => grpc.put(key, value).await,
             PutConnection::Kumiki(resp) => resp.put(key, value).await,
@@ -148,7 +148,7 @@ impl PutConnection {
     }
 
     /// Returns the newest value of a key, whichever node acknowledged it.
-    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, RunError> {
         match self {
             PutConnection::Etcd(grpc) => grpc.get(key).await,
             PutConnection::Kumiki(resp) => resp.get(key).await,

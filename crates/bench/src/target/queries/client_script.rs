@@ -5,6 +5,7 @@
 //! | key | the client's number times [`KEYS`] plus the key's place, five decimal digits |
 //! | value | a number made of the key and of how many writes there were before, five decimal digits |
 
+use crate::error::RunError;
 use ::cluster::slot::{self, SLOTS};
 use ::resp::command::write_command;
 
@@ -77,18 +78,18 @@ impl ClientScript {
     ///
     /// # Errors
     /// Returns an error if it is neither that nor the beginning of it.
-    pub(super) fn is_whole(&self, reply: &[u8]) -> Result<bool, String> {
+    pub(super) fn is_whole(&self, reply: &[u8]) -> Result<bool, RunError> {
         if self.expected.starts_with(reply) {
             return Ok(reply.len() == self.expected.len());
         }
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-        Err(format!(
+        Err(RunError::Failed(format!(
             "client {} has asked {} and was answered {} instead of {}",
             self.client,
             text(&self.request),
             text(reply),
             text(&self.expected)
-        ))
+        )))
     }
 
     /// Returns the keys that were written, with their expected values.

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client_script::{ClientScript, node_of};
 use crate::driver::{AsyncClient, Client, DONE};
+use crate::error::RunError;
 use crate::systems::exchange;
 
 /// How long a reply may take.
@@ -25,7 +26,7 @@ impl QueryTask {
     pub(super) async fn connect(
         book: ClientScript,
         targets: &[SocketAddr],
-    ) -> Result<QueryTask, String> {
+    ) -> Result<QueryTask, RunError> {
         let mut links = Vec::new();
         for target in targets {
             let link = tokio::net::TcpStream::connect(target).await;
@@ -45,17 +46,17 @@ impl QueryTask {
 }
 
 impl AsyncClient for QueryTask {
-    async fn call(&mut self) -> Result<(), String> {
+    async fn call(&mut self) -> Result<(), RunError> {
         let node = self.book.turn();
         let place = node.min(self.links.len() - 1);
         let link = &mut self.links[place];
         let sent = link.write_all(self.book.request()).await;
-        sent.map_err(|error| error.to_string())?;
+        sent.map_err(RunError::of)?;
         self.input.clear();
         loop {
             let read = link.read_buf(&mut self.input).await;
-            if read.map_err(|error| error.to_string())? == 0 {
-                return Err("a connection was closed".to_owned());
+            if read.map_err(RunError::of)? == 0 {
+                return Err(RunError::Failed("a connection was closed".to_owned()));
             }
             if self.book.is_whole(&self.input)? {
                 return Ok(());
@@ -74,10 +75,10 @@ impl ScheduledClients {
     pub(super) fn connect(
         books: impl Iterator<Item = ClientScript>,
         targets: &[SocketAddr],
-    ) -> Result<ScheduledClients, String> {
+    ) -> Result<ScheduledClients, RunError> {
         let client = |book| Ok((book, connect(targets)?));
         Ok(ScheduledClients {
-            clients: books.map(client).collect::<Result<_, String>>()?,
+            clients: books.map(client).collect::<Result<_, RunError>>()?,
             turn: 0,
         })
     }
@@ -88,7 +89,7 @@ impl ScheduledClients {
 }
 
 impl Client for ScheduledClients {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.turn = (self.turn + 1) % self.clients.len();
         let (book, links) = &mut self.clients[self.turn];
         let node = book.turn();
@@ -98,12 +99,12 @@ impl Client for ScheduledClients {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }
 
-fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, String> {
+fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, RunError> {
     let connect = |target: &SocketAddr| {
         let link = std::net::TcpStream::connect(target)?;
         link.set_nodelay(true)?;
@@ -112,11 +113,11 @@ fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, String> {
     };
     let links = targets.iter().map(connect);
     let links = links.collect::<std::io::Result<_>>();
-    links.map_err(|error| error.to_string())
+    links.map_err(RunError::of)
 }
 
 /// Checks that every key holds its last write, by reading it from the nodes directly.
-pub(super) fn read_back(nodes: &[SocketAddr], books: &[ClientScript]) -> Result<(), String> {
+pub(super) fn read_back(nodes: &[SocketAddr], books: &[ClientScript]) -> Result<(), RunError> {
     let mut links = connect(nodes)?;
     for (key, value) in books.iter().flat_map(ClientScript::last_writes) {
         let mut request = Vec::new();
@@ -124,12 +125,12 @@ pub(super) fn read_back(nodes: &[SocketAddr], books: &[ClientScript]) -> Result<
         let expected = [b"$5\r\n", &value[..], b"\r\n"].concat();
         let whole = |reply: &[u8]| match expected.starts_with(reply) {
             true => Ok(reply.len() == expected.len()),
-            false => Err(format!(
+            false => Err(RunError::Failed(format!(
                 "key {} holds {} instead of {}",
                 key.escape_ascii(),
                 reply.escape_ascii(),
                 value.escape_ascii()
-            )),
+            ))),
         };
         exchange(&mut links[node_of(&key, nodes.len())], &request, whole)?;
     }

@@ -40,7 +40,7 @@ pub(super) fn measure(
     Ok(books)
 }
 
-fn connect(run: &QueryRun<'_>, runtime: &Runtime) -> Result<Vec<QueryTask>, String> {
+fn connect(run: &QueryRun<'_>, runtime: &Runtime) -> Result<Vec<QueryTask>, RunError> {
     let targets = run.targets();
     let asker = |number| runtime.block_on(QueryTask::connect(run.book(number), &targets));
     (0..run.job.clients).map(asker).collect()

@@ -22,7 +22,7 @@ pub(super) fn measure(
     rate: f64,
     sample: &mut Sample,
 ) -> Result<Vec<ClientScript>, RunError> {
-    let failed = |what: &'static str| move |error: String| RunError::failed(what)(&error);
+    let failed = |what: &'static str| move |error: RunError| RunError::failed(what)(&error);
     let scale = run.context.scale;
     let plan = Plan {
         pace: Pace::Open { rate },
@@ -34,8 +34,8 @@ pub(super) fn measure(
         let books = (first..first + clients).map(|number| run.book(number));
         ScheduledClients::connect(books, targets).map_err(failed("connecting"))
     };
-    let mut bare = EchoConnection::new(REQUEST, REPLY)
-        .map_err(|error| failed("echoing")(error.to_string()))?;
+    let mut bare =
+        EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
     let mut own = connect(0, &run.targets())?;
     let mut direct = connect(clients, run.nodes.addresses())?;
     let [mut bare_driven, mut own_driven, mut direct_driven] =

@@ -33,7 +33,7 @@ pub(super) fn run(work: &ReadRun<'_>) -> Result<ReadTimeline, RunError> {
             let path = &path;
             scope.spawn(move || {
                 let pinned = || match cpu {
-                    Some(cpu) => base::cpus::pin_current_thread(cpu).map_err(|e| e.to_string()),
+                    Some(cpu) => base::cpus::pin_current_thread(cpu).map_err(RunError::of),
                     None => Ok(()),
                 };
                 match work.job.reader {
@@ -56,12 +56,13 @@ pub(super) fn run(work: &ReadRun<'_>) -> Result<ReadTimeline, RunError> {
     }))
 }
 
-fn open(path: &Path) -> Result<ReadFile, String> {
-    ReadFile::open(path, PageCache::Past).map_err(|error| format!("{}: {error}", path.display()))
+fn open(path: &Path) -> Result<ReadFile, RunError> {
+    ReadFile::open(path, PageCache::Past)
+        .map_err(|error| RunError::failed(&path.display().to_string())(&error))
 }
 
 /// Runs one of many threads that read in a loop.
-fn plain(work: &ReadRun<'_>, thread: usize, file: &ReadFile) -> Result<(), String> {
+fn plain(work: &ReadRun<'_>, thread: usize, file: &ReadFile) -> Result<(), RunError> {
     let unit = work.job.unit;
     let mut memory = OwnBuf::new(unit);
     let mut offsets = work.offsets(thread, file.len());
@@ -81,7 +82,11 @@ fn plain(work: &ReadRun<'_>, thread: usize, file: &ReadFile) -> Result<(), Strin
                 n if n == unit => {
                     offsets.checked(offset, &memory.as_ref()[..unit], &mut checker)?
                 }
-                n => return Err(format!("a read at {offset} checked back with {n} bytes")),
+                n => {
+                    return Err(RunError::Failed(format!(
+                        "a read at {offset} checked back with {n} bytes"
+                    )));
+                }
             }
         }
     }
@@ -105,7 +110,7 @@ impl NodeReadLoop {
         read_method: ReadMethod,
         depth: usize,
         unit: usize,
-    ) -> Result<NodeReadLoop, String> {
+    ) -> Result<NodeReadLoop, RunError> {
         let failed = |error: std::io::Error| error.to_string();
         let mut reads = read_method.way().reads(depth).map_err(failed)?;
         let file = open(path)?;
@@ -122,7 +127,7 @@ impl NodeReadLoop {
         })
     }
 
-    fn read(mut self, work: &ReadRun<'_>) -> Result<(), String> {
+    fn read(mut self, work: &ReadRun<'_>) -> Result<(), RunError> {
         let unit = work.job.unit;
         let mut offsets = work.offsets(0, self.len);
         let mut checker = Checker::default();
@@ -153,7 +158,9 @@ impl NodeReadLoop {
                 let (memory, offset) = into;
                 let n = result.map_err(|error| format!("reading at {offset}: {error}"))?;
                 if n != unit {
-                    return Err(format!("a read at {offset} checked back with {n} bytes"));
+                    return Err(RunError::Failed(format!(
+                        "a read at {offset} checked back with {n} bytes"
+                    )));
                 }
                 offsets.checked(offset, &memory.as_ref()[..unit], &mut checker)?;
             }

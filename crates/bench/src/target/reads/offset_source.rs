@@ -10,6 +10,7 @@ use super::job::{AccessPattern, ReadsJob};
 use super::timeline::ReaderThreads;
 use crate::content::Checker;
 use crate::content_file::ContentFile;
+use crate::error::RunError;
 use crate::replay::Trace;
 use crate::run_context::RunContext;
 
@@ -99,7 +100,7 @@ impl<'f> OffsetSource<'f> {
 
     /// Looks up a unit in the cache, and checks it if it is there. Returns `true` if it was.
     #[inline]
-    pub(super) fn cached(&mut self, offset: u64, checker: &mut Checker) -> Result<bool, String> {
+    pub(super) fn cached(&mut self, offset: u64, checker: &mut Checker) -> Result<bool, RunError> {
         let Some(cache) = &self.work.cache else {
             return Ok(false);
         };
@@ -124,7 +125,7 @@ impl<'f> OffsetSource<'f> {
         offset: u64,
         unit: &[u8],
         checker: &mut Checker,
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         checker.check(offset, unit)?;
         if let Some(cache) = &self.work.cache {
             cache.insert(address(offset, unit.len()), Arc::new(unit.into()));

@@ -30,7 +30,7 @@ pub(super) fn run(work: &ReadRun<'_>, far: &RemoteReaders) -> Result<ReadTimelin
     let processors = node_and_readers(work.job.pinned)?;
     let program = work.context.laboratory("storage nodes")?;
     if let Err(why) = far.transport.domain() {
-        return Err(RunError::Skipped(why));
+        return Err(RunError::skipped(why));
     }
     let node = ListeningProcess::start(program, work.file.dir(), "storage-node", |listen, _| {
         let showing = StorageNodeConfig {
@@ -54,7 +54,7 @@ pub(super) fn run(work: &ReadRun<'_>, far: &RemoteReaders) -> Result<ReadTimelin
                 work.tally.thread(
                     || {
                         if let Some([_, last]) = processors {
-                            base::cpus::pin_current_thread(last).map_err(|e| e.to_string())?;
+                            base::cpus::pin_current_thread(last).map_err(RunError::of)?;
                         }
                         connect(work, far, address)
                     },
@@ -70,22 +70,22 @@ fn connect(
     work: &ReadRun<'_>,
     far: &RemoteReaders,
     address: SocketAddr,
-) -> Result<(Session, Open), String> {
+) -> Result<(Session, Open), RunError> {
     let unit = work.job.unit;
     let mut options = SessionOptions::new(address, storage_node::secret());
     options.transport = far.transport.transport();
     options.verbs = far.transport.domain()?;
     options.depth = far.depth;
     options.window_bytes = (2 * far.depth * unit).max(WINDOW);
-    let mut session = Session::connect(options).map_err(|error| error.to_string())?;
+    let mut session = Session::connect(options).map_err(RunError::of)?;
     if session.transport() != Some(far.transport.transport()) {
-        return Err(format!(
+        return Err(RunError::Failed(format!(
             "there is no way to the node over {}",
             far.transport.name()
-        ));
+        )));
     }
     let open = session.open_file(storage_node::NAME, unit);
-    let open = open.map_err(|error| error.to_string())?;
+    let open = open.map_err(RunError::of)?;
     Ok((session, open))
 }
 
@@ -95,7 +95,7 @@ fn read(
     thread: usize,
     mut session: Session,
     open: &Open,
-) -> Result<(), String> {
+) -> Result<(), RunError> {
     let unit = work.job.unit as u64;
     let mut offsets = work.offsets(thread, open.pages * unit);
     let mut checker = Checker::default();
@@ -123,7 +123,7 @@ fn read(
         }
         // Units from the cache are no reason to wait.
         let wait = if found > 0 { Duration::ZERO } else { WAIT };
-        session.turn(wait).map_err(|error| error.to_string())?;
+        session.turn(wait).map_err(RunError::of)?;
         let mut checked = 0;
         while let Some(arrived) = session.arrived() {
             let page = arrived

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::error::RunError;
 use crate::machine;
 use crate::run_context::RunContext;
 use crate::sample::TimelinePoint;
@@ -31,7 +32,7 @@ pub(super) struct ReaderThreads {
     ready: Barrier,
     running: AtomicUsize,
     stop: AtomicBool,
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<RunError>>,
 }
 
 impl ReaderThreads {
@@ -49,8 +50,8 @@ impl ReaderThreads {
     /// Runs a thread: it prepares, waits for the others, and reads.
     pub(super) fn thread<P>(
         &self,
-        prepare: impl FnOnce() -> Result<P, String>,
-        read: impl FnOnce(P) -> Result<(), String>,
+        prepare: impl FnOnce() -> Result<P, RunError>,
+        read: impl FnOnce(P) -> Result<(), RunError>,
     ) {
         let prepared = prepare();
         self.ready.wait();
@@ -80,10 +81,10 @@ impl ReaderThreads {
     }
 
     /// Returns the outcome of the checks.
-    pub(super) fn outcome(&self, reads: u64) -> Result<(), String> {
+    pub(super) fn outcome(&self, reads: u64) -> Result<(), RunError> {
         match self.failure.lock().take() {
             Some(what) => Err(what),
-            None if reads == 0 => Err("nothing was read".to_owned()),
+            None if reads == 0 => Err(RunError::Failed("nothing was read".to_owned())),
             None => Ok(()),
         }
     }

@@ -117,7 +117,7 @@ impl Members {
     }
 
     /// Returns the state of each of them.
-    pub(super) fn held(&self) -> Result<Vec<(NodeId, MemberState)>, String> {
+    pub(super) fn held(&self) -> Result<Vec<(NodeId, MemberState)>, RunError> {
         let held = |(node, one): &(NodeId, Arc<Partition>)| Ok((*node, held(one)?));
         self.partitions.iter().map(held).collect()
     }
@@ -132,7 +132,7 @@ impl Members {
     }
 }
 
-fn held(partition: &Partition) -> Result<MemberState, String> {
+fn held(partition: &Partition) -> Result<MemberState, RunError> {
     let mut worker = partition.worker().ok_or("the member has no worker left")?;
     let snapshot = partition.engine().snapshot();
     let mut held = MemberState {
@@ -169,13 +169,15 @@ fn digest(key: &[u8], tid: Tid, value: &[u8]) -> u64 {
 }
 
 /// Parses a counter of a member: its number and its value.
-fn counter(key: &[u8], value: &[u8]) -> Result<(u64, u64), String> {
+fn counter(key: &[u8], value: &[u8]) -> Result<(u64, u64), RunError> {
     let sum = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.parse().ok());
     match (keys::decode(key), sum) {
         (Some(index), Some(sum)) => Ok((index, sum)),
-        _ => Err(format!("{key:?} holds {value:?}, which is no counter")),
+        _ => Err(RunError::Failed(format!(
+            "{key:?} holds {value:?}, which is no counter"
+        ))),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::keys;
 const BATCH: usize = 500;
 
 /// The outcome for a task that waits for a ticket.
-type TicketOutcome = Result<(), String>;
+type TicketOutcome = Result<(), RunError>;
 
 /// The tasks that wait.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl SharedWorker {
     }
 
     /// Creates all counters, at zero.
-    pub(super) async fn load(&self, counters: u64) -> Result<(), String> {
+    pub(super) async fn load(&self, counters: u64) -> Result<(), RunError> {
         let all: Vec<u64> = (0..counters).collect();
         let session = self.open_session().await?;
         for (sequence, some) in (1..).zip(all.chunks(BATCH)) {
@@ -79,16 +79,16 @@ impl SharedWorker {
     }
 
     /// Opens a session, whose transactions are numbered.
-    async fn open_session(&self) -> Result<u64, String> {
+    async fn open_session(&self) -> Result<u64, RunError> {
         let (number, ticket) = {
             let mut worker = self.worker.borrow_mut();
-            let number = worker.open_session().map_err(|abort| abort.to_string())?;
+            let number = worker.open_session().map_err(RunError::of)?;
             (number, worker.observed().epoch)
         };
         self.resolved(ticket).await?;
         let opened = self.worker.borrow_mut().opened(number);
         let opened = opened.ok_or("no session is there when its ticket has resolved")?;
-        opened.map_err(|abort| abort.to_string())
+        opened.map_err(RunError::of)
     }
 
     /// Executes operations as one transaction, and waits until their outcome is known.
@@ -96,7 +96,7 @@ impl SharedWorker {
         &self,
         ops: &[Op<'_>],
         sequenced: Sequenced,
-    ) -> Result<Vec<OwnedReply>, String> {
+    ) -> Result<Vec<OwnedReply>, RunError> {
         if self.worker.borrow().is_naive() {
             return self.propose(ops, sequenced).await;
         }
@@ -113,7 +113,7 @@ impl SharedWorker {
                     return Ok(replies);
                 }
                 Err(Abort::Held { .. }) => self.released(releases).await,
-                Err(abort) => return Err(abort.to_string()),
+                Err(abort) => return Err(RunError::of(abort)),
             }
         }
     }
@@ -123,17 +123,17 @@ impl SharedWorker {
         &self,
         ops: &[Op<'_>],
         sequenced: Sequenced,
-    ) -> Result<Vec<OwnedReply>, String> {
+    ) -> Result<Vec<OwnedReply>, RunError> {
         let (number, ticket) = {
             let mut worker = self.worker.borrow_mut();
             let number = worker.propose(ops, sequenced);
-            let number = number.map_err(|abort| abort.to_string())?;
+            let number = number.map_err(RunError::of)?;
             (number, worker.observed().epoch)
         };
         self.resolved(ticket).await?;
         let outcome = self.worker.borrow_mut().outcome(number);
         let outcome = outcome.ok_or("the outcome is not there when its ticket has resolved")?;
-        outcome.map_err(|abort| abort.to_string())
+        outcome.map_err(RunError::of)
     }
 
     async fn resolved(&self, ticket: Epoch) -> TicketOutcome {
@@ -148,7 +148,11 @@ impl SharedWorker {
             waiting.tickets.insert(place, send);
             wait
         };
-        let gone = |_| Err("no thread wakes the waiting clients".to_owned());
+        let gone = |_| {
+            Err(RunError::Failed(
+                "no thread wakes the waiting clients".to_owned(),
+            ))
+        };
         wait.await.unwrap_or_else(gone)
     }
 
@@ -163,7 +167,7 @@ impl SharedWorker {
             waiting.held.push(send);
             wait
         };
-        // Without an usher the next attempt returns the reason.
+        // If no task wakes this one, the next attempt returns the reason.
         let _ = wait.await;
     }
 }
@@ -171,7 +175,7 @@ impl SharedWorker {
 /// Returns the outcome of a ticket, if it is known.
 fn known(partition: &Partition, ticket: Epoch) -> Option<TicketOutcome> {
     if partition.is_lost(ticket) {
-        return Some(Err("the leader has lost its leadership".to_owned()));
+        return Some(Err("the leader has lost its leadership".into()));
     }
     (ticket <= partition.durable()).then_some(Ok(()))
 }
@@ -235,7 +239,7 @@ impl CounterShare {
 }
 
 impl AsyncClient for CounterClient {
-    async fn call(&mut self) -> Result<(), String> {
+    async fn call(&mut self) -> Result<(), RunError> {
         let draw = |_| self.share.draw(&mut self.rng);
         let drawn: Vec<u64> = (0..self.bulk).flat_map(draw).collect();
         let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();

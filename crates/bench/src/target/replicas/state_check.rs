@@ -10,6 +10,7 @@ use std::rc::Rc;
 use base::partition::OwnedReply;
 
 use super::members::{MemberState, Members};
+use crate::error::RunError;
 
 /// The acknowledged transactions of a counter.
 #[derive(Clone, Copy, Default)]
@@ -32,18 +33,24 @@ impl AdditionLedger {
     }
 
     /// Adds a transaction that added to these counters, in this order, with these answers.
-    pub(super) fn acknowledged(&self, drawn: &[u64], replies: &[OwnedReply]) -> Result<(), String> {
+    pub(super) fn acknowledged(
+        &self,
+        drawn: &[u64],
+        replies: &[OwnedReply],
+    ) -> Result<(), RunError> {
         if drawn.len() != replies.len() {
-            return Err(format!(
+            return Err(RunError::Failed(format!(
                 "{} answers to {} operations",
                 replies.len(),
                 drawn.len()
-            ));
+            )));
         }
         let mut counts = self.0.borrow_mut();
         for (&index, reply) in drawn.iter().zip(replies) {
             let &OwnedReply::Int(sum @ 1..) = reply else {
-                return Err(format!("counter {index} answers {reply:?}"));
+                return Err(RunError::Failed(format!(
+                    "counter {index} answers {reply:?}"
+                )));
             };
             let count = &mut counts[index as usize];
             count.additions += 1;
@@ -53,29 +60,29 @@ impl AdditionLedger {
     }
 
     /// Checks that a member holds exactly this.
-    fn compare(&self, held: &MemberState) -> Result<(), String> {
+    fn compare(&self, held: &MemberState) -> Result<(), RunError> {
         let counts = self.0.borrow();
         for &(index, value) in &held.counters {
             let AcknowledgedAdditions { additions, sum } =
                 counts.get(index as usize).copied().unwrap_or_default();
             if value != additions {
-                return Err(format!(
+                return Err(RunError::Failed(format!(
                     "counter {index} is {value}, {additions} additions were acknowledged"
-                ));
+                )));
             }
             if sum != additions * (additions + 1) / 2 {
-                return Err(format!(
+                return Err(RunError::Failed(format!(
                     "the answers of counter {index} are not those of its values"
-                ));
+                )));
             }
         }
         match held.counters.len() == counts.len() {
             true => Ok(()),
-            false => Err(format!(
+            false => Err(RunError::Failed(format!(
                 "there are {} counters of {}",
                 held.counters.len(),
                 counts.len()
-            )),
+            ))),
         }
     }
 }
@@ -86,7 +93,7 @@ pub(super) fn members(
     members: &Members,
     ledger: &AdditionLedger,
     plant: bool,
-) -> Result<(), String> {
+) -> Result<(), RunError> {
     if plant {
         let mut counts = ledger.0.borrow_mut();
         let known = counts.iter_mut().find(|count| count.additions > 0);
@@ -94,8 +101,9 @@ pub(super) fn members(
     }
     let mut first: Option<MemberState> = None;
     for (node, held) in members.held()? {
-        let of_node = |what: String| format!("node {node}: {what}");
-        ledger.compare(&held).map_err(of_node)?;
+        let of_node = |what: String| RunError::Failed(format!("node {node}: {what}"));
+        let compared = ledger.compare(&held);
+        compared.map_err(|wrong| of_node(wrong.to_string()))?;
         let first = first.get_or_insert_with(|| held.clone());
         if (first.applied, first.hash) != (held.applied, held.hash) {
             return Err(of_node(format!(
@@ -136,6 +144,7 @@ mod tests {
         }
         ledger.acknowledged(&[0], &replies[..1]).unwrap();
         let told = ledger.compare(&held(&[(0, 2), (1, 0), (2, 1)]));
-        assert!(told.unwrap_err().contains("answers"), "told 1 twice");
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("answers"), "told 1 twice: {told}");
     }
 }

@@ -260,7 +260,7 @@ struct ShapeClient<'b> {
 }
 
 impl crate::driver::Client for ShapeClient<'_> {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         let mut keys = Vec::new();
         let first = if self.round {
             self.rng.usize(..NODES)
@@ -282,7 +282,7 @@ impl crate::driver::Client for ShapeClient<'_> {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

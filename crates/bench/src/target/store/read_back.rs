@@ -3,6 +3,7 @@
 use base::Reply;
 use store::{Db, Op};
 
+use crate::error::RunError;
 use crate::keys;
 
 /// Keys read by one transaction.
@@ -12,8 +13,8 @@ const BATCH: usize = 16;
 pub(super) fn each(
     db: &Db,
     indices: impl Iterator<Item = u64>,
-    mut visit: impl FnMut(u64, Option<&[u8]>) -> Result<(), String>,
-) -> Result<u64, String> {
+    mut visit: impl FnMut(u64, Option<&[u8]>) -> Result<(), RunError>,
+) -> Result<u64, RunError> {
     let mut worker = db.worker().ok_or("the store has no worker left")?;
     let mut indices = indices.peekable();
     let mut visited = 0;
@@ -22,12 +23,16 @@ pub(super) fn each(
         let keys: Vec<[u8; 8]> = batch.iter().map(|&index| keys::encode(index)).collect();
         let ops: Vec<Op<'_>> = keys.iter().map(|key| Op::Get { key }).collect();
         worker.refresh();
-        let done = worker.execute(&ops).map_err(|abort| abort.to_string())?;
+        let done = worker.execute(&ops).map_err(RunError::of)?;
         for (&index, reply) in batch.iter().zip(done.replies()) {
             match reply {
                 Reply::Bytes(value) => visit(index, Some(value))?,
                 Reply::Nil => visit(index, None)?,
-                other => return Err(format!("key {index} was answered with {other:?}")),
+                other => {
+                    return Err(RunError::Failed(format!(
+                        "key {index} was answered with {other:?}"
+                    )));
+                }
             }
             visited += 1;
         }

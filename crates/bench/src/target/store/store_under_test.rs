@@ -4,22 +4,23 @@ use base::affinity::Affinity;
 use store::Db;
 
 use crate::driver::{DONE, Pace};
+use crate::error::RunError;
 
 /// The parts of a run that each workload implements.
 pub(super) trait StoreWorkload: Sized {
     type Client<'r>: crate::driver::Client;
 
     /// Writes the initial data.
-    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), String>;
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError>;
 
     /// Returns a client for each worker.
-    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<Self::Client<'r>>, String>;
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<Self::Client<'r>>, RunError>;
 
     /// Takes the acknowledged transactions from the clients.
     fn ended(&mut self, clients: Vec<Self::Client<'_>>);
 
     /// Checks the contents of the store, and returns their digest.
-    fn check(&self, db: &Db) -> Result<u64, String>;
+    fn check(&self, db: &Db) -> Result<u64, RunError>;
 }
 
 /// A store under test.
@@ -36,13 +37,13 @@ pub(super) struct StoreUnderTest<'r> {
 }
 
 impl StoreUnderTest<'_> {
-    pub(super) fn worker(&self) -> Result<store::Worker, String> {
+    pub(super) fn worker(&self) -> Result<store::Worker, RunError> {
         let worker = self.db.worker();
-        worker.ok_or_else(|| "the store has no worker left".to_owned())
+        worker.ok_or_else(|| "the store has no worker left".into())
     }
 
     /// Returns the worker of a lane, whose number determines its logger.
-    pub(super) fn seat(&self, lane: usize) -> Result<PinnedWorker, String> {
+    pub(super) fn seat(&self, lane: usize) -> Result<PinnedWorker, RunError> {
         let worker = self.db.worker_at(lane);
         let places = self.affinity.iter().flat_map(|all| all.workers());
         let cpu = places.map(|(_, cpu)| cpu).nth(lane);
@@ -70,9 +71,9 @@ pub(super) struct PinnedWorker {
 
 impl PinnedWorker {
     /// Pins the calling thread to its processor, on the first call.
-    pub(super) fn take(&mut self) -> Result<&mut store::Worker, String> {
+    pub(super) fn take(&mut self) -> Result<&mut store::Worker, RunError> {
         if let Some(cpu) = self.cpu.take() {
-            base::cpus::pin_current_thread(cpu).map_err(|error| error.to_string())?;
+            base::cpus::pin_current_thread(cpu).map_err(RunError::of)?;
         }
         Ok(&mut self.worker)
     }
@@ -100,7 +101,7 @@ impl TicketSource {
         observed.0
     }
 
-    pub(super) fn settle(&self, ticket: u64) -> Result<(), String> {
+    pub(super) fn settle(&self, ticket: u64) -> Result<(), RunError> {
         if ticket == DONE {
             return Ok(());
         }
@@ -109,6 +110,6 @@ impl TicketSource {
             return Ok(());
         }
         let waited = self.db.wait_durable(epoch);
-        waited.map_err(|abort| abort.to_string())
+        waited.map_err(RunError::of)
     }
 }

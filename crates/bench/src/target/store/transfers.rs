@@ -9,6 +9,7 @@ use super::job::StoreJob;
 use super::read_back;
 use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
+use crate::error::RunError;
 use crate::workload::Transfers;
 
 /// The workload.
@@ -29,7 +30,7 @@ impl TransfersLoad {
 impl StoreWorkload for TransfersLoad {
     type Client<'r> = TransfersClient;
 
-    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), String> {
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError> {
         let mut worker = bench.worker()?;
         run(
             &mut worker,
@@ -42,12 +43,10 @@ impl StoreWorkload for TransfersLoad {
             run(&mut worker, &Plan { steps: vec![step] })?;
         }
         let epoch = worker.observed().epoch;
-        worker
-            .wait_durable(epoch)
-            .map_err(|abort| abort.to_string())
+        worker.wait_durable(epoch).map_err(RunError::of)
     }
 
-    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<TransfersClient>, String> {
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<TransfersClient>, RunError> {
         let client = |number: usize| {
             Ok(TransfersClient {
                 seat: bench.seat(number)?,
@@ -61,10 +60,10 @@ impl StoreWorkload for TransfersLoad {
 
     fn ended(&mut self, _: Vec<TransfersClient>) {}
 
-    fn check(&self, db: &Db) -> Result<u64, String> {
+    fn check(&self, db: &Db) -> Result<u64, RunError> {
         let mut worker = db.worker().ok_or("the store has no worker left")?;
         let seen = run(&mut worker, &self.options.audit(true))?;
-        self.options.judge(&seen).map_err(|lost| lost.to_string())?;
+        self.options.judge(&seen).map_err(RunError::of)?;
         let pairs = seen.iter().flat_map(|seen| match seen {
             Seen::Pairs(pairs) => &pairs[..],
             _ => &[],
@@ -83,7 +82,7 @@ pub(super) struct TransfersClient {
 }
 
 impl driver::Client for TransfersClient {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         let worker = self.seat.take()?;
         let plan = self.teller.plan();
         let ended = Ended::Committed(run(worker, &plan)?);
@@ -91,20 +90,20 @@ impl driver::Client for TransfersClient {
         Ok(self.ticket.of(worker.observed().epoch))
     }
 
-    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError> {
         self.ticket.settle(ticket)
     }
 }
 
 /// Runs a plan as one list of operations.
-fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, String> {
+fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, RunError> {
     let texts = ops::texts(plan);
     let pairs = plan.steps.iter().zip(&texts);
     let all: Vec<Op<'_>> = pairs.map(|(step, text)| ops::op(step, text)).collect();
     worker.refresh();
-    let done = worker.execute(&all).map_err(|abort| abort.to_string())?;
+    let done = worker.execute(&all).map_err(RunError::of)?;
     let replies = plan.steps.iter().zip(done.replies());
     replies
-        .map(|(step, reply)| ops::seen(step, reply))
+        .map(|(step, reply)| ops::seen(step, reply).map_err(RunError::of))
         .collect()
 }

@@ -13,6 +13,7 @@ use super::job::StoreJob;
 use super::read_back;
 use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
+use crate::error::RunError;
 use crate::keys::{self, Chooser, Population};
 use crate::run_context::RunContext;
 use crate::stamp::{self, Stamp};
@@ -59,7 +60,7 @@ impl YcsbLoad {
     }
 
     /// Writes these keys, in transactions of a few.
-    fn load_range(&self, worker: &mut Worker, range: Range<u64>) -> Result<(), String> {
+    fn load_range(&self, worker: &mut Worker, range: Range<u64>) -> Result<(), RunError> {
         let mut value = vec![0; self.ycsb.value_size];
         for first in range.clone().step_by(BATCH as usize) {
             let batch = first..range.end.min(first + BATCH);
@@ -72,7 +73,7 @@ impl YcsbLoad {
             let pairs = keys.iter().zip(values.chunks(value.len()));
             let ops: Vec<Op<'_>> = pairs.map(|(key, value)| Op::put(key, value)).collect();
             worker.refresh();
-            worker.execute(&ops).map_err(|abort| abort.to_string())?;
+            worker.execute(&ops).map_err(RunError::of)?;
         }
         Ok(())
     }
@@ -81,15 +82,13 @@ impl YcsbLoad {
 impl StoreWorkload for YcsbLoad {
     type Client<'r> = YcsbClient<'r>;
 
-    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), String> {
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError> {
         let mut log = bench.recorder.map(history::Recorder::process);
         let mut entry = log.as_mut().map(recorder::Log::begin);
         let mut worker = bench.worker()?;
         self.load_range(&mut worker, 0..self.ycsb.records)?;
         let epoch = worker.observed().epoch;
-        worker
-            .wait_durable(epoch)
-            .map_err(|abort| abort.to_string())?;
+        worker.wait_durable(epoch).map_err(RunError::of)?;
         if let Some(entry) = &mut entry {
             for key in 0..self.ycsb.records {
                 entry.write(&name(bench.number, key), number(Stamp::INITIAL), None);
@@ -101,7 +100,7 @@ impl StoreWorkload for YcsbLoad {
         Ok(())
     }
 
-    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<YcsbClient<'r>>, String> {
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<YcsbClient<'r>>, RunError> {
         (0..bench.workers)
             .map(|lane| {
                 let recorded = bench.recorder.is_some();
@@ -144,7 +143,7 @@ impl StoreWorkload for YcsbLoad {
         self.book = LastWrites::of(clients.into_iter().map(|client| client.ledger).collect());
     }
 
-    fn check(&self, db: &Db) -> Result<u64, String> {
+    fn check(&self, db: &Db) -> Result<u64, RunError> {
         let mut sum = 0u64;
         let visited = read_back::each(db, self.population.all(), |key, value| {
             let value = value.ok_or_else(|| format!("key {key} is missing"))?;
@@ -153,9 +152,9 @@ impl StoreWorkload for YcsbLoad {
                 let mut expected = vec![0; value.len()];
                 right.write(key, &mut expected);
                 if expected != value {
-                    return Err(format!(
+                    return Err(RunError::Failed(format!(
                         "key {key} has {stamp:?} instead of the last acknowledged {right:?}"
-                    ));
+                    )));
                 }
             }
             sum = sum.wrapping_add(read_back::digest(key, value));
@@ -163,16 +162,22 @@ impl StoreWorkload for YcsbLoad {
         })?;
         let keys = db.stats().keys;
         if keys != visited {
-            return Err(format!("the store has {keys} keys instead of {visited}"));
+            return Err(RunError::Failed(format!(
+                "the store has {keys} keys instead of {visited}"
+            )));
         }
         Ok(sum)
     }
 }
 
 /// Returns the stamp of a value that may be there.
-fn stamped(key: u64, value: &[u8], size: usize) -> Result<Stamp, String> {
+fn stamped(key: u64, value: &[u8], size: usize) -> Result<Stamp, RunError> {
     let stamp = Stamp::read(key, value).filter(|_| value.len() == size);
-    stamp.ok_or_else(|| format!("key {key} has a value that no client wrote there: {value:02x?}"))
+    stamp.ok_or_else(|| {
+        RunError::Failed(format!(
+            "key {key} has a value that no client wrote there: {value:02x?}"
+        ))
+    })
 }
 
 /// Returns a key's name in a history. Names are in the order of the store's keys, for the sake of
@@ -237,7 +242,7 @@ enum RecordedOperation {
 }
 
 impl driver::Client for YcsbClient<'_> {
-    fn run(&mut self) -> Result<u64, String> {
+    fn run(&mut self) -> Result<u64, RunError> {
         if self.left == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
             return Ok(driver::DONE);
@@ -276,14 +281,14 @@ impl driver::Client for YcsbClient<'_> {
         Ok(self.ticket.of(observed.epoch))
     }
 
-    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError> {
         self.ticket.settle(ticket)
     }
 }
 
 impl YcsbClient<'_> {
     /// Runs the transaction as a list of operations.
-    fn one_shot(&mut self, first: u64, recorded: bool) -> Result<Observed, String> {
+    fn one_shot(&mut self, first: u64, recorded: bool) -> Result<Observed, RunError> {
         self.keys.clear();
         let key = |todo: &YcsbOperation| match *todo {
             YcsbOperation::Read(key) | YcsbOperation::Update(key) | YcsbOperation::Insert(key) => {
@@ -310,7 +315,7 @@ impl YcsbClient<'_> {
         }
         let worker = self.seat.take()?;
         worker.refresh();
-        let done = worker.execute(&ops).map_err(|abort| abort.to_string())?;
+        let done = worker.execute(&ops).map_err(RunError::of)?;
         let mut sequence = first;
         for (todo, reply) in self.todo.iter().zip(done.replies()) {
             let seen = verify(todo, reply, self.writer.size, recorded)?;
@@ -336,7 +341,7 @@ impl YcsbClient<'_> {
     }
 
     /// Runs the transaction as a closure: what it writes comes after what it read.
-    fn closure(&mut self, first: u64, recorded: bool) -> Result<Observed, String> {
+    fn closure(&mut self, first: u64, recorded: bool) -> Result<Observed, RunError> {
         let (todo, size) = (&self.todo, self.writer.size);
         let (values, writer) = (&self.values, &self.writer);
         let mut wrong = None;
@@ -351,7 +356,7 @@ impl YcsbClient<'_> {
                 let bytes = keys::encode(key);
                 let found = txn
                     .get(&bytes)?
-                    .ok_or_else(|| format!("key {key} is missing"));
+                    .ok_or_else(|| RunError::Failed(format!("key {key} is missing")));
                 match found.and_then(|value| stamped(key, value, size)) {
                     Ok(stamp) if recorded => seen.push(RecordedOperation::Read(key, stamp)),
                     Ok(_) => {}
@@ -375,8 +380,8 @@ impl YcsbClient<'_> {
                 self.seen = seen;
                 Ok(observed)
             }
-            Err(Abort::Cancelled) => Err(wrong.unwrap_or_default()),
-            Err(abort) => Err(abort.to_string()),
+            Err(Abort::Cancelled) => Err(wrong.unwrap_or_else(|| RunError::of(Abort::Cancelled))),
+            Err(abort) => Err(RunError::of(abort)),
         }
     }
 
@@ -412,14 +417,14 @@ fn verify(
     reply: &Reply<'_>,
     size: usize,
     keep: bool,
-) -> Result<FoundStamps, String> {
+) -> Result<FoundStamps, RunError> {
     let mut found = FoundStamps::new();
     let mut take = |key, value| {
         let stamp = stamped(key, value, size)?;
         if keep {
             found.push((key, stamp));
         }
-        Ok::<(), String>(())
+        Ok::<(), RunError>(())
     };
     match (todo, reply) {
         (YcsbOperation::Read(key), Reply::Bytes(value)) => take(*key, value)?,
@@ -433,13 +438,17 @@ fn verify(
             let from = keys::encode(*from);
             let first = pairs.first().is_some_and(|pair| pair.0 == from);
             if !ordered || !first || pairs.len() > *limit {
-                return Err(format!(
+                return Err(RunError::Failed(format!(
                     "a scan of {limit} keys answered {} wrongly",
                     pairs.len()
-                ));
+                )));
             }
         }
-        (todo, reply) => return Err(format!("{todo:?} was answered with {reply:?}")),
+        (todo, reply) => {
+            return Err(RunError::Failed(format!(
+                "{todo:?} was answered with {reply:?}"
+            )));
+        }
     }
     Ok(found)
 }
