@@ -102,10 +102,10 @@ pub struct DriveResult {
 
 impl DriveResult {
     /// Adds the figures of this result.
-    pub fn tell(&self, values: &mut Values) {
+    pub fn add_figures(&self, values: &mut Values) {
         let seconds = self.window.as_secs_f64();
         values.set("throughput", self.transactions as f64 / seconds);
-        self.latency.tell(values);
+        self.latency.add_figures(values);
         values.set("service", self.service.mean_ms());
         if self.late.count() > 0 {
             values.set("late", self.late.mean_ms());

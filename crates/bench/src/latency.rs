@@ -52,7 +52,7 @@ impl Latencies {
     }
 
     /// Adds mean, quantiles and maximum to `values`, if there are any latencies.
-    pub fn tell(&self, values: &mut Values) {
+    pub fn add_figures(&self, values: &mut Values) {
         if self.count() == 0 {
             return;
         }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn nothing_is_told_of_nothing() {
         let mut values = Values::default();
-        Latencies::default().tell(&mut values);
+        Latencies::default().add_figures(&mut values);
         assert_eq!(values, Values::default());
     }
 }

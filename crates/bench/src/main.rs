@@ -60,15 +60,15 @@ enum Command {
     #[command(hide = true)]
     StorageNode {
         /// The configuration of the node, as JSON.
-        #[arg(value_name = "SHOWING")]
-        showing: String,
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
     },
     /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
     #[command(hide = true)]
     OlderProxy {
         /// The configuration of the proxy, as JSON.
-        #[arg(value_name = "SERVING")]
-        serving: String,
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
     },
     /// Draw all results in a directory into one page.
     Report {
@@ -167,17 +167,17 @@ fn execute(what: Command) -> Result<(), Failure> {
     match what {
         Command::List => list(),
         Command::Run(options) => run(&options),
-        Command::StorageNode { showing } => Ok(storage_node::serve(&showing)?),
-        Command::OlderProxy { serving } => Ok(older_proxy::serve(&serving)?),
+        Command::StorageNode { config } => Ok(storage_node::serve(&config)?),
+        Command::OlderProxy { config } => Ok(older_proxy::serve(&config)?),
         Command::Report { dir } => {
             let path = report::write(&dir)?;
-            say(&format!("kumiki-bench: the report is {}", path.display()))
+            print_line(&format!("kumiki-bench: the report is {}", path.display()))
         }
     }
 }
 
 /// Writes to standard output; a reader that has gone is an error like any other.
-fn say(text: &str) -> Result<(), Failure> {
+fn print_line(text: &str) -> Result<(), Failure> {
     use std::io::Write;
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
@@ -187,7 +187,7 @@ fn list() -> Result<(), Failure> {
         let paper = one
             .paper
             .map_or(String::new(), |paper| format!(" ({paper})"));
-        say(&format!("{:<14} {}{paper}", one.name, one.title))?;
+        print_line(&format!("{:<14} {}{paper}", one.name, one.title))?;
     }
     Ok(())
 }
@@ -263,9 +263,9 @@ fn run(options: &RunArguments) -> Result<(), Failure> {
             .map_err(|error| format!("cannot receive signals: {error}"))?;
     }
     let outcome = runner::run(experiment, &options.options()?, &stop)?;
-    say(&table::show(experiment, &outcome.results))?;
+    print_line(&table::show(experiment, &outcome.results))?;
     let path = outcome.path.display();
-    say(&format!("kumiki-bench: the results are in {path}"))?;
+    print_line(&format!("kumiki-bench: the results are in {path}"))?;
     match outcome.failure() {
         Some(what) => Err(what.into()),
         None if !outcome.results.complete => Err("stopped before the end".into()),

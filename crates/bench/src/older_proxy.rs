@@ -7,7 +7,7 @@
 //! | `mutex_queue` | queues behind mutexes |
 //! | this | the proxy with both |
 //!
-//! A program that runs experiments starts itself with `older-proxy SERVING` for it, where `SERVING`
+//! A program that runs experiments starts itself with `older-proxy CONFIGURATION` for it, where `CONFIGURATION`
 //! is a [`OlderProxyConfig`] as JSON, and calls [`serve`].
 
 mod mutex_queue;
@@ -42,16 +42,16 @@ pub struct OlderProxyConfig {
 ///
 /// # Errors
 /// Returns the errors of the proxy.
-pub fn start(serving: &OlderProxyConfig) -> Result<Running, StartError> {
-    let nodes = serving.nodes.iter().map(|&node| node.into()).collect();
-    let nodes = match serving.kumiki {
+pub fn start(config: &OlderProxyConfig) -> Result<Running, StartError> {
+    let nodes = config.nodes.iter().map(|&node| node.into()).collect();
+    let nodes = match config.kumiki {
         true => Nodes::Kumiki(nodes),
         false => Nodes::Redis(nodes),
     };
     proxy::start_on::<RelayedNetwork, mutex_queue::MutexQueues>(&Config {
-        listen: serving.listen,
-        network_threads: serving.network_threads,
-        aggregation_threads: serving.aggregation_threads,
+        listen: config.listen,
+        network_threads: config.network_threads,
+        aggregation_threads: config.aggregation_threads,
         packs: Some(usize::MAX),
         ..Config::new(nodes)
     })
@@ -61,8 +61,8 @@ pub fn start(serving: &OlderProxyConfig) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// The proxy cannot start or has lost a thread; the text says why.
-pub fn serve(serving: &str) -> Result<(), RunError> {
-    let serving: OlderProxyConfig = serde_json::from_str(serving).map_err(RunError::of)?;
-    let running = start(&serving).map_err(RunError::of)?;
+pub fn serve(config: &str) -> Result<(), RunError> {
+    let config: OlderProxyConfig = serde_json::from_str(config).map_err(RunError::of)?;
+    let running = start(&config).map_err(RunError::of)?;
     running.wait().map_err(RunError::of)
 }

@@ -28,7 +28,7 @@ use crate::shared_state::SharedState;
 /// The number of points that are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
 /// The shortest interval between log lines on the progress of an experiment.
-const TELLING: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ pub fn run(
         round_state: SharedState::default(),
         experiment_state: SharedState::default(),
         bar: ProgressBar::new(0),
-        told: Instant::now(),
+        progress_logged: Instant::now(),
     };
     let path = run.all()?;
     let results = run.results;
@@ -147,10 +147,10 @@ fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, Benc
     let Some(only) = &options.only else {
         return Ok(all);
     };
-    let wanted: Vec<&Point> = all.iter().filter(|point| point.id.contains(only)).collect();
+    let selected: Vec<&Point> = all.iter().filter(|point| point.id.contains(only)).collect();
     let needed = |point: &&Point| {
         let baseline_of = |other: &&Point| other.baseline.as_deref() == Some(&point.id);
-        point.id.contains(only) || wanted.iter().any(baseline_of)
+        point.id.contains(only) || selected.iter().any(baseline_of)
     };
     let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
     if some.is_empty() {
@@ -226,7 +226,7 @@ enum RunOutcome {
 
 /// Evaluates a run, during which the user has `stopped` the experiment or not. Stopping it breaks
 /// the run, and that is no failure.
-fn told(run: Result<Sample, RunError>, stopped: bool) -> RunOutcome {
+fn evaluate(run: Result<Sample, RunError>, stopped: bool) -> RunOutcome {
     let sample = match run {
         Ok(sample) => sample,
         Err(RunError::Interrupted) => return RunOutcome::Nothing,
@@ -257,7 +257,7 @@ struct ExperimentRun<'r> {
     experiment_state: SharedState,
     bar: ProgressBar,
     /// The time of the last log line on the progress, for output without a terminal.
-    told: Instant,
+    progress_logged: Instant,
 }
 
 impl ExperimentRun<'_> {
@@ -290,7 +290,7 @@ impl ExperimentRun<'_> {
         self.round_state = SharedState::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
-            self.tell_progress(i);
+            self.log_progress(i);
             // A store is opened again only once for each point: that takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
             let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
@@ -306,9 +306,9 @@ impl ExperimentRun<'_> {
     }
 
     /// Logs the progress at intervals, if standard error is no terminal and there is no bar.
-    fn tell_progress(&mut self, i: usize) {
-        if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
-            self.told = Instant::now();
+    fn log_progress(&mut self, i: usize) {
+        if self.bar.is_hidden() && self.progress_logged.elapsed() >= PROGRESS_INTERVAL {
+            self.progress_logged = Instant::now();
             let (run, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
             tracing::info!("run {run} of {of}: {}", self.points[i].id);
         }
@@ -338,7 +338,7 @@ impl ExperimentRun<'_> {
         let noise = meter.noise();
         let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
-        let sample = match told(sample, stopped) {
+        let sample = match evaluate(sample, stopped) {
             RunOutcome::Sample(sample) => sample,
             RunOutcome::Nothing => return false,
             RunOutcome::Skipped(why) => {
@@ -426,20 +426,20 @@ mod tests {
             ..Sample::default()
         };
         let failed = || Err(RunError::Failed("a server is gone".into()));
-        assert!(matches!(told(Ok(bad()), true), RunOutcome::Nothing));
-        assert!(matches!(told(failed(), true), RunOutcome::Nothing));
+        assert!(matches!(evaluate(Ok(bad()), true), RunOutcome::Nothing));
+        assert!(matches!(evaluate(failed(), true), RunOutcome::Nothing));
         assert!(matches!(
-            told(Ok(Sample::default()), true),
+            evaluate(Ok(Sample::default()), true),
             RunOutcome::Sample(_)
         ));
         for run in [Ok(bad()), failed()] {
-            let RunOutcome::Sample(sample) = told(run, false) else {
+            let RunOutcome::Sample(sample) = evaluate(run, false) else {
                 panic!("a failure is told");
             };
             assert!(sample.failure().is_some());
         }
         assert!(matches!(
-            told(Err(RunError::Interrupted), false),
+            evaluate(Err(RunError::Interrupted), false),
             RunOutcome::Nothing
         ));
     }

@@ -1,7 +1,7 @@
 //! A storage node that is measured: a process of its own, which shows one file, or memory.
 //!
-//! A program that runs experiments starts itself with `storage-node SHOWING` for it, where
-//! `SHOWING` is a [`StorageNodeConfig`] as JSON, and calls [`serve`].
+//! A program that runs experiments starts itself with `storage-node CONFIGURATION` for it, where
+//! `CONFIGURATION` is a [`StorageNodeConfig`] as JSON, and calls [`serve`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -145,15 +145,15 @@ pub fn secret() -> Secret {
 ///
 /// # Errors
 /// The text says why it cannot run.
-pub fn serve(showing: &str) -> Result<(), RunError> {
-    let showing: StorageNodeConfig = serde_json::from_str(showing).map_err(RunError::of)?;
+pub fn serve(config: &str) -> Result<(), RunError> {
+    let config: StorageNodeConfig = serde_json::from_str(config).map_err(RunError::of)?;
     let failed = |error: io::Error| error.to_string();
-    if let Some(cpu) = showing.cpu {
+    if let Some(cpu) = config.cpu {
         // Its threads inherit the processor.
         base::cpus::pin_current_thread(cpu).map_err(failed)?;
     }
     let mut shown = ShownFiles::default();
-    match &showing.file {
+    match &config.file {
         Some(path) => {
             let file = ReadFile::open(path, PageCache::Past).map_err(failed)?;
             shown.show(NAME, file);
@@ -165,15 +165,15 @@ pub fn serve(showing: &str) -> Result<(), RunError> {
         }
     }
     let options = NodeOptions {
-        listen: showing.listen,
+        listen: config.listen,
         secret: secret(),
-        threads: showing.threads,
+        threads: config.threads,
         task_threads: 1,
-        way: showing.read_method.way(),
-        depth: showing.depth,
-        transport: showing.transport.transport(),
+        way: config.read_method.way(),
+        depth: config.depth,
+        transport: config.transport.transport(),
         shm: Shm::default(),
-        verbs: showing.transport.domain()?,
+        verbs: config.transport.domain()?,
         limits: Limits::default(),
     };
     let _node = Node::start(options, Arc::new(shown), Arc::new(NoWorker)).map_err(failed)?;

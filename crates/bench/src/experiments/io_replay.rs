@@ -180,8 +180,9 @@ fn points(scale: &Scale) -> Vec<Point> {
             let here = ReadPoint::here(replay(part), StorageMedium::Disk, size).point();
             points.push(here.clone());
             for transport in carriers {
-                let far = ReadPoint::from_node(replay(part), StorageMedium::Disk, size, transport);
-                points.push(far.point().against(&here));
+                let readers =
+                    ReadPoint::from_node(replay(part), StorageMedium::Disk, size, transport);
+                points.push(readers.point().against(&here));
             }
         }
         let here = ReadPoint::here(replay(0.0), StorageMedium::Disk, size).point();
@@ -193,8 +194,8 @@ fn points(scale: &Scale) -> Vec<Point> {
         );
         for transport in carriers {
             for order in [replay(0.0), AccessPattern::Counted] {
-                let far = ReadPoint::from_node(order, StorageMedium::Disk, size, transport);
-                points.push(far.point().against(&here));
+                let readers = ReadPoint::from_node(order, StorageMedium::Disk, size, transport);
+                points.push(readers.point().against(&here));
             }
         }
     }
@@ -222,9 +223,9 @@ fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
         let here = ReadPoint::here(replay(part), StorageMedium::Memory, RECORDED).point();
         points.push(here.clone());
         for transport in [PageTransport::Shm, PageTransport::Tcp] {
-            let far =
+            let readers =
                 ReadPoint::from_node(replay(part), StorageMedium::Memory, RECORDED, transport);
-            points.push(far.point().against(&here));
+            points.push(readers.point().against(&here));
         }
     }
 }
@@ -243,7 +244,8 @@ fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
     for &size in sizes {
         for order in [replay(0.0), replay(0.5), AccessPattern::Counted] {
             let here = ReadPoint::here(order, StorageMedium::Disk, size);
-            let far = ReadPoint::from_node(order, StorageMedium::Disk, size, PageTransport::Shm);
+            let readers =
+                ReadPoint::from_node(order, StorageMedium::Disk, size, PageTransport::Shm);
             points.extend(
                 threads
                     .iter()
@@ -252,12 +254,12 @@ fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
             points.extend(
                 threads
                     .iter()
-                    .map(|&threads| ReadPoint { threads, ..far }.point()),
+                    .map(|&threads| ReadPoint { threads, ..readers }.point()),
             );
             points.extend(
                 links
                     .iter()
-                    .map(|&links| ReadPoint { links, ..far }.point()),
+                    .map(|&links| ReadPoint { links, ..readers }.point()),
             );
         }
     }

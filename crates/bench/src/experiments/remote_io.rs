@@ -100,7 +100,7 @@ impl ReadPoint {
 }
 
 fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> Point {
-    let far = RemoteReaders {
+    let readers = RemoteReaders {
         transport,
         read_method: None,
         node_threads: if pinned { 1 } else { links.min(2) },
@@ -116,7 +116,7 @@ fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> 
         threads: 0,
         links,
         pinned,
-        reader: FileReader::Node(far),
+        reader: FileReader::Node(readers),
     }
     .point()
 }
@@ -171,7 +171,7 @@ fn remote(
     links: usize,
     pinned: bool,
 ) -> Point {
-    let far = RemoteReaders {
+    let readers = RemoteReaders {
         transport,
         read_method: Some(read_method),
         // A node whose threads read by themselves needs as many threads as processors.
@@ -196,7 +196,7 @@ fn remote(
         threads: threads(read_method),
         links,
         pinned,
-        reader: FileReader::Node(far),
+        reader: FileReader::Node(readers),
     }
     .point()
 }
@@ -312,7 +312,7 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     points.push(alone.clone());
     points.push(own(StorageMedium::Memory, size, ReadMethod::Here, true).against(&alone));
     for transport in CARRIERS {
-        let far = remote(
+        let readers = remote(
             StorageMedium::Memory,
             size,
             transport,
@@ -320,7 +320,7 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
             1,
             true,
         );
-        points.push(far.against(&alone));
+        points.push(readers.against(&alone));
     }
     let both = plain(StorageMedium::Memory, size, 2, false);
     points.push(both.clone());

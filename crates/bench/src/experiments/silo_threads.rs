@@ -15,7 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: &[
         "Workers run transactions of ten operations on a million records of 8-byte keys and 4-byte \
          values, as fast as they can; half of the operations write, or all of them. Loggers write \
-         what the workers changed, and sync it. Every transaction is waited for, by somebody else \
+         what the workers changed, and sync it. Every transaction is waited for, by another thread \
          than its worker.",
         "The grey line is the same store without a log: the distance to it is the price of \
          durability. A point's share of it is taken run by run, with runs of both close together.",

@@ -132,7 +132,7 @@ impl Relay {
         }
     }
 
-    fn tell(&mut self, token: usize, readable: bool, writable: bool, ended: bool) {
+    fn notify(&mut self, token: usize, readable: bool, writable: bool, ended: bool) {
         self.news.push(SocketEvent {
             token,
             readable,
@@ -176,7 +176,7 @@ impl Relay {
             }
         }
         drop(state);
-        self.tell(queue.token, true, false, false);
+        self.notify(queue.token, true, false, false);
     }
 
     fn watch(&mut self, line: Arc<RelayedConnection>, mut stream: TcpStream) {
@@ -215,7 +215,7 @@ impl Relay {
             Err(error) => {
                 state.failed = Some(Failure::new(&error));
                 drop(state);
-                self.tell(token, true, true, true);
+                self.notify(token, true, true, true);
             }
         }
     }
@@ -253,7 +253,7 @@ impl Relay {
             Ok(()) => {
                 connection.connecting = false;
                 connection.line.state.lock().made = true;
-                self.tell(token, false, true, false);
+                self.notify(token, false, true, false);
             }
             Err(error) if error.kind() == ErrorKind::NotConnected => {}
             Err(error) => self.fail(place, error),
@@ -279,7 +279,7 @@ impl Relay {
             match self.sockets.read(&mut connection.stream, &mut bytes) {
                 Ok(0) => {
                     connection.line.state.lock().ended = true;
-                    return self.tell(token, true, false, true);
+                    return self.notify(token, true, false, true);
                 }
                 Ok(count) => {
                     brought = true;
@@ -298,7 +298,7 @@ impl Relay {
             }
         }
         if brought {
-            self.tell(token, true, false, false);
+            self.notify(token, true, false, false);
         }
     }
 
@@ -334,7 +334,7 @@ impl Relay {
         if connection.closing.is_some() && connection.sending.is_empty() {
             self.remove(place);
         } else if has_room {
-            self.tell(token, false, true, false);
+            self.notify(token, false, true, false);
         }
     }
 
@@ -345,7 +345,7 @@ impl Relay {
         connection.line.state.lock().failed = Some(Failure::new(&error));
         self.remove(place);
         if !closed {
-            self.tell(token, true, true, true);
+            self.notify(token, true, true, true);
         }
     }
 

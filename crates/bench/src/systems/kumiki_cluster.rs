@@ -18,7 +18,7 @@ use super::atomicity_protocol::READ_ATOMIC;
 use super::cluster_transport::ClusterTransport;
 
 /// How long a server may take to report its figures.
-const SAYING: Duration = Duration::from_secs(2);
+const INFO_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of attempts to start servers whose ports other processes have, and the pause between
 /// them.
 const TRIES: usize = 5;
@@ -102,8 +102,8 @@ impl KumikiCluster {
         let secret: String = std::iter::repeat_with(fastrand::alphanumeric)
             .take(length)
             .collect();
-        let told = Some(secret.as_str()).filter(|secret| !secret.is_empty());
-        let text = topology::even(&nodes, shape.replicas, told);
+        let given_secret = Some(secret.as_str()).filter(|secret| !secret.is_empty());
+        let text = topology::even(&nodes, shape.replicas, given_secret);
         let text = match has_replicas {
             true => text,
             false => format!("read_atomic = [{READ_ATOMIC:?}]\n\n{text}"),
@@ -133,8 +133,8 @@ impl KumikiCluster {
     /// Returns the number of reads of several read-atomic keys that they have run, and the number
     /// of these with more than one round. A server that does not answer counts as none.
     pub(crate) fn ramp_reads(&self) -> [u64; 2] {
-        let said = self.clients().filter_map(|at| info(at).ok());
-        said.fold([0; 2], |[reads, several], text| {
+        let output = self.clients().filter_map(|at| info(at).ok());
+        output.fold([0; 2], |[reads, several], text| {
             let figure = |name: &str| {
                 let line = text.lines().find_map(|line| line.strip_prefix(name));
                 line.and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -180,9 +180,9 @@ impl KumikiCluster {
         let threads = self.shape.threads.unwrap_or(share).to_string();
         for node in &self.nodes {
             let name = format!("node{}", node.id);
-            let said = File::create(self.dir.join(format!("{name}.log")));
-            let said = said.and_then(|file| Ok((file.try_clone()?, file)));
-            let (out, err) = said.map_err(|error| RunError::failed("making a file")(&error))?;
+            let output = File::create(self.dir.join(format!("{name}.log")));
+            let output = output.and_then(|file| Ok((file.try_clone()?, file)));
+            let (out, err) = output.map_err(|error| RunError::failed("making a file")(&error))?;
             let mut command = Command::new(&self.binary);
             command.args(["serve", "--threads", &threads, "--node"]);
             command.arg(node.id.to_string());
@@ -207,9 +207,9 @@ impl KumikiCluster {
             while std::net::TcpStream::connect(node.fabric).is_err() {
                 let ended = child.try_wait().ok().flatten();
                 if ended.is_some() || Instant::now() > deadline {
-                    let said = self.dir.join(format!("node{}.log", node.id));
-                    let said = std::fs::read_to_string(said).unwrap_or_default();
-                    let last = said.lines().last().unwrap_or("it said nothing");
+                    let output = self.dir.join(format!("node{}.log", node.id));
+                    let output = std::fs::read_to_string(output).unwrap_or_default();
+                    let last = output.lines().last().unwrap_or("it said nothing");
                     let what = format!("node {} does not listen: {last}", node.id);
                     return Err(RunError::Failed(what));
                 }
@@ -220,11 +220,11 @@ impl KumikiCluster {
     }
 
     /// Returns the last output of each of them.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn last_output(&self) -> String {
         let last = |node: &NodeInfo| {
-            let said = self.dir.join(format!("node{}.log", node.id));
-            let said = std::fs::read_to_string(said).unwrap_or_default();
-            said.lines().last().map(str::to_owned)
+            let output = self.dir.join(format!("node{}.log", node.id));
+            let output = std::fs::read_to_string(output).unwrap_or_default();
+            output.lines().last().map(str::to_owned)
         };
         let all: Vec<String> = self.nodes.iter().filter_map(last).collect();
         all.join("; ")
@@ -256,11 +256,11 @@ impl KumikiCluster {
 /// Returns a server's figures of its cluster.
 fn info(at: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect(at)?;
-    stream.set_read_timeout(Some(SAYING))?;
+    stream.set_read_timeout(Some(INFO_TIMEOUT))?;
     stream.write_all(b"*2\r\n$4\r\nINFO\r\n$7\r\ncluster\r\n*1\r\n$4\r\nQUIT\r\n")?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said)?;
-    Ok(said)
+    let mut output = String::new();
+    stream.read_to_string(&mut output)?;
+    Ok(output)
 }
 
 impl Drop for KumikiCluster {

@@ -18,7 +18,7 @@ const TRIES: usize = 5;
 pub(crate) struct ListeningProcess {
     child: Child,
     address: SocketAddr,
-    said: PathBuf,
+    output: PathBuf,
 }
 
 impl ListeningProcess {
@@ -40,7 +40,7 @@ impl ListeningProcess {
                 ListeningProcess::spawn(program, dir, name, addresses[0], &arguments)?;
             match process.wait_ready() {
                 Ok(()) => return Ok(process),
-                Err(said) => last = said,
+                Err(output) => last = output,
             }
         }
         let what = format!("{name} does not listen; the last that it said: {last}");
@@ -66,7 +66,7 @@ impl ListeningProcess {
         Ok(ListeningProcess {
             child: command.spawn().map_err(failed)?,
             address,
-            said: path,
+            output: path,
         })
     }
 
@@ -76,8 +76,8 @@ impl ListeningProcess {
         while TcpStream::connect(self.address).is_err() {
             let ended = self.child.try_wait().ok().flatten();
             if ended.is_some() || Instant::now() > deadline {
-                let said = std::fs::read_to_string(&self.said).unwrap_or_default();
-                return Err(said.lines().last().unwrap_or("nothing").to_owned());
+                let output = std::fs::read_to_string(&self.output).unwrap_or_default();
+                return Err(output.lines().last().unwrap_or("nothing").to_owned());
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -94,10 +94,10 @@ pub(super) fn run_with(
         note,
         ..Sample::default()
     };
-    let Some(book) = load.drive(&client, &servers, &mut sample)? else {
+    let Some(history) = load.drive(&client, &servers, &mut sample)? else {
         return Ok(sample);
     };
-    let held = load.check(&client, &book);
+    let held = load.check(&client, &history);
     let outcome = held.clone().map(drop);
     sample
         .checks
@@ -107,7 +107,7 @@ pub(super) fn run_with(
         servers.kill();
         servers.start()?;
         let again = servers.connect(reads).map_err(RunError::of);
-        let again = again.and_then(|client| load.check(&client, &book));
+        let again = again.and_then(|client| load.check(&client, &history));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
             false => Err(RunError::Failed(
@@ -188,8 +188,8 @@ impl ClusterRun<'_> {
             }
             Err(other) => return Err(other),
         };
-        driven.tell(&mut sample.values);
-        use_of.tell(&driven, sample);
+        driven.add_figures(&mut sample.values);
+        use_of.add_figures(&driven, sample);
         let served = match driven.transactions {
             0 => Err(RunError::Failed(
                 "no transaction began within the window".to_owned(),
@@ -202,18 +202,22 @@ impl ClusterRun<'_> {
             .push(Check::new("every answer is right", Ok(())));
         let puts: Vec<Vec<AcknowledgedWrite>> =
             threads.iter().map(|thread| thread.puts.clone()).collect();
-        let book = WriteHistory::new(&self.keys, &puts);
+        let history = WriteHistory::new(&self.keys, &puts);
         let mut reads = threads.iter().map(|thread| &thread.reads);
-        let whole = reads.try_for_each(|reads| book.judge(reads));
+        let whole = reads.try_for_each(|reads| history.judge(reads));
         sample
             .checks
             .push(Check::new("no read is fractured", whole));
-        Ok(Some(book))
+        Ok(Some(history))
     }
 
     /// Reads all keys, or a sample if there are many: each holds a last write. Returns their
     /// stamps.
-    fn check(&self, client: &Client, book: &WriteHistory) -> Result<Vec<(u64, Stamp)>, RunError> {
+    fn check(
+        &self,
+        client: &Client,
+        history: &WriteHistory,
+    ) -> Result<Vec<(u64, Stamp)>, RunError> {
         let step = self.job.keys.div_ceil(CHECKED) as usize;
         let some: Vec<u64> = (0..self.job.keys).step_by(step).collect();
         let mut held = Vec::new();
@@ -221,7 +225,7 @@ impl ClusterRun<'_> {
             let stamps = self.job.protocol.read(client, some, self.job.value)?;
             held.extend(some.iter().copied().zip(stamps));
         }
-        book.settle(&held)?;
+        history.settle(&held)?;
         Ok(held)
     }
 }
@@ -251,7 +255,7 @@ impl ResourceUse {
         self.reads[place] = [own.reads + reads, own.several_rounds + several];
     }
 
-    fn tell(&self, driven: &DriveResult, sample: &mut Sample) {
+    fn add_figures(&self, driven: &DriveResult, sample: &mut Sample) {
         let spent = |used: [f64; 2]| (used[1] - used[0]) * 1e6 / driven.transactions as f64;
         let (client, servers) = (spent(self.client), spent(self.servers));
         sample.values.set("cpu", client + servers);

@@ -69,7 +69,7 @@ pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<Sample, R
         return Err(RunError::Interrupted);
     }
     let mut sample = Sample::default();
-    tell(job, &written, &mut sample);
+    add_figures(job, &written, &mut sample);
     let outcome = written
         .iter()
         .enumerate()
@@ -93,7 +93,7 @@ fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
     RunError::failed("writing")(error)
 }
 
-fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
+fn add_figures(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
     let rate = |one: &Written| {
         one.pieces as f64 * job.piece as f64 / one.took.as_secs_f64().max(1e-9) / 1e6
     };
@@ -104,7 +104,7 @@ fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
         cycles.merge(&one.cycles);
     }
     sample.values.set("sync-time", syncs.mean_ms());
-    cycles.tell(&mut sample.values);
+    cycles.add_figures(&mut sample.values);
 }
 
 fn name(number: usize) -> String {

@@ -107,7 +107,7 @@ fn slices<D: LockClient>(
         }
         own.run(turns, &mut took.own)?;
     }
-    took.tell(&mut sample.values);
+    took.add_figures(&mut sample.values);
     Ok(())
 }
 
@@ -121,9 +121,9 @@ struct InterleavedLatencies {
 }
 
 impl InterleavedLatencies {
-    fn tell(&self, values: &mut Values) {
+    fn add_figures(&self, values: &mut Values) {
         let LockLatencies { acquire, release } = &self.own;
-        acquire.tell(values);
+        acquire.add_figures(values);
         values.set("latency-min", acquire.quantile_ms(0.0));
         values.set("release-p50", release.quantile_ms(0.5));
         values.set("release", release.mean_ms());

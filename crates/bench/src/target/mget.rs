@@ -108,7 +108,7 @@ pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, Run
     let mut sample = Sample::default();
     let outcome = match driven {
         Ok((driven, _)) => {
-            driven.tell(&mut sample.values);
+            driven.add_figures(&mut sample.values);
             let [before, after] = used;
             let spent = |i: usize| (after[i] - before[i]) * 1e6 / driven.transactions as f64;
             sample.values.set("cpu", spent(0) + spent(1));

@@ -102,7 +102,7 @@ fn query(
     let check = Check::new("the answer is that of a plain loop", found.same(&expected));
     let is_right = check.failure.is_none();
     sample.checks.push(check);
-    tell(job, &execution, testbed, context, &mut sample);
+    add_figures(job, &execution, testbed, context, &mut sample);
     if let Some(trial) = trial.filter(|_| is_right) {
         let query = ComparedQuery::of(job);
         state.results.note(job.placement, query, &trial);
@@ -114,7 +114,7 @@ fn query(
 }
 
 /// Adds the figures of a run.
-fn tell(
+fn add_figures(
     job: &QueryJob,
     execution: &Execution,
     testbed: &mut Testbed,

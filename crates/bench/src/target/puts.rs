@@ -121,7 +121,7 @@ impl PutRun<'_> {
             }
             Err(other) => return Err(other),
         };
-        driven.tell(&mut self.sample.values);
+        driven.add_figures(&mut self.sample.values);
         let cpu = (used[1] - used[0]) * 1e6 / driven.transactions.max(1) as f64;
         self.sample.values.set("cpu", cpu);
         self.check("every put is acknowledged", Ok(()));

@@ -44,14 +44,14 @@ pub(super) fn run(job: &QueriesJob, context: &RunContext<'_>) -> Result<Sample, 
         None => full_speed::measure(&run, &mut sample),
         Some(rate) => paced_latency::measure(&run, rate, &mut sample),
     };
-    let (outcome, books) = match ended {
-        Ok(books) => (Ok(()), books),
+    let (outcome, scripts) = match ended {
+        Ok(scripts) => (Ok(()), scripts),
         Err(wrong @ RunError::Failed(_)) => (Err(wrong), Vec::new()),
         Err(other) => return Err(other),
     };
     let check = Check::new("every reply is right", outcome);
     sample.checks.push(check);
-    let held = clients::read_back(nodes.addresses(), &books);
+    let held = clients::read_back(nodes.addresses(), &scripts);
     let check = Check::new("every key holds its last write", held);
     sample.checks.push(check);
     Ok(sample)

@@ -50,7 +50,7 @@ pub(super) fn run(job: &ReadsJob, context: &RunContext<'_>) -> Result<Sample, Ru
     let threads = match job.reader {
         FileReader::Plain { threads } => threads,
         FileReader::Own { .. } => 1,
-        FileReader::Node(far) => far.connections,
+        FileReader::Node(readers) => readers.connections,
     };
     let work = ReadRun {
         job,
@@ -66,13 +66,13 @@ pub(super) fn run(job: &ReadsJob, context: &RunContext<'_>) -> Result<Sample, Ru
         tally: ReaderThreads::new(threads),
     };
     let timeline = match job.reader {
-        FileReader::Node(far) => remote_readers::run(&work, &far)?,
+        FileReader::Node(readers) => remote_readers::run(&work, &readers)?,
         FileReader::Plain { .. } | FileReader::Own { .. } => local_readers::run(&work)?,
     };
     if context.stop.load(Ordering::Relaxed) {
         return Err(RunError::Interrupted);
     }
-    Ok(tell(&work, &timeline))
+    Ok(add_figures(&work, &timeline))
 }
 
 /// Returns the bytes of the file that random reads go to: so many that no cache of a processor has
@@ -85,7 +85,7 @@ fn file_len(context: &RunContext<'_>, place: StorageMedium) -> u64 {
     }
 }
 
-fn tell(work: &ReadRun<'_>, timeline: &ReadTimeline) -> Sample {
+fn add_figures(work: &ReadRun<'_>, timeline: &ReadTimeline) -> Sample {
     let mut sample = Sample::default();
     let values = &mut sample.values;
     let reads = timeline.reads() as f64;

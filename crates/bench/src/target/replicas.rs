@@ -64,7 +64,7 @@ pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<Sample,
         Err(other) => return Err(other),
     };
     run.check("every transaction is acknowledged", Ok(()));
-    run.tell_groups()?;
+    run.add_group_figures()?;
     let held = state_check::members(&run.members, &ledger, context.plant);
     run.check("every counter is right on every member", held.clone());
     run.members.close();
@@ -125,7 +125,7 @@ impl ReplicasRun<'_> {
         };
         let driven = drive_tasks(self.runtime, clients, plan, self.context.stop, at);
         let (driven, _) = driven?;
-        driven.tell(&mut self.sample.values);
+        driven.add_figures(&mut self.sample.values);
         let transactions = driven.transactions as f64 * self.job.bulk as f64;
         let rate = transactions / driven.window.as_secs_f64();
         self.sample.values.set("throughput", rate);
@@ -135,7 +135,7 @@ impl ReplicasRun<'_> {
     }
 
     /// Adds how requests went through consensus, and the limit of that way.
-    fn tell_groups(&mut self) -> Result<(), RunError> {
+    fn add_group_figures(&mut self) -> Result<(), RunError> {
         self.members.wait_level()?;
         let status = self.members.leader()?.status();
         let values = &mut self.sample.values;

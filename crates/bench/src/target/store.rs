@@ -78,7 +78,7 @@ fn run_load<L: StoreWorkload>(
         }
         Err(other) => return Err(other),
     };
-    driven.tell(&mut sample.values);
+    driven.add_figures(&mut sample.values);
     sample
         .checks
         .push(Check::new("every answer is right", Ok(())));
@@ -145,7 +145,7 @@ fn drive<C: crate::driver::Client>(
     drop(watch);
     let (driven, clients) = driven?;
     if let [(before, cpu_before), (after, cpu_after)] = &readings[..] {
-        tell_log(before, after, driven.window, values);
+        add_log_figures(before, after, driven.window, values);
         let cpu = (cpu_after - cpu_before) * 1e6 / driven.transactions.max(1) as f64;
         values.set("cpu", cpu);
     }
@@ -178,7 +178,7 @@ impl Drop for DurabilityWatch {
     }
 }
 
-fn tell_log(before: &Stats, after: &Stats, window: Duration, values: &mut Values) {
+fn add_log_figures(before: &Stats, after: &Stats, window: Duration, values: &mut Values) {
     let seconds = window.as_secs_f64();
     let syncs = after.log_syncs - before.log_syncs;
     if syncs == 0 {

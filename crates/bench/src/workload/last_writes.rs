@@ -60,7 +60,7 @@ impl LastWrites {
     /// Combines ledgers.
     #[must_use]
     pub fn of(ledgers: Vec<ClientWrites>) -> LastWrites {
-        let mut book = LastWrites {
+        let mut last_writes = LastWrites {
             every: ledgers.first().map_or(1, |ledger| ledger.every),
             last: HashMap::new(),
         };
@@ -70,13 +70,13 @@ impl LastWrites {
                     writer: ledger.writer,
                     sequence,
                 };
-                let last = book.last.entry(key).or_insert((order, stamp));
+                let last = last_writes.last.entry(key).or_insert((order, stamp));
                 if last.0 <= order {
                     *last = (order, stamp);
                 }
             }
         }
-        book
+        last_writes
     }
 
     /// Returns the last acknowledged write of a key, if it is sampled; a key that no transaction
@@ -111,12 +111,15 @@ mod tests {
         b.wrote(7, 90, 1);
         b.wrote(8, 91, 2);
         b.wrote(8, 91, 3);
-        let book = LastWrites::of(vec![a, b]);
+        let last_writes = LastWrites::of(vec![a, b]);
         let stamp = |writer, sequence| Some(Stamp { writer, sequence });
-        assert_eq!(book.expected(7, Stamp::INITIAL), stamp(1, 1));
-        assert_eq!(book.expected(8, Stamp::INITIAL), stamp(2, 3));
-        assert_eq!(book.expected(9, Stamp::INITIAL), Some(Stamp::INITIAL));
-        assert_eq!((book.len(), book.is_empty()), (2, false));
+        assert_eq!(last_writes.expected(7, Stamp::INITIAL), stamp(1, 1));
+        assert_eq!(last_writes.expected(8, Stamp::INITIAL), stamp(2, 3));
+        assert_eq!(
+            last_writes.expected(9, Stamp::INITIAL),
+            Some(Stamp::INITIAL)
+        );
+        assert_eq!((last_writes.len(), last_writes.is_empty()), (2, false));
     }
 
     #[test]
@@ -124,8 +127,9 @@ mod tests {
         let ledger = ClientWrites::new(64, 1);
         let sampled = (0..64_000).filter(|&key| ledger.samples(key)).count();
         assert!((900..1100).contains(&sampled), "{sampled}");
-        let book = LastWrites::of(vec![ledger]);
-        let expected = (0..64_000).filter(|&key| book.expected(key, Stamp::INITIAL).is_some());
+        let last_writes = LastWrites::of(vec![ledger]);
+        let expected =
+            (0..64_000).filter(|&key| last_writes.expected(key, Stamp::INITIAL).is_some());
         assert_eq!(expected.count(), sampled);
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn measure(
         add(&mut used, before);
     }
     let values = &mut sample.values;
-    driven.tell(values);
+    driven.add_figures(values);
     values.set("latency-min", driven.latency.quantile_ms(0.0));
     let p50 = |driven: &DriveResult| driven.latency.quantile_ms(0.5);
     let (ours, theirs, trip) = (p50(&driven), p50(&direct_driven), p50(&bare_driven));

@@ -54,20 +54,20 @@ pub(super) fn measure(
         ycsb: context.peers.ycsb()?,
         dir: context.directory(StorageMedium::Disk)?,
     };
-    runner.said(Phase::Load, CassandraRoute::Direct)?;
-    let mut told: Vec<[YcsbFigures; 2]> = Vec::new();
+    runner.run_phase(Phase::Load, CassandraRoute::Direct)?;
+    let mut figures: Vec<[YcsbFigures; 2]> = Vec::new();
     // The first pair warms the nodes.
     for pair in 0..=pairs {
         let mut both = [YcsbFigures::default(); 2];
         for place in [pair % 2, 1 - pair % 2] {
             both[place] = runner.run([CassandraRoute::Direct, CassandraRoute::Proxy][place])?;
         }
-        told.push(both);
+        figures.push(both);
     }
-    told.remove(0);
+    figures.remove(0);
     let values = &mut sample.values;
     let mut set = |metric: &str, of: &dyn Fn(&[YcsbFigures; 2]) -> f64| {
-        let all = told.iter().map(of).collect();
+        let all = figures.iter().map(of).collect();
         values.set(metric, median(all).unwrap_or(f64::NAN));
     };
     set("direct-throughput", &|both| both[0].throughput);
@@ -94,17 +94,17 @@ struct YcsbRunner<'r> {
 impl YcsbRunner<'_> {
     fn run(&self, route: CassandraRoute) -> Result<YcsbFigures, RunError> {
         let before = self.system.used();
-        let [out, err] = self.said(Phase::Transactions, route)?;
+        let [out, err] = self.run_phase(Phase::Transactions, route)?;
         let after = self.system.used();
-        let mut told = read(&out, &err, self.plan.seconds)?;
+        let mut figures = read(&out, &err, self.plan.seconds)?;
         let count = operations(&out) as f64;
         let each = |who: usize| (after[who] - before[who]) * 1e6 / count;
-        [told.server_cpu, told.proxy_cpu] = [each(0), each(1)];
-        Ok(told)
+        [figures.server_cpu, figures.proxy_cpu] = [each(0), each(1)];
+        Ok(figures)
     }
 
     /// Runs a phase. Returns its output and its errors.
-    fn said(&self, phase: Phase, route: CassandraRoute) -> Result<[String; 2], RunError> {
+    fn run_phase(&self, phase: Phase, route: CassandraRoute) -> Result<[String; 2], RunError> {
         let failed = |error: std::io::Error| RunError::failed("running YCSB")(&error);
         let YcsbPlan {
             version,
@@ -270,14 +270,14 @@ mod tests {
 
     #[test]
     fn seconds_at_both_ends_do_not_count() {
-        let told = read(&out(30), &err(&[1.0, 2.0, 30.5, 40.5, 5.0]), 6).unwrap();
+        let figures = read(&out(30), &err(&[1.0, 2.0, 30.5, 40.5, 5.0]), 6).unwrap();
         let expected = YcsbFigures {
             throughput: 35.5,
             latency: 1.25,
             p99: 5.0,
             ..YcsbFigures::default()
         };
-        assert_eq!(told, expected);
+        assert_eq!(figures, expected);
         assert_eq!(operations(&out(30)), 40);
         assert!(read(&out(30), &err(&[1.0, 2.0]), 6).is_err());
     }

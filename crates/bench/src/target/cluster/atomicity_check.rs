@@ -207,7 +207,7 @@ mod tests {
 
     /// Returns a book with two writes of one writer, one after the other, and one of another,
     /// concurrent with both.
-    fn book() -> WriteHistory {
+    fn history() -> WriteHistory {
         let put = |begin, end| AcknowledgedWrite { begin, end };
         WriteHistory::new(
             &keys(),
@@ -231,7 +231,7 @@ mod tests {
         let mut reads = ObservedReads::default();
         reads.push(&keys[..1], &stamps[..1]);
         reads.push(&keys, &stamps);
-        book().judge(&reads)
+        history().judge(&reads)
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(read(&after(order)), Ok(()), "{order:?}");
         }
         for order in [&[a, b, c], &[a, c, b], &[c, a, b]] {
-            assert_eq!(book().settle(&after(order)), Ok(()), "{order:?}");
+            assert_eq!(history().settle(&after(order)), Ok(()), "{order:?}");
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let key = keys().of(b)[3] as usize;
         held[key] = before[key];
         assert!(read(&held).is_err());
-        assert!(book().settle(&held).is_err());
+        assert!(history().settle(&held).is_err());
         held = after(&[b]);
         held[key].1 = Stamp::INITIAL;
         assert!(read(&held).is_err());
@@ -279,9 +279,9 @@ mod tests {
         let mut held = after(&[a, stamp(1, 2), stamp(2, 1)]);
         let foreign = (0..KEYS).find(|key| !keys().of(a).contains(key));
         held[foreign.expect("it has few keys") as usize].1 = a;
-        assert!(book().settle(&held).is_err());
+        assert!(history().settle(&held).is_err());
         let unknown = after(&[stamp(3, 1)]);
-        assert!(read(&unknown).is_err() && book().settle(&unknown).is_err());
+        assert!(read(&unknown).is_err() && history().settle(&unknown).is_err());
     }
 
     #[test]

@@ -171,11 +171,11 @@ impl LightweightTransactions {
 impl LockClient for LightweightTransactions {
     fn acquire(&mut self, name: &[u8], owner: &[u8]) -> Result<LockAnswer, RunError> {
         let values = pair(name, owner);
-        let told = self
+        let answer = self
             .link
             .execute(&self.take, &values, CONSISTENCY, applied)
             .map_err(RunError::of)?;
-        Ok(match told {
+        Ok(match answer {
             (true, _) => LockAnswer::Granted { token: None },
             (false, holder) => LockAnswer::Refused { holder },
         })
@@ -183,11 +183,11 @@ impl LockClient for LightweightTransactions {
 
     fn release(&mut self, name: &[u8], owner: &[u8]) -> Result<bool, RunError> {
         let values = pair(name, owner);
-        let told = self
+        let answer = self
             .link
             .execute(&self.give, &values, CONSISTENCY, applied)
             .map_err(RunError::of)?;
-        Ok(told.0)
+        Ok(answer.0)
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn answers_of_cassandra_are_understood() {
-        let told = |columns: &[(&str, DataType)], row: &[Cell]| {
+        let answer = |columns: &[(&str, DataType)], row: &[Cell]| {
             let columns = Columns::of_table("bench", "locks", columns);
             let mut builder = RowsBuilder::new(columns);
             builder.push(row);
@@ -250,12 +250,12 @@ mod tests {
         };
         let flag = ("[applied]", DataType::Boolean);
         let owner = ("owner", DataType::Text);
-        let done = told(std::slice::from_ref(&flag), &[Cell::Boolean(true)]);
+        let done = answer(std::slice::from_ref(&flag), &[Cell::Boolean(true)]);
         assert_eq!(done, Ok((true, Vec::new())));
         let row = [Cell::Boolean(false), Cell::Text("ann".into())];
-        let refused = told(&[flag, owner.clone()], &row);
+        let refused = answer(&[flag, owner.clone()], &row);
         assert_eq!(refused, Ok((false, b"ann".to_vec())));
-        assert!(told(&[owner], &[Cell::Text("ann".into())]).is_err());
+        assert!(answer(&[owner], &[Cell::Text("ann".into())]).is_err());
         assert!(applied(ResultBody::Void).is_err());
     }
 }

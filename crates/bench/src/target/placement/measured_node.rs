@@ -35,10 +35,10 @@ pub(super) enum MeasuredNode {
 }
 
 impl MeasuredNode {
-    /// Starts a node over the tables in a directory. Its output goes to a file in `said`.
+    /// Starts a node over the tables in a directory. Its output goes to a file in `output`.
     pub(super) fn start(
         dir: &Path,
-        said: &Path,
+        output: &Path,
         shape: NodeSettings,
         context: &RunContext<'_>,
     ) -> Result<MeasuredNode, RunError> {
@@ -47,7 +47,7 @@ impl MeasuredNode {
         }
         let program = context.server()?;
         let start = || {
-            ListeningProcess::start(program, said, "storage-node", |address, _| {
+            ListeningProcess::start(program, output, "storage-node", |address, _| {
                 Ok(arguments(dir, shape, address))
             })
         };

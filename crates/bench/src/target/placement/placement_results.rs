@@ -208,43 +208,43 @@ mod tests {
 
     #[test]
     fn choices_are_compared_with_the_best() {
-        let mut book = PlacementResults::default();
-        assert!(book.tally().is_err());
+        let mut results = PlacementResults::default();
+        assert!(results.tally().is_err());
         let (query, other) = (query(LARGE_KIB), query(4));
         let away = [
             (OperatorPlacement::RemoteLocal, 1.2),
             (OperatorPlacement::RemoteRemote, 1.0),
         ];
         let all = [away[0], away[1], (OperatorPlacement::Local, 2.0)];
-        book.note(
+        results.note(
             OperatorPlacement::Auto,
             query,
             &trial(1.05, OperatorPlacement::RemoteRemote, &all),
         );
-        book.note(
+        results.note(
             OperatorPlacement::Auto,
             other,
             &trial(1.3, OperatorPlacement::RemoteLocal, &all),
         );
-        book.note(
+        results.note(
             OperatorPlacement::AutoAway,
             query,
             &trial(1.5, OperatorPlacement::RemoteRemote, &away),
         );
-        assert_eq!(book.of_best(OperatorPlacement::Auto, other), Some(1.3));
-        assert_eq!(book.of_best(OperatorPlacement::AutoAway, other), None);
-        let tally = book.tally().expect("a tally");
+        assert_eq!(results.of_best(OperatorPlacement::Auto, other), Some(1.3));
+        assert_eq!(results.of_best(OperatorPlacement::AutoAway, other), None);
+        let tally = results.tally().expect("a tally");
         assert!(tally.failure().is_none());
-        let told = tally.values;
-        assert_eq!(told.get("near-best"), Some(1.0 / 3.0));
-        assert_eq!(told.get("well-chosen"), Some(2.0 / 3.0));
-        assert_eq!(told.get("spread"), Some(2.0));
+        let values = tally.values;
+        assert_eq!(values.get("near-best"), Some(1.0 / 3.0));
+        assert_eq!(values.get("well-chosen"), Some(2.0 / 3.0));
+        assert_eq!(values.get("spread"), Some(2.0));
         // A placement that was left out is noticed.
-        book.note(
+        results.note(
             OperatorPlacement::Auto,
             other,
             &trial(1.0, OperatorPlacement::Local, &away),
         );
-        assert!(book.tally().expect("a tally").failure().is_some());
+        assert!(results.tally().expect("a tally").failure().is_some());
     }
 }

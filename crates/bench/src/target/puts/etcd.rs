@@ -48,9 +48,9 @@ impl EtcdCluster {
         let all = all.map(|member| format!("{}=http://{}", member.name, member.peer));
         let all: Vec<String> = all.collect();
         for member in &self.members {
-            let said = File::create(self.log(member));
-            let said = said.and_then(|file| Ok((file.try_clone()?, file)));
-            let (out, err) = said.map_err(|error| RunError::failed("making a file")(&error))?;
+            let output = File::create(self.log(member));
+            let output = output.and_then(|file| Ok((file.try_clone()?, file)));
+            let (out, err) = output.map_err(|error| RunError::failed("making a file")(&error))?;
             let (client, peer) = (member.client, member.peer);
             let mut command = Command::new(&self.binary);
             command.args(["--name", &member.name, "--log-level", "error"]);
@@ -89,10 +89,10 @@ impl EtcdCluster {
     }
 
     /// Returns the last output of the members, which may explain why there is no leader.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn last_output(&self) -> String {
         let last = |member: &EtcdMember| {
-            let said = std::fs::read_to_string(self.log(member)).unwrap_or_default();
-            said.lines().last().map(str::to_owned)
+            let output = std::fs::read_to_string(self.log(member)).unwrap_or_default();
+            output.lines().last().map(str::to_owned)
         };
         let all: Vec<String> = self.members.iter().filter_map(last).collect();
         all.join("; ")

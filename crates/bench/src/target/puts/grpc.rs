@@ -31,16 +31,16 @@ pub(super) struct EtcdStatus {
     pub(super) leader: u64,
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn failed(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
 impl EtcdConnection {
     /// Connects, within a runtime that continues to serve the connection.
     pub(super) async fn connect(at: SocketAddr) -> Result<EtcdConnection, RunError> {
-        let stream = TcpStream::connect(at).await.map_err(said)?;
-        stream.set_nodelay(true).map_err(said)?;
-        let (sender, connection) = h2::client::handshake(stream).await.map_err(said)?;
+        let stream = TcpStream::connect(at).await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let (sender, connection) = h2::client::handshake(stream).await.map_err(failed)?;
         // It ends with the connection; callers get the reason.
         tokio::spawn(async move {
             let _ = connection.await;
@@ -89,11 +89,11 @@ impl EtcdConnection {
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             .body(())
-            .map_err(said)?;
-        let mut sender = self.sender.clone().ready().await.map_err(said)?;
-        let (reply, mut body) = sender.send_request(request, false).map_err(said)?;
-        body.send_data(Bytes::from(message), true).map_err(said)?;
-        answer(reply.await.map_err(said)?).await
+            .map_err(failed)?;
+        let mut sender = self.sender.clone().ready().await.map_err(failed)?;
+        let (reply, mut body) = sender.send_request(request, false).map_err(failed)?;
+        body.send_data(Bytes::from(message), true).map_err(failed)?;
+        answer(reply.await.map_err(failed)?).await
     }
 }
 
@@ -102,15 +102,15 @@ async fn answer(reply: Response<RecvStream>) -> Result<Vec<u8>, RunError> {
     let (head, mut body) = reply.into_parts();
     let mut message = Vec::new();
     while let Some(piece) = body.data().await {
-        let piece = piece.map_err(said)?;
+        let piece = piece.map_err(failed)?;
         message.extend_from_slice(&piece);
         let window = body.flow_control();
-        window.release_capacity(piece.len()).map_err(said)?;
+        window.release_capacity(piece.len()).map_err(failed)?;
     }
     // An answer without a message has its status among the headers.
-    let trailers = body.trailers().await.map_err(said)?;
-    let told = trailers.as_ref().unwrap_or(&head.headers);
-    let text = |name: &str| told.get(name).and_then(|value| value.to_str().ok());
+    let trailers = body.trailers().await.map_err(failed)?;
+    let status = trailers.as_ref().unwrap_or(&head.headers);
+    let text = |name: &str| status.get(name).and_then(|value| value.to_str().ok());
     match text("grpc-status") {
         Some("0") => {}
         status => {

@@ -85,11 +85,11 @@ impl ReplicatedNodes {
             }
             tokio::time::sleep(LOOK).await;
         }
-        let said = match self {
-            ReplicatedNodes::Etcd(etcd) => etcd.said(),
-            ReplicatedNodes::Kumiki(servers) => servers.said(),
+        let output = match self {
+            ReplicatedNodes::Etcd(etcd) => etcd.last_output(),
+            ReplicatedNodes::Kumiki(servers) => servers.last_output(),
         };
-        let what = format!("there is no leader after {READY:?}; the last that was said: {said}");
+        let what = format!("there is no leader after {READY:?}; the last that was said: {output}");
         Err(RunError::Failed(what))
     }
 

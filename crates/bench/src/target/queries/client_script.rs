@@ -129,11 +129,11 @@ mod tests {
 
     #[test]
     fn a_book_knows_every_reply() {
-        let mut book = ClientScript::new(3, 5, false);
+        let mut script = ClientScript::new(3, 5, false);
         let mut kept = std::collections::BTreeMap::new();
         for _ in 0..1000 {
-            book.turn();
-            let text = String::from_utf8(book.request().to_vec()).unwrap();
+            script.turn();
+            let text = String::from_utf8(script.request().to_vec()).unwrap();
             let parts: Vec<&str> = text.split("\r\n").collect();
             let reply = if parts[2] == "SET" {
                 kept.insert(parts[4].to_owned(), parts[6].to_owned());
@@ -142,25 +142,25 @@ mod tests {
                 assert_eq!(parts[2], "GET");
                 format!("$5\r\n{}\r\n", kept[parts[4]])
             };
-            assert_eq!(book.is_whole(reply.as_bytes()), Ok(true));
-            assert_eq!(book.is_whole(&reply.as_bytes()[..3]), Ok(false));
-            assert!(book.is_whole(b"-ERR no\r\n").is_err());
-            assert!(book.is_whole((reply + "+OK\r\n").as_bytes()).is_err());
+            assert_eq!(script.is_whole(reply.as_bytes()), Ok(true));
+            assert_eq!(script.is_whole(&reply.as_bytes()[..3]), Ok(false));
+            assert!(script.is_whole(b"-ERR no\r\n").is_err());
+            assert!(script.is_whole((reply + "+OK\r\n").as_bytes()).is_err());
         }
         let text = |bytes: [u8; 5]| String::from_utf8(bytes.to_vec()).unwrap();
-        let last = book
+        let last = script
             .last_writes()
             .map(|(key, value)| (text(key), text(value)));
         assert_eq!(last.collect::<std::collections::BTreeMap<_, _>>(), kept);
-        assert_eq!((book.asked(), kept.len()), (1000, 16));
+        assert_eq!((script.asked(), kept.len()), (1000, 16));
     }
 
     #[test]
     fn what_was_planted_is_found() {
-        let mut book = ClientScript::new(0, 1, true);
-        book.turn();
-        let request = String::from_utf8(book.request().to_vec()).unwrap();
-        let [(_, value)] = book.last_writes().collect::<Vec<_>>()[..] else {
+        let mut script = ClientScript::new(0, 1, true);
+        script.turn();
+        let request = String::from_utf8(script.request().to_vec()).unwrap();
+        let [(_, value)] = script.last_writes().collect::<Vec<_>>()[..] else {
             panic!("one write");
         };
         let value = String::from_utf8(value.to_vec()).unwrap();

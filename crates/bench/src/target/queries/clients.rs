@@ -17,14 +17,14 @@ const ROOM: usize = 512;
 
 /// A task: one connection to each target, one query under way.
 pub(super) struct QueryTask {
-    book: ClientScript,
+    script: ClientScript,
     links: Vec<tokio::net::TcpStream>,
     input: Vec<u8>,
 }
 
 impl QueryTask {
     pub(super) async fn connect(
-        book: ClientScript,
+        script: ClientScript,
         targets: &[SocketAddr],
     ) -> Result<QueryTask, RunError> {
         let mut links = Vec::new();
@@ -34,23 +34,23 @@ impl QueryTask {
             links.push(link.map_err(|error| format!("{target}: {error}"))?);
         }
         Ok(QueryTask {
-            book,
+            script,
             links,
             input: Vec::with_capacity(ROOM),
         })
     }
 
     pub(super) fn into_book(self) -> ClientScript {
-        self.book
+        self.script
     }
 }
 
 impl AsyncClient for QueryTask {
     async fn call(&mut self) -> Result<(), RunError> {
-        let node = self.book.turn();
+        let node = self.script.turn();
         let place = node.min(self.links.len() - 1);
         let link = &mut self.links[place];
-        let sent = link.write_all(self.book.request()).await;
+        let sent = link.write_all(self.script.request()).await;
         sent.map_err(RunError::of)?;
         self.input.clear();
         loop {
@@ -58,7 +58,7 @@ impl AsyncClient for QueryTask {
             if read.map_err(RunError::of)? == 0 {
                 return Err(RunError::Failed("a connection was closed".to_owned()));
             }
-            if self.book.is_whole(&self.input)? {
+            if self.script.is_whole(&self.input)? {
                 return Ok(());
             }
         }
@@ -73,29 +73,29 @@ pub(super) struct ScheduledClients {
 
 impl ScheduledClients {
     pub(super) fn connect(
-        books: impl Iterator<Item = ClientScript>,
+        scripts: impl Iterator<Item = ClientScript>,
         targets: &[SocketAddr],
     ) -> Result<ScheduledClients, RunError> {
-        let client = |book| Ok((book, connect(targets)?));
+        let client = |script| Ok((script, connect(targets)?));
         Ok(ScheduledClients {
-            clients: books.map(client).collect::<Result<_, RunError>>()?,
+            clients: scripts.map(client).collect::<Result<_, RunError>>()?,
             turn: 0,
         })
     }
 
     pub(super) fn into_books(self) -> Vec<ClientScript> {
-        self.clients.into_iter().map(|(book, _)| book).collect()
+        self.clients.into_iter().map(|(script, _)| script).collect()
     }
 }
 
 impl Client for ScheduledClients {
     fn run(&mut self) -> Result<u64, RunError> {
         self.turn = (self.turn + 1) % self.clients.len();
-        let (book, links) = &mut self.clients[self.turn];
-        let node = book.turn();
+        let (script, links) = &mut self.clients[self.turn];
+        let node = script.turn();
         let place = node.min(links.len() - 1);
-        let whole = |reply: &[u8]| book.is_whole(reply);
-        exchange(&mut links[place], book.request(), whole)?;
+        let whole = |reply: &[u8]| script.is_whole(reply);
+        exchange(&mut links[place], script.request(), whole)?;
         Ok(DONE)
     }
 
@@ -117,9 +117,9 @@ fn connect(targets: &[SocketAddr]) -> Result<Vec<std::net::TcpStream>, RunError>
 }
 
 /// Checks that every key holds its last write, by reading it from the nodes directly.
-pub(super) fn read_back(nodes: &[SocketAddr], books: &[ClientScript]) -> Result<(), RunError> {
+pub(super) fn read_back(nodes: &[SocketAddr], scripts: &[ClientScript]) -> Result<(), RunError> {
     let mut links = connect(nodes)?;
-    for (key, value) in books.iter().flat_map(ClientScript::last_writes) {
+    for (key, value) in scripts.iter().flat_map(ClientScript::last_writes) {
         let mut request = Vec::new();
         ::resp::command::write_command(&mut request, &[b"GET", &key]);
         let expected = [b"$5\r\n", &value[..], b"\r\n"].concat();

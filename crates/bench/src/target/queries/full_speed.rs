@@ -29,19 +29,19 @@ pub(super) fn measure(
     let before = PacketCounts::at(run.nodes.addresses());
     let (driven, askers) = drive_tasks(&runtime, askers, plan, run.context.stop, at)?;
     let after = PacketCounts::at(run.nodes.addresses());
-    run.tell(&driven, used, sample);
-    let books: Vec<ClientScript> = askers.into_iter().map(QueryTask::into_book).collect();
-    let asked: u64 = books.iter().map(ClientScript::asked).sum();
+    run.add_figures(&driven, used, sample);
+    let scripts: Vec<ClientScript> = askers.into_iter().map(QueryTask::into_book).collect();
+    let asked: u64 = scripts.iter().map(ClientScript::asked).sum();
     if let (Some(before), Some(after)) = (before, after) {
         let [all, requests] = after.since(before).map(|count| count as f64);
         sample.values.set("packets", all / asked as f64);
         sample.values.set("per-packet", asked as f64 / requests);
     }
-    Ok(books)
+    Ok(scripts)
 }
 
 fn connect(run: &QueryRun<'_>, runtime: &Runtime) -> Result<Vec<QueryTask>, RunError> {
     let targets = run.targets();
-    let asker = |number| runtime.block_on(QueryTask::connect(run.book(number), &targets));
-    (0..run.job.clients).map(asker).collect()
+    let client = |number| runtime.block_on(QueryTask::connect(run.script(number), &targets));
+    (0..run.job.clients).map(client).collect()
 }

@@ -149,16 +149,16 @@ impl ProxyProcess {
     ) -> Result<ProxyProcess, RunError> {
         let program = context.laboratory("older proxy")?;
         let arguments = |listen: SocketAddr, _| {
-            let serving = OlderProxyConfig {
+            let config = OlderProxyConfig {
                 listen,
                 nodes: nodes.addresses.clone(),
                 kumiki: matches!(nodes.kind, NodeKind::Kumiki { .. }),
                 network_threads: job.threads,
                 aggregation_threads: job.aggregation,
             };
-            let serving = serde_json::to_string(&serving);
-            let serving = serving.map_err(|error| RunError::failed("naming the nodes")(&error))?;
-            Ok(["older-proxy", &serving].map(str::to_owned).to_vec())
+            let config = serde_json::to_string(&config);
+            let config = config.map_err(|error| RunError::failed("naming the nodes")(&error))?;
+            Ok(["older-proxy", &config].map(str::to_owned).to_vec())
         };
         ListeningProcess::start(program, dir, "proxy", arguments).map(ProxyProcess)
     }

@@ -31,8 +31,8 @@ pub(super) fn measure(
     };
     let clients = run.job.clients;
     let connect = |first: usize, targets: &[SocketAddr]| {
-        let books = (first..first + clients).map(|number| run.book(number));
-        ScheduledClients::connect(books, targets).map_err(failed("connecting"))
+        let scripts = (first..first + clients).map(|number| run.script(number));
+        ScheduledClients::connect(scripts, targets).map_err(failed("connecting"))
     };
     let mut bare =
         EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
@@ -52,7 +52,7 @@ pub(super) fn measure(
             *sum += after - before;
         }
     }
-    run.tell(&own_driven, [[0.0; 3], used], sample);
+    run.add_figures(&own_driven, [[0.0; 3], used], sample);
     let values = &mut sample.values;
     let p50 = |driven: &DriveResult| driven.latency.quantile_ms(0.5);
     let (ours, theirs, trip) = (p50(&own_driven), p50(&direct_driven), p50(&bare_driven));
@@ -60,6 +60,6 @@ pub(super) fn measure(
     values.set("beside-direct", ours / theirs);
     values.set("above", (ours - theirs - trip) * 1e3);
     values.set("mean-by-median", own_driven.latency.mean_ms() / ours);
-    let books = own.into_books().into_iter().chain(direct.into_books());
-    Ok(books.collect())
+    let scripts = own.into_books().into_iter().chain(direct.into_books());
+    Ok(scripts.collect())
 }

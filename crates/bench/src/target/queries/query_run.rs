@@ -28,7 +28,7 @@ impl QueryRun<'_> {
     }
 
     /// Returns a client's book of its queries. Clients of one run have different numbers.
-    pub(super) fn book(&self, number: usize) -> ClientScript {
+    pub(super) fn script(&self, number: usize) -> ClientScript {
         let planted = self.context.plant && number == 0;
         ClientScript::new(number as u64, self.nodes.addresses().len(), planted)
     }
@@ -40,9 +40,14 @@ impl QueryRun<'_> {
     }
 
     /// Adds the figures of these clients, and the processor time in seconds before and after them.
-    pub(super) fn tell(&self, driven: &DriveResult, used: [[f64; 3]; 2], sample: &mut Sample) {
+    pub(super) fn add_figures(
+        &self,
+        driven: &DriveResult,
+        used: [[f64; 3]; 2],
+        sample: &mut Sample,
+    ) {
         let values = &mut sample.values;
-        driven.tell(values);
+        driven.add_figures(values);
         values.set("latency-min", driven.latency.quantile_ms(0.0));
         let each = |who: usize| (used[1][who] - used[0][who]) * 1e6 / driven.transactions as f64;
         let [client, nodes, proxy] = [0, 1, 2].map(each);

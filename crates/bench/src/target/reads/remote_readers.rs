@@ -26,37 +26,37 @@ const WINDOW: usize = 1 << 20;
 /// The most reads that a thread of the node has under way.
 const DEPTH: usize = 4096;
 
-pub(super) fn run(work: &ReadRun<'_>, far: &RemoteReaders) -> Result<ReadTimeline, RunError> {
+pub(super) fn run(work: &ReadRun<'_>, readers: &RemoteReaders) -> Result<ReadTimeline, RunError> {
     let processors = node_and_readers(work.job.pinned)?;
     let program = work.context.laboratory("storage nodes")?;
-    if let Err(why) = far.transport.domain() {
+    if let Err(why) = readers.transport.domain() {
         return Err(RunError::skipped(why));
     }
     let node = ListeningProcess::start(program, work.file.dir(), "storage-node", |listen, _| {
-        let showing = StorageNodeConfig {
+        let config = StorageNodeConfig {
             listen,
-            transport: far.transport,
-            read_method: far.read_method.unwrap_or(ReadMethod::Here),
-            depth: (far.connections * far.depth).min(DEPTH),
-            threads: far.node_threads,
-            file: far.read_method.is_some().then(|| work.file.path()),
+            transport: readers.transport,
+            read_method: readers.read_method.unwrap_or(ReadMethod::Here),
+            depth: (readers.connections * readers.depth).min(DEPTH),
+            threads: readers.node_threads,
+            file: readers.read_method.is_some().then(|| work.file.path()),
             cpu: processors.map(|[first, _]| first),
         };
-        let showing = serde_json::to_string(&showing);
-        let showing = showing.map_err(|error| RunError::failed("naming a file")(&error))?;
-        Ok(["storage-node", &showing].map(str::to_owned).to_vec())
+        let config = serde_json::to_string(&config);
+        let config = config.map_err(|error| RunError::failed("naming a file")(&error))?;
+        Ok(["storage-node", &config].map(str::to_owned).to_vec())
     })?;
     let address = node.address();
     let timed = work.job.order == AccessPattern::Random;
     Ok(std::thread::scope(|scope| {
-        for thread in 0..far.connections {
+        for thread in 0..readers.connections {
             scope.spawn(move || {
                 work.tally.thread(
                     || {
                         if let Some([_, last]) = processors {
                             base::cpus::pin_current_thread(last).map_err(RunError::of)?;
                         }
-                        connect(work, far, address)
+                        connect(work, readers, address)
                     },
                     |(session, open)| read(work, thread, session, &open),
                 );
@@ -68,20 +68,20 @@ pub(super) fn run(work: &ReadRun<'_>, far: &RemoteReaders) -> Result<ReadTimelin
 
 fn connect(
     work: &ReadRun<'_>,
-    far: &RemoteReaders,
+    readers: &RemoteReaders,
     address: SocketAddr,
 ) -> Result<(Session, Open), RunError> {
     let unit = work.job.unit;
     let mut options = SessionOptions::new(address, storage_node::secret());
-    options.transport = far.transport.transport();
-    options.verbs = far.transport.domain()?;
-    options.depth = far.depth;
-    options.window_bytes = (2 * far.depth * unit).max(WINDOW);
+    options.transport = readers.transport.transport();
+    options.verbs = readers.transport.domain()?;
+    options.depth = readers.depth;
+    options.window_bytes = (2 * readers.depth * unit).max(WINDOW);
     let mut session = Session::connect(options).map_err(RunError::of)?;
-    if session.transport() != Some(far.transport.transport()) {
+    if session.transport() != Some(readers.transport.transport()) {
         return Err(RunError::Failed(format!(
             "there is no way to the node over {}",
-            far.transport.name()
+            readers.transport.name()
         )));
     }
     let open = session.open_file(storage_node::NAME, unit);

@@ -88,12 +88,12 @@ impl Members {
     pub(super) fn wait_level(&self) -> Result<(), RunError> {
         self.wait("level members", |members| {
             let statuses = members.partitions.iter().map(|(_, one)| one.status());
-            let told: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
+            let outcome: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
             let engines = members.partitions.iter().map(|(_, one)| one.engine());
             let mut applied = engines.map(|engine| engine.applied().0);
-            let [first, last] = told[0];
+            let [first, last] = outcome[0];
             first == last
-                && told.iter().all(|other| *other == [first, last])
+                && outcome.iter().all(|other| *other == [first, last])
                 && applied.all(|applied| applied == last)
         })
     }

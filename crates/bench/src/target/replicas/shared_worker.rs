@@ -139,8 +139,8 @@ impl SharedWorker {
     async fn resolved(&self, ticket: Epoch) -> TicketOutcome {
         let wait = {
             let mut waiting = self.waiting.lock();
-            if let Some(told) = known(&self.partition, ticket) {
-                return told;
+            if let Some(outcome) = known(&self.partition, ticket) {
+                return outcome;
             }
             let (send, wait) = oneshot::channel();
             waiting.drawn += 1;
@@ -193,10 +193,10 @@ async fn wake_resolved(
         };
         let mut waiting = waiting.lock();
         while let Some(first) = waiting.tickets.first_entry()
-            && let Some(told) = known(&partition, Epoch(first.key().0))
+            && let Some(outcome) = known(&partition, Epoch(first.key().0))
         {
             // A task that does not wait any more need not be woken.
-            let _ = first.remove().send(told);
+            let _ = first.remove().send(outcome);
         }
         for held in waiting.held.drain(..) {
             let _ = held.send(());

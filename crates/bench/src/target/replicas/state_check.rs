@@ -143,8 +143,8 @@ mod tests {
             assert!(ledger.compare(&held(wrong)).is_err(), "{wrong:?}");
         }
         ledger.acknowledged(&[0], &replies[..1]).unwrap();
-        let told = ledger.compare(&held(&[(0, 2), (1, 0), (2, 1)]));
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains("answers"), "told 1 twice: {told}");
+        let outcome = ledger.compare(&held(&[(0, 2), (1, 0), (2, 1)]));
+        let outcome = outcome.unwrap_err().to_string();
+        assert!(outcome.contains("answers"), "told 1 twice: {outcome}");
     }
 }

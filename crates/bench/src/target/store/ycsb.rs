@@ -38,7 +38,7 @@ pub(super) struct YcsbLoad {
     population: Arc<Population>,
     chooser: Chooser,
     sample: u64,
-    book: LastWrites,
+    last_writes: LastWrites,
 }
 
 impl YcsbLoad {
@@ -55,7 +55,7 @@ impl YcsbLoad {
             sample: if ycsb.records <= FEW { 1 } else { SAMPLE },
             population,
             ycsb,
-            book: LastWrites::default(),
+            last_writes: LastWrites::default(),
         }
     }
 
@@ -140,7 +140,8 @@ impl StoreWorkload for YcsbLoad {
     }
 
     fn ended(&mut self, clients: Vec<YcsbClient<'_>>) {
-        self.book = LastWrites::of(clients.into_iter().map(|client| client.ledger).collect());
+        self.last_writes =
+            LastWrites::of(clients.into_iter().map(|client| client.ledger).collect());
     }
 
     fn check(&self, db: &Db) -> Result<u64, RunError> {
@@ -148,7 +149,7 @@ impl StoreWorkload for YcsbLoad {
         let visited = read_back::each(db, self.population.all(), |key, value| {
             let value = value.ok_or_else(|| format!("key {key} is missing"))?;
             let stamp = stamped(key, value, self.ycsb.value_size)?;
-            if let Some(right) = self.book.expected(key, Stamp::INITIAL) {
+            if let Some(right) = self.last_writes.expected(key, Stamp::INITIAL) {
                 let mut expected = vec![0; value.len()];
                 right.write(key, &mut expected);
                 if expected != value {
