@@ -31,19 +31,19 @@ use serde::{Deserialize, Serialize};
 pub use completions::{Completions, DONE};
 pub(crate) use tasks::client_runtime;
 pub use tasks::{AsyncClient, drive_tasks};
-pub use window::Window;
+pub use window::MeasurementWindow;
 
 use completions::CompletionReader;
 
 use crate::error::RunError;
 use crate::latency::Latencies;
-use crate::sample::Values;
+use crate::sample::MetricValues;
 
 /// How long before its time a client of an open loop stops sleeping: sleeps end late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(80);
 
 /// One thread's client of the system that is measured.
-pub trait Client: Send {
+pub trait BlockingClient: Send {
     /// Runs one transaction, verifying what it sees. Returns a ticket, or [`DONE`].
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub enum Pace {
 
 /// How long to drive.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct DrivePlan {
     /// When transactions begin.
     pub pace: Pace,
     /// Time that does not count.
@@ -102,7 +102,7 @@ pub struct DriveResult {
 
 impl DriveResult {
     /// Adds the figures of this result.
-    pub fn add_figures(&self, values: &mut Values) {
+    pub fn add_figures(&self, values: &mut MetricValues) {
         let seconds = self.window.as_secs_f64();
         values.set("throughput", self.transactions as f64 / seconds);
         self.latency.add_figures(values);
@@ -135,14 +135,14 @@ pub enum WindowEdge {
 ///
 /// # Errors
 /// Returns the first error of a client, or the user's request to stop.
-pub fn drive<C: Client>(
+pub fn drive<C: BlockingClient>(
     clients: Vec<C>,
     completions: &Completions,
-    plan: Plan,
+    plan: DrivePlan,
     stop: &AtomicBool,
     mut at: impl FnMut(WindowEdge),
 ) -> Result<(DriveResult, Vec<C>), RunError> {
-    let window = Window::after(plan.warm_up, plan.time, completions.origin());
+    let window = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
     let ended = std::thread::scope(|scope| {
@@ -194,14 +194,14 @@ pub fn drive<C: Client>(
 struct ClientLoop<'c, C> {
     client: C,
     reader: CompletionReader<'c>,
-    plan: Plan,
-    window: Window,
+    plan: DrivePlan,
+    window: MeasurementWindow,
     /// The number of this client, and the number of clients.
     lane: (u64, usize),
     driven: DriveResult,
 }
 
-impl<C: Client> ClientLoop<'_, C> {
+impl<C: BlockingClient> ClientLoop<'_, C> {
     fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), RunError> {
         let ended = match self.plan.pace {
             Pace::Open { rate } => self.scheduled(rate, stop, broken),
@@ -296,9 +296,9 @@ impl<C: Client> ClientLoop<'_, C> {
 }
 
 /// Runs a slice of one kind, and adds it to the results of its slices.
-pub(crate) fn drive_slice<C: Client>(
+pub(crate) fn drive_slice<C: BlockingClient>(
     client: C,
-    plan: Plan,
+    plan: DrivePlan,
     stop: &AtomicBool,
     sum: &mut DriveResult,
 ) -> Result<C, RunError> {

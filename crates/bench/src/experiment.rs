@@ -1,8 +1,8 @@
 //! Experiments as data: what is measured at which points, which figures are drawn, and the values
 //! of a paper.
 //!
-//! An [`Experiment`] knows its points; a [`Point`] knows its parameters, its baseline and the
-//! [`Job`] that measures it. Nothing here measures.
+//! An [`Experiment`] knows its points; a [`SweepPoint`] knows its parameters, its baseline and the
+//! [`TargetJob`] that measures it. Nothing here measures.
 //!
 //! Invariants:
 //! 1. Ids of points are unique within an experiment.
@@ -10,7 +10,7 @@
 
 use crate::parameters::{Param, Params, Scale, params};
 use crate::plot::{Compare, Plot};
-use crate::target::Job;
+use crate::target::TargetJob;
 
 /// An experiment.
 pub struct Experiment {
@@ -23,7 +23,7 @@ pub struct Experiment {
     /// Its description, in plain words; a paragraph each.
     pub about: &'static [&'static str],
     /// Its points at a scale.
-    pub points: fn(&Scale) -> Vec<Point>,
+    pub points: fn(&Scale) -> Vec<SweepPoint>,
     /// The figures that are drawn of it.
     pub plots: fn() -> Vec<Plot>,
     /// The comparisons with the paper's values.
@@ -34,7 +34,7 @@ pub struct Experiment {
 
 /// One point of a sweep.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct SweepPoint {
     /// Distinguishes it from the others.
     pub id: String,
     /// Its place in the sweep.
@@ -42,18 +42,18 @@ pub struct Point {
     /// The id of the point that it is compared with.
     pub baseline: Option<String>,
     /// The job that measures it.
-    pub job: Job,
+    pub job: TargetJob,
     /// The number of rounds in which it is measured, if not in all: some points take minutes to set
     /// up.
     pub rounds: Option<usize>,
 }
 
-impl Point {
+impl SweepPoint {
     /// Creates a point without a baseline. Its id is made of its parameters.
     #[must_use]
-    pub fn new<const N: usize>(pairs: [(&str, Param); N], job: Job) -> Point {
+    pub fn new<const N: usize>(pairs: [(&str, Param); N], job: TargetJob) -> SweepPoint {
         let id: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        Point {
+        SweepPoint {
             id: id.join(" "),
             params: params(pairs),
             baseline: None,
@@ -64,8 +64,8 @@ impl Point {
 
     /// Returns the point, measured in at most so many rounds.
     #[must_use]
-    pub fn at_most(self, rounds: usize) -> Point {
-        Point {
+    pub fn at_most(self, rounds: usize) -> SweepPoint {
+        SweepPoint {
             rounds: Some(rounds),
             ..self
         }
@@ -73,8 +73,8 @@ impl Point {
 
     /// Returns the point, compared with `baseline`.
     #[must_use]
-    pub fn against(self, baseline: &Point) -> Point {
-        Point {
+    pub fn against(self, baseline: &SweepPoint) -> SweepPoint {
+        SweepPoint {
             baseline: Some(baseline.id.clone()),
             ..self
         }

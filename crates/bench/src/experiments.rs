@@ -135,7 +135,7 @@ mod tests {
             }
             for row in (experiment.compare)() {
                 let matches = |at: &[(&str, crate::parameters::Param)]| {
-                    let fits = |point: &crate::experiment::Point| {
+                    let fits = |point: &crate::experiment::SweepPoint| {
                         at.iter().all(|(k, v)| point.params.get(*k) == Some(v))
                     };
                     assert!(points.iter().any(fits), "{}: {at:?}", row.what);

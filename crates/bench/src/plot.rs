@@ -15,7 +15,7 @@ pub struct Plot {
     /// The points in it: those whose parameters have one of these values.
     pub only: Vec<(&'static str, Vec<Param>)>,
     /// Values that a paper gives.
-    pub paper: Vec<Mark>,
+    pub paper: Vec<PaperMark>,
 }
 
 /// How results become a figure.
@@ -67,7 +67,7 @@ pub enum PlotKind {
 
 /// A value of a paper in a figure.
 #[derive(Clone, Copy, Debug)]
-pub enum Mark {
+pub enum PaperMark {
     /// A horizontal line.
     Line {
         /// The value, in the metric's unit.

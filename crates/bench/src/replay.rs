@@ -4,7 +4,7 @@
 //! pages of 16 KiB (`index_join`): all customers are read; for those of a segment, their orders through
 //! an index; for each order that is early enough, its lineitems, which lie in the order of their
 //! orders. Its answer is compared with that of a plain computation over the rows (`plain_computation`). Each
-//! page that the joins request is an access of the [`Trace`], whether it was requested before or
+//! page that the joins request is an access of the [`PageTrace`], whether it was requested before or
 //! not: no cache has influenced it.
 //!
 //! In a trace the tables' files follow one another:
@@ -40,7 +40,7 @@ const WHOLE: u64 = 128 << 10;
 
 /// The page accesses of a query.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct PageTrace {
     /// Blocks of [`PAGE`] bytes, in the order in which they were requested.
     pub accesses: Vec<u32>,
     /// Blocks of all tables.
@@ -49,7 +49,7 @@ pub struct Trace {
     pub answer: Result<(), RunError>,
 }
 
-impl Trace {
+impl PageTrace {
     /// Returns the offset of an access.
     #[must_use]
     pub fn offset(&self, access: usize) -> u64 {
@@ -75,11 +75,11 @@ impl Trace {
 
 /// The trace that all points of an experiment replay.
 #[derive(Default)]
-pub(crate) struct RecordedTrace(Mutex<Option<Arc<Trace>>>);
+pub(crate) struct RecordedTrace(Mutex<Option<Arc<PageTrace>>>);
 
 impl RecordedTrace {
     /// Returns the trace, which is recorded on the first call.
-    pub(crate) fn get(&self, context: &RunContext<'_>) -> Result<Arc<Trace>, RunError> {
+    pub(crate) fn get(&self, context: &RunContext<'_>) -> Result<Arc<PageTrace>, RunError> {
         let mut recorded = self.0.lock();
         if let Some(trace) = &*recorded {
             return Ok(Arc::clone(trace));
@@ -91,7 +91,7 @@ impl RecordedTrace {
 }
 
 /// Loads the tables, executes the query, and compares its answer.
-fn record(context: &RunContext<'_>) -> Result<Trace, RunError> {
+fn record(context: &RunContext<'_>) -> Result<PageTrace, RunError> {
     let factor = match context.scale.effort {
         Effort::Tiny => 0.002,
         Effort::Quick => 0.1,
@@ -110,7 +110,7 @@ fn record(context: &RunContext<'_>) -> Result<Trace, RunError> {
             right.len()
         ))),
     };
-    Ok(Trace {
+    Ok(PageTrace {
         accesses: tables.accesses,
         blocks: tables.blocks,
         answer: compared,

@@ -16,7 +16,7 @@ use crate::experiments;
 use crate::metric;
 use crate::parameters::Scale;
 use crate::plot::Plot;
-use crate::result::{PointResult, ReadError, Results, Summary};
+use crate::result::{MetricSummary, PointResult, ResultFileError, Results};
 use crate::table;
 use chart::escape;
 use findings::Finding;
@@ -28,7 +28,7 @@ const STYLE: &str = include_str!("report/style.css");
 pub enum ReportError {
     /// A result cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] ResultFileError),
     /// There is nothing to report.
     #[error("{} holds no results; `kumiki-bench run NAME --out {}` makes some", dir.display(), dir.display())]
     Empty {
@@ -275,7 +275,7 @@ fn row(page: &mut String, experiment: &Experiment, point: &PointResult) {
     );
 }
 
-fn spread(summary: &Summary) -> String {
+fn spread(summary: &MetricSummary) -> String {
     let [median, min, max] = [summary.median, summary.min, summary.max].map(metric::show);
     if min == max {
         return median;

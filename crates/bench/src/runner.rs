@@ -14,15 +14,15 @@ use base::affinity::Affinity;
 use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::error::RunError;
-use crate::machine::{self, Host, Meter};
+use crate::machine::{self, HostInfo, NoiseMeter};
 use crate::parameters::Scale;
 use crate::peers::Peers;
-use crate::result::{PointResult, Repetition, Results, SCHEMA};
+use crate::result::{PointResult, Results, RunResult, SCHEMA};
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::shared_state::SharedState;
 
 /// The number of points that are compared with one pair of baseline runs.
@@ -142,17 +142,17 @@ pub fn run(
     })
 }
 
-fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, BenchError> {
+fn points(experiment: &Experiment, options: &Options) -> Result<Vec<SweepPoint>, BenchError> {
     let all = (experiment.points)(&options.scale);
     let Some(only) = &options.only else {
         return Ok(all);
     };
-    let selected: Vec<&Point> = all.iter().filter(|point| point.id.contains(only)).collect();
-    let needed = |point: &&Point| {
-        let baseline_of = |other: &&Point| other.baseline.as_deref() == Some(&point.id);
+    let selected: Vec<&SweepPoint> = all.iter().filter(|point| point.id.contains(only)).collect();
+    let needed = |point: &&SweepPoint| {
+        let baseline_of = |other: &&SweepPoint| other.baseline.as_deref() == Some(&point.id);
         point.id.contains(only) || selected.iter().any(baseline_of)
     };
-    let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
+    let some: Vec<SweepPoint> = all.iter().filter(needed).cloned().collect();
     if some.is_empty() {
         /// The number of points that an error names, as examples.
         const NAMED: usize = 5;
@@ -168,7 +168,7 @@ fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, Benc
     Ok(some)
 }
 
-fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Results {
+fn empty(experiment: &Experiment, options: &Options, points: &[SweepPoint]) -> Results {
     Results {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
@@ -179,7 +179,7 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
         started: machine::unix_time(),
         complete: false,
         recorded: options.history.is_some(),
-        host: Host::here(&options.disk, &options.memory),
+        host: HostInfo::here(&options.disk, &options.memory),
         scale: options.scale.clone(),
         points: points.iter().map(PointResult::new).collect(),
     }
@@ -188,8 +188,8 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
 /// Returns the order of a round: indices of points, baselines among those that are compared with
 /// them.
 #[must_use]
-pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
-    let is_baseline = |point: &Point| {
+pub fn schedule(points: &[SweepPoint], round: usize) -> Vec<usize> {
+    let is_baseline = |point: &SweepPoint| {
         let id = Some(&point.id);
         points.iter().any(|other| other.baseline.as_ref() == id)
     };
@@ -219,29 +219,29 @@ pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
 /// The value of a run.
 #[derive(Debug)]
 enum RunOutcome {
-    Sample(Sample),
+    RunSample(RunSample),
     Skipped(String),
     Nothing,
 }
 
 /// Evaluates a run, during which the user has `stopped` the experiment or not. Stopping it breaks
 /// the run, and that is no failure.
-fn evaluate(run: Result<Sample, RunError>, stopped: bool) -> RunOutcome {
+fn evaluate(run: Result<RunSample, RunError>, stopped: bool) -> RunOutcome {
     let sample = match run {
         Ok(sample) => sample,
         Err(RunError::Interrupted) => return RunOutcome::Nothing,
         Err(RunError::Skipped(why)) => return RunOutcome::Skipped(why),
-        Err(RunError::Failed(what)) => Sample {
+        Err(RunError::Failed(what)) => RunSample {
             checks: vec![Check::new(
                 "the run comes to its end",
                 Err(RunError::Failed(what)),
             )],
-            ..Sample::default()
+            ..RunSample::default()
         },
     };
     match stopped && sample.failure().is_some() {
         true => RunOutcome::Nothing,
-        false => RunOutcome::Sample(sample),
+        false => RunOutcome::RunSample(sample),
     }
 }
 
@@ -250,7 +250,7 @@ struct ExperimentRun<'r> {
     options: &'r Options,
     stop: &'r AtomicBool,
     recorder: Option<&'r Recorder>,
-    points: Vec<Point>,
+    points: Vec<SweepPoint>,
     results: Results,
     order: usize,
     round_state: SharedState,
@@ -333,13 +333,13 @@ impl ExperimentRun<'_> {
             experiment_state: &self.experiment_state,
             peers: &self.options.peers,
         };
-        let meter = Meter::default();
+        let meter = NoiseMeter::default();
         let sample = self.points[i].job.run(&context);
         let noise = meter.noise();
         let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
         let sample = match evaluate(sample, stopped) {
-            RunOutcome::Sample(sample) => sample,
+            RunOutcome::RunSample(sample) => sample,
             RunOutcome::Nothing => return false,
             RunOutcome::Skipped(why) => {
                 result.skipped = Some(why);
@@ -348,7 +348,7 @@ impl ExperimentRun<'_> {
         };
         let failed = sample.failure().is_some();
         result.note = sample.note;
-        result.repetitions.push(Repetition {
+        result.repetitions.push(RunResult {
             round,
             order: self.order,
             values: if failed {
@@ -393,9 +393,9 @@ mod tests {
     use super::*;
     use crate::disk_access::DeviceAccess;
     use crate::run_context::StorageMedium;
-    use crate::target::{DeviceJob, Job};
+    use crate::target::{DeviceJob, TargetJob};
 
-    fn point(name: &str) -> Point {
+    fn point(name: &str) -> SweepPoint {
         let job = DeviceJob {
             place: StorageMedium::Disk,
             device: DeviceAccess::File,
@@ -404,36 +404,36 @@ mod tests {
             threads: 1,
             warm_up: false,
         };
-        Point::new([("name", name.into())], Job::Device(job))
+        SweepPoint::new([("name", name.into())], TargetJob::Device(job))
     }
 
     #[test]
     fn baselines_stand_around_what_is_compared_with_them() {
         let (a, b) = (point("a"), point("b"));
         let variants = ["1", "2", "3", "4"].map(|name| point(name).against(&a));
-        let points: Vec<Point> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
+        let points: Vec<SweepPoint> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
         assert_eq!(schedule(&points, 0), [0, 1, 2, 3, 0, 4, 0, 5]);
         assert_eq!(schedule(&points, 1), [5, 0, 4, 0, 3, 2, 1, 0]);
     }
 
     #[test]
     fn what_breaks_because_the_user_stops_is_no_failure() {
-        let bad = || Sample {
+        let bad = || RunSample {
             checks: vec![Check::new(
                 "every reply is right",
                 Err(RunError::Failed("none came".into())),
             )],
-            ..Sample::default()
+            ..RunSample::default()
         };
         let failed = || Err(RunError::Failed("a server is gone".into()));
         assert!(matches!(evaluate(Ok(bad()), true), RunOutcome::Nothing));
         assert!(matches!(evaluate(failed(), true), RunOutcome::Nothing));
         assert!(matches!(
-            evaluate(Ok(Sample::default()), true),
-            RunOutcome::Sample(_)
+            evaluate(Ok(RunSample::default()), true),
+            RunOutcome::RunSample(_)
         ));
         for run in [Ok(bad()), failed()] {
-            let RunOutcome::Sample(sample) = evaluate(run, false) else {
+            let RunOutcome::RunSample(sample) = evaluate(run, false) else {
                 panic!("a failure is told");
             };
             assert!(sample.failure().is_some());

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Figures by the names of their [metrics](crate::metric).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Values(pub BTreeMap<String, f64>);
+pub struct MetricValues(pub BTreeMap<String, f64>);
 
-impl Values {
+impl MetricValues {
     /// Sets a figure. A value that is not a number is left out.
     pub fn set(&mut self, metric: &str, value: f64) {
         if value.is_finite() {
@@ -50,9 +50,9 @@ impl Check {
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct RunSample {
     /// Its figures.
-    pub values: Values,
+    pub values: MetricValues,
     /// Its checks.
     pub checks: Vec<Check>,
     /// A remark that a reader of the figures must know, if there is one.
@@ -74,7 +74,7 @@ pub struct TimelinePoint {
     pub rate: f64,
 }
 
-impl Sample {
+impl RunSample {
     /// Returns the first check that failed.
     #[must_use]
     pub fn failure(&self) -> Option<&Check> {

@@ -31,12 +31,12 @@ mod tests;
 
 use crate::error::RunError;
 
-pub use config::{Config, Machines, SimulationResult};
+pub use config::{Machines, SimulationConfig, SimulationResult};
 
 /// Runs the simulation.
 ///
 /// # Errors
 /// Returns an error if a read saw a part of a write: then the simulation is wrong.
-pub fn run(config: &Config) -> Result<SimulationResult, RunError> {
+pub fn run(config: &SimulationConfig) -> Result<SimulationResult, RunError> {
     protocol::ProtocolSimulation::new(config).run()
 }

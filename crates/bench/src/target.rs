@@ -44,7 +44,7 @@ pub use cluster::ClusterJob;
 pub use copying::CopyJob;
 pub use device::DeviceJob;
 pub use idle::IdleJob;
-pub use locks::{LockService, LocksJob};
+pub use locks::{LockBackend, LocksJob};
 pub use mget::{MgetGuarantee, MgetJob};
 pub use pairs::PairsJob;
 pub use placement::{
@@ -59,12 +59,12 @@ pub use store::{LogSettings, StoreJob};
 
 use crate::error::RunError;
 use crate::run_context::RunContext;
-use crate::sample::Sample;
+use crate::sample::RunSample;
 
 /// The measurement of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Job {
+pub enum TargetJob {
     /// Transactions on a store.
     Store(StoreJob),
     /// Transactions on a cluster.
@@ -98,28 +98,28 @@ pub enum Job {
     Device(DeviceJob),
 }
 
-impl Job {
+impl TargetJob {
     /// Sets up, measures, checks, cleans up.
     ///
     /// # Errors
     /// Returns an error if there is no result. A check that fails is no error: the sample has it.
-    pub fn run(&self, context: &RunContext<'_>) -> Result<Sample, RunError> {
+    pub fn run(&self, context: &RunContext<'_>) -> Result<RunSample, RunError> {
         match self {
-            Job::Store(job) => store::run(job, context),
-            Job::Cluster(job) => cluster::run(job, context),
-            Job::Pairs(job) => pairs::run(job, context),
-            Job::Idle(job) => idle::run(job, context),
-            Job::Copy(job) => copying::run(job, context),
-            Job::Mget(job) => mget::run(job, context),
-            Job::Scale(job) => scaling::run(job, context),
-            Job::Replicas(job) => replicas::run(job, context),
-            Job::Puts(job) => puts::run(job, context),
-            Job::Queries(job) => queries::run(job, context),
-            Job::Locks(job) => locks::run(job, context),
-            Job::Cassandra(job) => cassandra_proxy::run(job, context),
-            Job::Reads(job) => reads::run(job, context),
-            Job::Placement(job) => placement::run(job, context),
-            Job::Device(job) => device::run(job, context),
+            TargetJob::Store(job) => store::run(job, context),
+            TargetJob::Cluster(job) => cluster::run(job, context),
+            TargetJob::Pairs(job) => pairs::run(job, context),
+            TargetJob::Idle(job) => idle::run(job, context),
+            TargetJob::Copy(job) => copying::run(job, context),
+            TargetJob::Mget(job) => mget::run(job, context),
+            TargetJob::Scale(job) => scaling::run(job, context),
+            TargetJob::Replicas(job) => replicas::run(job, context),
+            TargetJob::Puts(job) => puts::run(job, context),
+            TargetJob::Queries(job) => queries::run(job, context),
+            TargetJob::Locks(job) => locks::run(job, context),
+            TargetJob::Cassandra(job) => cassandra_proxy::run(job, context),
+            TargetJob::Reads(job) => reads::run(job, context),
+            TargetJob::Placement(job) => placement::run(job, context),
+            TargetJob::Device(job) => device::run(job, context),
         }
     }
 }

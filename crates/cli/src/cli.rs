@@ -14,7 +14,7 @@ use crate::serve_options::ServeOptions;
 #[command(name = "kumiki", version = buildinfo::VERSION, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
     /// How much to say on standard error: off, error, warn, info, debug or trace, and after commas
     /// levels of single modules, for example info,kumiki_proxy=debug.
     #[arg(long, global = true, value_name = "LEVEL", default_value = DEFAULT_LOG_LEVEL, value_parser = Levels::from_str)]
@@ -36,7 +36,7 @@ impl Cli {
         let args = config_file::expand(&command, args)
             .map_err(|text| command.error(ErrorKind::ValueValidation, text))?;
         let cli = Cli::try_parse_from(args)?;
-        if let Command::Serve(serve) = &cli.command {
+        if let CliCommand::Serve(serve) = &cli.command {
             let usable = base::cpus::usable().unwrap_or_default();
             serve.check(&usable).map_err(|text| {
                 let mut command = Cli::command();
@@ -53,7 +53,7 @@ impl Cli {
 
 /// The commands.
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Serve Redis clients.
     Serve(Box<ServeOptions>),
     /// Stand before a Kumiki cluster or Redis: many clients, few and full packets to the nodes.
@@ -61,14 +61,14 @@ pub(crate) enum Command {
     /// Look after the replicas of a cluster that runs.
     Cluster(crate::cluster_command::ClusterCommand),
     /// Keep tables as pages.
-    Pages(crate::pages_command::Pages),
+    Pages(crate::pages_command::PagesOptions),
     /// Run experiments and report them, with the program kumiki-bench in this program's directory.
     #[command(disable_help_flag = true)]
     Bench(crate::bench::Bench),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(crate::check::CheckOptions),
     /// Query tables of pages in SQL, or serve clients of PostgreSQL.
-    Sql(Box<crate::sql_command::Sql>),
+    Sql(Box<crate::sql_command::SqlOptions>),
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use store::EpochTime;
 
     use super::*;
-    use crate::serve_options::{Durability, MaxEpochDiff};
+    use crate::serve_options::{DurabilityOption, MaxEpochDiff};
 
     fn serve(args: &[&str]) -> Result<ServeOptions, String> {
         let cli = Cli::checked(["kumiki", "serve"].iter().chain(args));
@@ -89,7 +89,7 @@ mod tests {
 
     fn options(cli: Cli) -> ServeOptions {
         match cli.command {
-            Command::Serve(serve) => *serve,
+            CliCommand::Serve(serve) => *serve,
             other => panic!("{other:?} is another command"),
         }
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(listen.to_string(), "127.0.0.1:6380");
         assert!(serve.cluster.file.is_none());
         assert_eq!(serve.data, PathBuf::from("./kumiki-data"));
-        assert_eq!(serve.durability, Durability::Group);
+        assert_eq!(serve.durability, DurabilityOption::Group);
         assert_eq!(serve.epoch_time, EpochTime::Adaptive);
         assert_eq!(serve.max_epoch_diff, MaxEpochDiff(None));
         assert_eq!(

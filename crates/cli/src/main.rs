@@ -52,17 +52,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();
     let log = logging::init(log_level);
-    if matches!(command, cli::Command::Serve(_) | cli::Command::Proxy(_)) {
+    if matches!(
+        command,
+        cli::CliCommand::Serve(_) | cli::CliCommand::Proxy(_)
+    ) {
         hidden_passwords::hide();
     }
     let done = match command {
-        cli::Command::Serve(options) => serve::serve(*options, &log),
-        cli::Command::Proxy(options) => proxy::run(&options, &log),
-        cli::Command::Bench(options) => Err(bench::exec(&options, &log.get())),
-        cli::Command::Cluster(options) => cluster_command::run(&options),
-        cli::Command::Pages(options) => pages_command::run(&options, &log),
-        cli::Command::Check(options) => check::check(&options),
-        cli::Command::Sql(options) => sql_command::run(&options, &log),
+        cli::CliCommand::Serve(options) => serve::serve(*options, &log),
+        cli::CliCommand::Proxy(options) => proxy::run(&options, &log),
+        cli::CliCommand::Bench(options) => Err(bench::exec(&options, &log.get())),
+        cli::CliCommand::Cluster(options) => cluster_command::run(&options),
+        cli::CliCommand::Pages(options) => pages_command::run(&options, &log),
+        cli::CliCommand::Check(options) => check::check(&options),
+        cli::CliCommand::Sql(options) => sql_command::run(&options, &log),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

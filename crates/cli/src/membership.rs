@@ -216,7 +216,7 @@ mod tests {
         let file = dir.path().join("cluster.toml").display().to_string();
         let node = ["kumiki", "serve", "--cluster", &file, "--node", "3"];
         let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(node.iter().chain(args));
-        let crate::cli::Command::Serve(serve) = cli.expect("it can be read").command else {
+        let crate::cli::CliCommand::Serve(serve) = cli.expect("it can be read").command else {
             panic!("another command")
         };
         crate::node_replica::check(&serve, membership.as_ref())

@@ -14,7 +14,7 @@ use store::{EpochTime, RecoveryProgress, RecoveryReport};
 
 use crate::data_directory::{LOCAL_DATA, REPLICA};
 use crate::disk_layer;
-use crate::serve_options::{Durability, ServeOptions};
+use crate::serve_options::{DurabilityOption, ServeOptions};
 
 /// The longest value unless an option says otherwise, in bytes. Heartbeats wait behind an entry of Raft's log that is
 /// written and sent, and a leader whose heartbeats stay away for longer than the election timeout loses its leadership.
@@ -65,7 +65,7 @@ pub(crate) fn check(options: &ServeOptions, membership: Option<&Membership>) -> 
         ),
         (
             "--durability async",
-            options.durability == Durability::Async,
+            options.durability == DurabilityOption::Async,
             "its replies wait until most of its nodes have what they show",
         ),
         (

@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 
-use crate::logging::Log;
+use crate::logging::LogControl;
 use crate::output::say_line;
 use interrupt::StopRequest;
 use options::{CheckTables, ListOptions, RemoveOptions, TpchOptions};
 
 /// Options of `kumiki pages`.
 #[derive(Args, Debug)]
-pub(crate) struct Pages {
+pub(crate) struct PagesOptions {
     #[command(subcommand)]
     command: Command,
 }
@@ -80,7 +80,7 @@ enum LoadSource {
 ///
 /// # Errors
 /// The text says what is wrong and what to do.
-pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &PagesOptions, log: &Arc<LogControl>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
         Command::LoadCommand(LoadCommand { from }) => stoppable(|stop| match from {
@@ -123,7 +123,7 @@ mod tests {
     #[derive(Parser, Debug)]
     struct Line {
         #[command(flatten)]
-        pages: Pages,
+        pages: PagesOptions,
     }
 
     fn load(args: &[&str]) -> Result<TpchOptions, String> {

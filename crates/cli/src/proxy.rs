@@ -16,7 +16,7 @@ use proxy::{
 
 use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
-use crate::logging::Log;
+use crate::logging::LogControl;
 use crate::proxy_locks::{LockOptions, Locks};
 use crate::signals::{self, ConfigReload, stop_on};
 use crate::{descriptors, memory, passwords};
@@ -173,7 +173,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Serves until a signal requests the stop.
-pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &Options, log: &Arc<LogControl>) -> Result<(), String> {
     let file = options.config.as_deref();
     let signals = signals::take(file)?;
     let mut config = config(options)?;

@@ -41,7 +41,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, CliCommand};
 
     /// Returns a file with one partition, of one node or three.
     fn file(read_atomic: &str, nodes: u16) -> String {
@@ -72,7 +72,7 @@ mod tests {
             line.extend(["--cluster", &path, "--node", "1"]);
         }
         line.extend(args);
-        let Command::Serve(serve) = Cli::try_parse_from(line).unwrap().command else {
+        let CliCommand::Serve(serve) = Cli::try_parse_from(line).unwrap().command else {
             panic!("another command")
         };
         let membership = serve.cluster.join()?;

@@ -12,8 +12,8 @@ use server::{Admin, Config, Membership, Partition, Running, Starting};
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::build::BUILD;
-use crate::logging::Log;
-use crate::serve_options::{Durability, ServeOptions};
+use crate::logging::LogControl;
+use crate::serve_options::{DurabilityOption, ServeOptions};
 use crate::signals::{self, ConfigReload, stop_on};
 use crate::{
     descriptors, disk_layer, membership, memory, node_replica, owner, passwords, read_atomic,
@@ -25,7 +25,7 @@ const SPARE_WORKERS: usize = 2;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until a signal or a client requests the stop.
-pub(crate) fn serve(options: ServeOptions, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let file = options.config.as_deref();
     let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
@@ -205,8 +205,8 @@ fn config(
         admin: options.admin,
         build: BUILD,
         durability: match options.durability {
-            Durability::Group => server::Durability::Group,
-            Durability::Async => server::Durability::Async,
+            DurabilityOption::Group => server::Durability::Group,
+            DurabilityOption::Async => server::Durability::Async,
         },
         insecure: options.insecure,
         maxmemory: options
@@ -251,8 +251,10 @@ fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::i
         .map_or_else(String::new, |node| format!(", node {node} of a cluster"));
     let durability = match (options.ephemeral, options.durability) {
         (true, _) => "",
-        (false, Durability::Group) => ", durability: group",
-        (false, Durability::Async) => ", durability: async (a crash may lose the last writes)",
+        (false, DurabilityOption::Group) => ", durability: group",
+        (false, DurabilityOption::Async) => {
+            ", durability: async (a crash may lose the last writes)"
+        }
     };
     let address = running.address();
     let host = match address.ip() {

@@ -19,7 +19,7 @@ use crate::replication_options::ReplicationOptions;
 
 /// When replies are sent.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
-pub(crate) enum Durability {
+pub(crate) enum DurabilityOption {
     /// Once everything a reply shows is durable.
     Group,
     /// At once: a crash may undo what clients were answered.
@@ -64,7 +64,7 @@ pub(crate) struct ServeOptions {
         value_name = "WHEN",
         default_value = "group"
     )]
-    pub(crate) durability: Durability,
+    pub(crate) durability: DurabilityOption,
     /// When epochs advance: adaptive (as soon as the log is idle and someone waits), or at an
     /// interval such as 0.5ms, 1ms or 40ms.
     #[arg(help_heading = "Durability", long, value_name = "TIME", default_value = "adaptive", value_parser = parse_epoch_time)]

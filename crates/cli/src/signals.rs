@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config_file;
-use crate::logging::Log;
+use crate::logging::LogControl;
 
 /// Receives signals from now on. Called before anything is opened, so that no signal finds the
 /// process without a handler. Without a configuration file SIGHUP ends the process, as it does by
@@ -23,11 +23,11 @@ pub(crate) fn take(config: Option<&Path>) -> Result<Signals, String> {
 /// The settings that SIGHUP reads again.
 pub(crate) struct ConfigReload {
     config: Option<std::path::PathBuf>,
-    log: Arc<Log>,
+    log: Arc<LogControl>,
 }
 
 impl ConfigReload {
-    pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> ConfigReload {
+    pub(crate) fn new(config: Option<&Path>, log: &Arc<LogControl>) -> ConfigReload {
         ConfigReload {
             config: config.map(Path::to_owned),
             log: Arc::clone(log),

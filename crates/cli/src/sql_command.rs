@@ -13,13 +13,13 @@ use sql::shell::progress::Tell;
 use sql::shell::{Failed, Format, Shell, run, terminal};
 use sql::{Rights, Shared};
 
-use crate::logging::Log;
+use crate::logging::LogControl;
 use query_options::QueryOptions;
 
 /// Options of `kumiki sql`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Sql {
+pub(crate) struct SqlOptions {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct AskOptions {
 }
 
 /// Runs the command. Ctrl-C ends the process with 130.
-pub(crate) fn run(options: &Sql, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &SqlOptions, log: &Arc<LogControl>) -> Result<(), String> {
     match &options.command {
         Some(Command::Serve(serve)) => serve::run(serve, log),
         None => ask(&options.ask),

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::{DriveResult, Plan, Window, WindowEdge};
+use super::{DrivePlan, DriveResult, MeasurementWindow, WindowEdge};
 use crate::error::RunError;
 
 /// How long the last transactions may take after the window's end.
@@ -38,13 +38,13 @@ pub trait AsyncClient: 'static {
 pub fn drive_tasks<C: AsyncClient>(
     runtime: &Runtime,
     callers: Vec<C>,
-    plan: Plan,
+    plan: DrivePlan,
     stop: &AtomicBool,
     mut at: impl FnMut(WindowEdge),
 ) -> Result<(DriveResult, Vec<C>), RunError> {
     let over = Rc::new(Cell::new(false));
     let all = async {
-        let window = Window::after(plan.warm_up, plan.time, Instant::now());
+        let window = MeasurementWindow::after(plan.warm_up, plan.time, Instant::now());
         let tasks: Vec<_> = callers
             .into_iter()
             .map(|caller| spawn_local(one(caller, window, Rc::clone(&over))))
@@ -75,7 +75,7 @@ pub fn drive_tasks<C: AsyncClient>(
 
 async fn one<C: AsyncClient>(
     mut caller: C,
-    window: Window,
+    window: MeasurementWindow,
     over: Rc<Cell<bool>>,
 ) -> Result<(DriveResult, C), RunError> {
     let mut driven = DriveResult::default();
@@ -166,7 +166,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: Duration::from_millis(20),
             time: Duration::from_millis(200),

@@ -9,7 +9,7 @@ struct Stalling {
     stall: Duration,
 }
 
-impl Client for Stalling {
+impl BlockingClient for Stalling {
     fn run(&mut self) -> Result<u64, RunError> {
         self.runs += 1;
         let pause = if self.runs == self.stall_at {
@@ -26,15 +26,18 @@ impl Client for Stalling {
     }
 }
 
-fn plan(pace: Pace, ms: u64) -> Plan {
-    Plan {
+fn plan(pace: Pace, ms: u64) -> DrivePlan {
+    DrivePlan {
         pace,
         warm_up: Duration::ZERO,
         time: Duration::from_millis(ms),
     }
 }
 
-fn run<C: Client>(clients: Vec<C>, plan: Plan) -> Result<(DriveResult, Vec<C>), RunError> {
+fn run<C: BlockingClient>(
+    clients: Vec<C>,
+    plan: DrivePlan,
+) -> Result<(DriveResult, Vec<C>), RunError> {
     let stop = AtomicBool::new(false);
     drive(clients, &Completions::default(), plan, &stop, |_| {})
 }
@@ -90,7 +93,7 @@ struct Ticketed {
     completions: Arc<Completions>,
 }
 
-impl Client for Ticketed {
+impl BlockingClient for Ticketed {
     fn run(&mut self) -> Result<u64, RunError> {
         std::thread::sleep(Duration::from_millis(1));
         self.next += 1;
@@ -151,7 +154,7 @@ fn completions_are_found_by_ticket_also_out_of_order() {
 
 struct Failing(u32);
 
-impl Client for Failing {
+impl BlockingClient for Failing {
     fn run(&mut self) -> Result<u64, RunError> {
         self.0 -= 1;
         if self.0 == 0 {

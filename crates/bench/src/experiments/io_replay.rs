@@ -6,10 +6,10 @@ use crate::parameters::{Effort, Param, Scale};
 
 use figures::{RECORDED, THREADS};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::run_context::StorageMedium;
 use crate::storage_node::{PageTransport, ReadMethod};
-use crate::target::{AccessPattern, FileReader, Job, ReadsJob, RemoteReaders};
+use crate::target::{AccessPattern, FileReader, ReadsJob, RemoteReaders, TargetJob};
 
 /// Sizes of reads.
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
@@ -67,7 +67,7 @@ struct ReadPoint {
 }
 
 impl ReadPoint {
-    fn point(self) -> Point {
+    fn point(self) -> SweepPoint {
         let reader = match self.transport {
             None => FileReader::Plain {
                 threads: self.threads,
@@ -119,7 +119,7 @@ impl ReadPoint {
             order: self.order,
             pinned: false,
         };
-        let mut point = Point::new(pairs, Job::Reads(job));
+        let mut point = SweepPoint::new(pairs, TargetJob::Reads(job));
         let who = match self.transport {
             None => mode.to_owned(),
             Some(transport) => format!("{mode} {}", transport.name()),
@@ -169,7 +169,7 @@ const fn replay(cache: f64) -> AccessPattern {
     AccessPattern::Replay { cache }
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let sizes = scale.pick(&[RECORDED], &SIZES, &SIZES);
     let parts = scale.pick(&[1.0], &PARTS, &PARTS);
     let carriers = [PageTransport::Shm, PageTransport::Tcp];
@@ -203,8 +203,8 @@ fn points(scale: &Scale) -> Vec<Point> {
     sweeps(scale, sizes, &mut points);
     if scale.effort == Effort::Quick {
         // The other sizes once: replays without a cache take seconds.
-        let other = |job: &Job| matches!(job, Job::Reads(job) if job.unit != RECORDED);
-        let once = |point: Point| {
+        let other = |job: &TargetJob| matches!(job, TargetJob::Reads(job) if job.unit != RECORDED);
+        let once = |point: SweepPoint| {
             if other(&point.job) {
                 point.at_most(1)
             } else {
@@ -217,7 +217,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 /// Adds the points on the fast device, in the size of the record.
-fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
+fn in_memory(scale: &Scale, points: &mut Vec<SweepPoint>) {
     let parts = scale.pick(&[1.0], &[0.0, 1.0], &[0.0, 0.5, 1.0]);
     for &part in parts {
         let here = ReadPoint::here(replay(part), StorageMedium::Memory, RECORDED).point();
@@ -231,7 +231,7 @@ fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
 }
 
 /// Adds the points that sweep threads and connections (figures 4.20 to 4.31).
-fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
+fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<SweepPoint>) {
     let (threads, links): (&[usize], &[usize]) = match scale.effort {
         Effort::Tiny => (&[], &[]),
         Effort::Quick => (&[16], &[2]),

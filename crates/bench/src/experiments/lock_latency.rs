@@ -3,9 +3,9 @@
 
 use crate::parameters::{Effort, Param, Scale};
 
-use crate::experiment::{Experiment, Point};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
-use crate::target::{Job, LockService, LocksJob};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
+use crate::target::{LockBackend, LocksJob, TargetJob};
 use cassandra::Paxos;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -51,12 +51,12 @@ struct Turns {
     before: u64,
 }
 
-fn at(service: LockService) -> [(&'static str, Param); 3] {
+fn at(service: LockBackend) -> [(&'static str, Param); 3] {
     let (nodes, paxos) = match service {
-        LockService::Memory | LockService::Durable => (0, "none"),
-        LockService::Replicated => (3, "none"),
-        LockService::Cql => (1, "none"),
-        LockService::Lwt { nodes, paxos } => (nodes, paxos.name()),
+        LockBackend::Memory | LockBackend::Durable => (0, "none"),
+        LockBackend::Replicated => (3, "none"),
+        LockBackend::Cql => (1, "none"),
+        LockBackend::Lwt { nodes, paxos } => (nodes, paxos.name()),
     };
     [
         ("system", service.name().into()),
@@ -65,7 +65,7 @@ fn at(service: LockService) -> [(&'static str, Param); 3] {
     ]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let turns = match scale.effort {
         Effort::Tiny => Turns {
             counted: 40,
@@ -89,27 +89,27 @@ fn points(scale: &Scale) -> Vec<Point> {
     // Nodes take up to a minute to start and another to be warm.
     let rounds = scale.pick(&[1], &[1], &[2])[0];
     let lwt = counts.iter().flat_map(|&nodes| {
-        let service = move |&paxos: &Paxos| LockService::Lwt { nodes, paxos };
+        let service = move |&paxos: &Paxos| LockBackend::Lwt { nodes, paxos };
         variants.iter().map(service)
     });
     let ours = [
-        LockService::Memory,
-        LockService::Durable,
-        LockService::Replicated,
+        LockBackend::Memory,
+        LockBackend::Durable,
+        LockBackend::Replicated,
     ];
     let ours = ours.into_iter().map(|service| point(service, &turns));
-    let cassandras = std::iter::once(LockService::Cql).chain(lwt);
+    let cassandras = std::iter::once(LockBackend::Cql).chain(lwt);
     let theirs = cassandras.map(|service| point(service, &turns).at_most(rounds));
     ours.chain(theirs).collect()
 }
 
-fn point(service: LockService, turns: &Turns) -> Point {
+fn point(service: LockBackend, turns: &Turns) -> SweepPoint {
     let job = LocksJob {
         service,
         turns: turns.counted,
         warm_up: turns.before,
     };
-    Point::new(at(service), Job::Locks(job))
+    SweepPoint::new(at(service), TargetJob::Locks(job))
 }
 
 fn plots() -> Vec<Plot> {
@@ -142,7 +142,7 @@ fn plots() -> Vec<Plot> {
             "A lock by lightweight transactions, by one of the proxy with its table in memory",
             "Medians of the same run. In the paper the proxy takes about 1/35 of the time; it does not say with how many nodes.",
             "of-memory",
-            vec![Mark::Line {
+            vec![PaperMark::Line {
                 value: 35.0,
                 label: "paper",
             }],
@@ -156,7 +156,7 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Value {
             metric: "of-memory",
-            at: at(LockService::Lwt { nodes, paxos }).into(),
+            at: at(LockBackend::Lwt { nodes, paxos }).into(),
         },
         aim,
     };
@@ -182,23 +182,23 @@ fn compare() -> Vec<Compare> {
         of_memory("three nodes, Paxos v1: the same", None, 3, Paxos::V1, None),
         of_memory("three nodes, Paxos v2: the same", None, 3, Paxos::V2, None),
         of_memory("one node, Paxos v1: the same", None, 1, Paxos::V1, None),
-        own("durable: the same", "of-memory", LockService::Durable, None),
+        own("durable: the same", "of-memory", LockBackend::Durable, None),
         own(
             "replicated: the same",
             "of-memory",
-            LockService::Replicated,
+            LockBackend::Replicated,
             None,
         ),
         own(
             "asked over CQL: the same",
             "of-memory",
-            LockService::Cql,
+            LockBackend::Cql,
             None,
         ),
         own(
             "table in memory: median, ms",
             "latency-p50",
-            LockService::Memory,
+            LockBackend::Memory,
             None,
         ),
     ]

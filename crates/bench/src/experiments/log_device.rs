@@ -1,12 +1,12 @@
 //! `log-device`: the speed of the log's device by itself (paper 2, figure 8).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::disk_access::DeviceAccess;
 use crate::parameters::Scale;
-use crate::plot::{Compare, Mark, Measure, Plot, PlotKind};
+use crate::plot::{Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::run_context::StorageMedium;
-use crate::target::{DeviceJob, Job};
+use crate::target::{DeviceJob, TargetJob};
 
 const PIECE: usize = 512 * 1024;
 const KIB: usize = 1024;
@@ -36,7 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all: Vec<usize> = (0..8).map(|i| 512 << i).collect();
     let sync_sizes = scale.pick(&[512, 1024], &[512, 4096, 32768], &all);
     let threads = scale.pick(&[1], &[1, 2], &[1, 2, 3, 4]);
@@ -61,7 +61,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                             ("threads", threads.into()),
                             ("sync-size", kib.into()),
                         ];
-                        points.push(Point::new(params, Job::Device(job)));
+                        points.push(SweepPoint::new(params, TargetJob::Device(job)));
                     }
                 }
             }
@@ -93,7 +93,7 @@ fn plots() -> Vec<Plot> {
         series: &["device", "warm-up"],
         doubling: false,
     };
-    let mark = |value, label| vec![Mark::Line { value, label }];
+    let mark = |value, label| vec![PaperMark::Line { value, label }];
     vec![
         plot(
             "Disk: rate by bytes from sync to sync",

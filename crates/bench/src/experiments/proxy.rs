@@ -2,8 +2,8 @@
 
 use crate::parameters::Param;
 
-use crate::experiment::Point;
-use crate::target::{Job, QueriesJob, QueryRoute};
+use crate::experiment::SweepPoint;
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 /// Nodes, as in the paper.
 pub(super) const NODES: usize = 5;
@@ -32,9 +32,9 @@ pub(super) fn at(route: QueryRoute, nodes: usize, clients: usize) -> [(&'static 
     ]
 }
 
-pub(super) fn point(route: QueryRoute, nodes: usize, clients: usize) -> Point {
-    Point::new(
+pub(super) fn point(route: QueryRoute, nodes: usize, clients: usize) -> SweepPoint {
+    SweepPoint::new(
         at(route, nodes, clients),
-        Job::Queries(job(route, nodes, clients)),
+        TargetJob::Queries(job(route, nodes, clients)),
     )
 }

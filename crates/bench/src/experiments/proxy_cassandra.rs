@@ -2,9 +2,9 @@
 
 use crate::parameters::{Effort, Param, Scale};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
-use crate::target::{CassandraJob, CassandraLoad, Job};
+use crate::target::{CassandraJob, CassandraLoad, TargetJob};
 
 use super::proxy::CLIENTS;
 
@@ -68,17 +68,17 @@ fn paced(version: u8, warm_up: u64) -> CassandraLoad {
     }
 }
 
-fn point(load: CassandraLoad, nodes: u8) -> Point {
+fn point(load: CassandraLoad, nodes: u8) -> SweepPoint {
     let job = CassandraJob {
         load,
         nodes,
         pinned: matches!(load, CassandraLoad::Ycsb { .. }),
         clients: CLIENTS,
     };
-    Point::new(at(&load, nodes), Job::Cassandra(job))
+    SweepPoint::new(at(&load, nodes), TargetJob::Cassandra(job))
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let ycsb = |version| match scale.effort {
         Effort::Tiny | Effort::Quick => CassandraLoad::Ycsb {
             version,
@@ -103,7 +103,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     let low = versions
         .iter()
         .map(|&version| point(paced(version, requests), 1));
-    let high: Vec<Point> = match scale.effort {
+    let high: Vec<SweepPoint> = match scale.effort {
         Effort::Tiny => Vec::new(),
         Effort::Quick => vec![point(ycsb(4), 1)],
         Effort::Full => vec![point(ycsb(4), 1), point(ycsb(5), 1), point(ycsb(4), 3)],

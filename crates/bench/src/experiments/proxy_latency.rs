@@ -3,9 +3,9 @@
 
 use crate::parameters::{Effort, Param, Scale};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
-use crate::target::{Job, QueriesJob, QueryRoute};
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -50,7 +50,7 @@ fn at(load: &str, route: QueryRoute) -> [(&'static str, Param); 2] {
     [("load", load.into()), ("system", route.name().into())]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let of = |(load, rate): (&str, Option<f64>)| {
         let point = |route: QueryRoute| {
             let job = QueriesJob {
@@ -58,7 +58,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 rate,
                 ..job(route, NODES, CLIENTS)
             };
-            Point::new(at(load, route), Job::Queries(job))
+            SweepPoint::new(at(load, route), TargetJob::Queries(job))
         };
         let direct = point(QueryRoute::Direct);
         let proxy = point(QueryRoute::Proxy).against(&direct);

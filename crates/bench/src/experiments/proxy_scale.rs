@@ -1,10 +1,10 @@
 //! `proxy-scale`: the number of the proxy's threads that have clients (paper 3, section 6.4).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::{Param, Scale};
 use crate::plot::{Compare, Measure, Plot, PlotKind};
-use crate::target::{Job, QueriesJob, QueryRoute};
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -42,7 +42,7 @@ fn at(design: &str, threads: usize) -> [(&'static str, Param); 2] {
     [("design", design.into()), ("threads", threads.into())]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[2], &[2, 4], &[2, 4, 8, 16]);
     let of = |(design, aggregation): (&str, usize)| {
         let point = |threads| {
@@ -52,11 +52,11 @@ fn points(scale: &Scale) -> Vec<Point> {
                 aggregation,
                 ..job(QueryRoute::Proxy, NODES, CLIENTS)
             };
-            Point::new(at(design, threads), Job::Queries(job))
+            SweepPoint::new(at(design, threads), TargetJob::Queries(job))
         };
         let one = point(1);
         let more = counts.iter().map(|&threads| point(threads).against(&one));
-        let mut all: Vec<Point> = more.collect();
+        let mut all: Vec<SweepPoint> = more.collect();
         all.insert(0, one);
         all
     };

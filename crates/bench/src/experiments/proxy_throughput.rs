@@ -3,8 +3,8 @@
 
 use crate::parameters::{Effort, Scale};
 
-use crate::experiment::{Experiment, Point};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::target::QueryRoute;
 
 use super::proxy::{CLIENTS, NODES, at, point};
@@ -49,16 +49,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let of = |&nodes: &usize| {
         let direct = point(QueryRoute::Direct, nodes, CLIENTS);
         let others = [QueryRoute::Proxy, QueryRoute::Sockets, QueryRoute::Older];
-        let mut all: Vec<Point> = vec![direct.clone()];
+        let mut all: Vec<SweepPoint> = vec![direct.clone()];
         all.extend(others.map(|route| point(route, nodes, CLIENTS).against(&direct)));
         all
     };
     let counts = scale.pick(&[2], &[1, NODES], &[1, 3, NODES]);
-    let mut points: Vec<Point> = counts.iter().flat_map(of).collect();
+    let mut points: Vec<SweepPoint> = counts.iter().flat_map(of).collect();
     if scale.effort != Effort::Tiny {
         let twemproxy = point(QueryRoute::Twemproxy, 1, FIFTY);
         let ours = point(QueryRoute::Proxy, 1, FIFTY).against(&twemproxy);
@@ -81,7 +81,7 @@ fn plots() -> Vec<Plot> {
         paper,
     };
     let paper = |value| {
-        vec![Mark::Bar {
+        vec![PaperMark::Bar {
             value,
             series: QueryRoute::Proxy.name(),
         }]

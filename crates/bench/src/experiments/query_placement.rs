@@ -3,12 +3,12 @@
 
 use crate::parameters::{Effort, Param, Scale};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::run_context::StorageMedium;
 use crate::target::{
-    Job, OperatorPlacement, PlacementJob, QueryJob, QueryTable, QueryVariant,
-    ResultTransport as Road, TpchQuery,
+    OperatorPlacement, PlacementJob, QueryJob, QueryTable, QueryVariant, ResultTransport as Road,
+    TargetJob, TpchQuery,
 };
 
 /// The page size of the paper's table 4.6, at which other parameters are swept, too.
@@ -113,9 +113,9 @@ fn at(sweep: &str, readers: usize, job: &QueryJob) -> [(&'static str, Param); 11
     ]
 }
 
-fn point(sweep: &str, readers: usize, job: QueryJob) -> Point {
+fn point(sweep: &str, readers: usize, job: QueryJob) -> SweepPoint {
     let params = at(sweep, readers, &job);
-    Point::new(params, Job::Placement(PlacementJob::Query(job)))
+    SweepPoint::new(params, TargetJob::Placement(PlacementJob::Query(job)))
 }
 
 /// Returns a query in all placements.
@@ -125,7 +125,7 @@ fn cell(
     threads: usize,
     roads: &[Road],
     pinned: bool,
-) -> Vec<Point> {
+) -> Vec<SweepPoint> {
     let job = |placement| QueryJob {
         data,
         threads,
@@ -196,7 +196,7 @@ fn grids(scale: &Scale) -> Vec<Grid> {
 }
 
 /// Returns the points; those that ask the same table are adjacent.
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for grid in grids(scale) {
         for variant in [QueryVariant::Where, QueryVariant::Full] {
@@ -216,13 +216,13 @@ fn points(scale: &Scale) -> Vec<Point> {
             }
         }
     }
-    let tally = Job::Placement(PlacementJob::Tally);
-    points.push(Point::new([("sweep", "tally".into())], tally));
+    let tally = TargetJob::Placement(PlacementJob::Tally);
+    points.push(SweepPoint::new([("sweep", "tally".into())], tally));
     points
 }
 
 /// Returns the sweeps of readers, connections, and pinned threads, at the usual page size.
-fn sweeps(scale: &Scale, data: QueryTable) -> Vec<Point> {
+fn sweeps(scale: &Scale, data: QueryTable) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &readers in scale.pick(&[2], &[1, 2, 4, 16], &[1, 2, 4, 8, 16, 64]) {
         for (query, placement) in all_placed() {

@@ -1,10 +1,10 @@
 //! `raft-etcd`: small puts on three replicas, beside etcd.
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
-use crate::target::{Job, PutsJob, ReplicatedSystem};
+use crate::target::{PutsJob, ReplicatedSystem, TargetJob};
 
 const NODES: usize = 3;
 const VALUE: usize = 64;
@@ -40,7 +40,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[MANY], &[1, 8, MANY], &[1, 2, 4, 8, 16, 32, MANY]);
     let both = |&clients: &usize| {
         let point = |system: ReplicatedSystem| {
@@ -54,7 +54,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("system", system.name().into()),
                 ("clients", clients.into()),
             ];
-            Point::new(params, Job::Puts(job))
+            SweepPoint::new(params, TargetJob::Puts(job))
         };
         let etcd = point(ReplicatedSystem::Etcd);
         let kumiki = point(ReplicatedSystem::Kumiki).against(&etcd);

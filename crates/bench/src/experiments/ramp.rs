@@ -3,12 +3,12 @@
 
 use crate::parameters::Param;
 
-use crate::experiment::Point;
+use crate::experiment::SweepPoint;
 use crate::keys::Distribution;
 use crate::plot::{Aim, Compare, Measure};
 use crate::run_context::StorageMedium;
 use crate::systems::{AtomicityProtocol, ClusterTransport};
-use crate::target::{ClusterJob, Job};
+use crate::target::{ClusterJob, TargetJob};
 
 /// Server processes.
 pub(super) const NODES: usize = 4;
@@ -70,14 +70,14 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
 
 /// Returns this job in all ways: first those that servers coordinate, with two-phase locking as the
 /// baseline; then the paper's three.
-pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<Point> {
+pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<SweepPoint> {
     let point = |system: &str, protocol: AtomicityProtocol, transport: ClusterTransport| {
         let job = ClusterJob {
             protocol,
             transport,
             ..job
         };
-        let mut point = Point::new(params.clone(), Job::Cluster(job));
+        let mut point = SweepPoint::new(params.clone(), TargetJob::Cluster(job));
         point.id = format!("system={system} {}", point.id);
         point.params.insert("system".to_owned(), system.into());
         point
@@ -91,7 +91,7 @@ pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) 
 }
 
 /// Returns these points; the first one is the baseline of the others.
-pub(super) fn compared(mut points: Vec<Point>) -> Vec<Point> {
+pub(super) fn compared(mut points: Vec<SweepPoint>) -> Vec<SweepPoint> {
     let (baseline, others) = points.split_first_mut().expect("there is a baseline");
     for other in others {
         *other = other.clone().against(baseline);

@@ -1,11 +1,11 @@
 //! `ramp-idle`: the cost of rings and published versions where they bring no gain.
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::{Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot};
 use crate::systems::{AtomicityProtocol, ClusterTransport};
-use crate::target::{ClusterJob, IdleJob, Job, PairsJob};
+use crate::target::{ClusterJob, IdleJob, PairsJob, TargetJob};
 
 use super::ramp;
 
@@ -53,7 +53,7 @@ fn params(work: &str, transport: ClusterTransport) -> [(&'static str, Param); 2]
     ]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let one_sided = ClusterTransport::ShmOneSided;
     let both = [one_sided, ClusterTransport::Tcp];
     let idle = |&transport: &ClusterTransport| {
@@ -61,7 +61,7 @@ fn points(scale: &Scale) -> Vec<Point> {
             nodes: ramp::NODES,
             transport,
         };
-        Point::new(params(NOTHING, transport), Job::Idle(job))
+        SweepPoint::new(params(NOTHING, transport), TargetJob::Idle(job))
     };
     let writes = |transport| ClusterJob {
         protocol: AtomicityProtocol::RampFDirect,
@@ -74,8 +74,11 @@ fn points(scale: &Scale) -> Vec<Point> {
         pairs: scale.pick(&[6], &[6], &[24])[0],
     };
     let transports = scale.pick(&both[..1], &both[..1], &both);
-    let mut points: Vec<Point> = transports.iter().map(idle).collect();
-    points.push(Point::new(params(WRITES, one_sided), Job::Pairs(pairs)));
+    let mut points: Vec<SweepPoint> = transports.iter().map(idle).collect();
+    points.push(SweepPoint::new(
+        params(WRITES, one_sided),
+        TargetJob::Pairs(pairs),
+    ));
     points
 }
 

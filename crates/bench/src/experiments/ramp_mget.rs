@@ -1,10 +1,10 @@
 //! `ramp-mget`: the cost of a read-atomic `MGET` of keys of four servers.
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
-use crate::target::{Job, MgetGuarantee, MgetJob};
+use crate::target::{MgetGuarantee, MgetJob, TargetJob};
 
 use super::ramp;
 
@@ -37,7 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [1usize, 4, CLIENTS, 64];
     let of = |&clients: &usize| {
         let point = |guarantee: MgetGuarantee| {
@@ -52,11 +52,11 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("system", guarantee.name().into()),
                 ("clients", clients.into()),
             ];
-            Point::new(params, Job::Mget(job))
+            SweepPoint::new(params, TargetJob::Mget(job))
         };
         let [split, others @ ..] = MgetGuarantee::ALL;
         let split = point(split);
-        let mut points: Vec<Point> = others
+        let mut points: Vec<SweepPoint> = others
             .map(|guarantee| point(guarantee).against(&split))
             .into();
         points.insert(0, split);

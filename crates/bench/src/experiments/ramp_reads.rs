@@ -1,7 +1,7 @@
 //! `ramp-reads`: transactions of eight keys over four servers, by the share of reads (paper 1,
 //! section 5.4).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
@@ -38,7 +38,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [0usize, 25, 50, 75, 95, 100];
     let mut points = Vec::new();
     for &reads in scale.pick(&[50], &[0, 50, 95, 100], &all) {

@@ -3,11 +3,11 @@
 
 use crate::parameters::{Effort, Param, Scale};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::keys::Distribution;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::systems::AtomicityProtocol;
-use crate::target::{Job, ScaleJob};
+use crate::target::{ScaleJob, TargetJob};
 
 /// The number of partitions of the comparisons.
 const MOST: usize = 128;
@@ -46,7 +46,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let transactions = match scale.effort {
         Effort::Tiny => 500,
         Effort::Quick => 10_000,
@@ -90,7 +90,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<Point> {
+fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<SweepPoint> {
     let point = |protocol: AtomicityProtocol| {
         let params = [
             ("servers", Param::from(servers)),
@@ -98,13 +98,13 @@ fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<Point> {
             ("draw", draw.into()),
             ("partitions", job.partitions.into()),
         ];
-        Point::new(params, Job::Scale(ScaleJob { protocol, ..job }))
+        SweepPoint::new(params, TargetJob::Scale(ScaleJob { protocol, ..job }))
     };
     let baseline = point(AtomicityProtocol::S2pl);
     let others = AtomicityProtocol::ALL
         .into_iter()
         .filter(|protocol| *protocol != AtomicityProtocol::S2pl);
-    let others: Vec<Point> = others
+    let others: Vec<SweepPoint> = others
         .map(|protocol| point(protocol).against(&baseline))
         .collect();
     std::iter::once(baseline).chain(others).collect()

@@ -1,6 +1,6 @@
 //! `ramp-size`: transactions over four servers, by the number of their keys (paper 1, section 5.3).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, Plot, PlotKind};
@@ -37,7 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [1usize, 2, 4, 8, 16, 32, 64];
     let mut points = Vec::new();
     for &size in scale.pick(&[4], &[1, 4, 16, 64], &all) {

@@ -1,11 +1,11 @@
 //! `ramp-transport`: the same transactions over several transports (paper 1, section 5.2).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::parameters::{Param, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::systems::{AtomicityProtocol, ClusterTransport};
-use crate::target::{ClusterJob, CopyJob, Job};
+use crate::target::{ClusterJob, CopyJob, TargetJob};
 
 use super::ramp;
 
@@ -58,7 +58,7 @@ fn params(reader: &str, reads: usize, transport: &str) -> [(&'static str, Param)
     ]
 }
 
-fn points(_: &Scale) -> Vec<Point> {
+fn points(_: &Scale) -> Vec<SweepPoint> {
     let by = |reader: &'static str, protocol: AtomicityProtocol, reads: usize| {
         move |transport: ClusterTransport| {
             let job = ClusterJob {
@@ -66,7 +66,10 @@ fn points(_: &Scale) -> Vec<Point> {
                 transport,
                 ..ramp::job(WIDTH, reads)
             };
-            Point::new(params(reader, reads, transport.name()), Job::Cluster(job))
+            SweepPoint::new(
+                params(reader, reads, transport.name()),
+                TargetJob::Cluster(job),
+            )
         }
     };
     let copies = CopyJob {
@@ -75,7 +78,7 @@ fn points(_: &Scale) -> Vec<Point> {
         width: WIDTH,
         value: ramp::job(WIDTH, ALL).value,
     };
-    let copies = Point::new(params("client", ALL, COPY), Job::Copy(copies));
+    let copies = SweepPoint::new(params("client", ALL, COPY), TargetJob::Copy(copies));
     let most = ClusterTransport::ALL.map(by("client", AtomicityProtocol::RampFDirect, MOST));
     let mut all = ClusterTransport::ALL
         .map(by("client", AtomicityProtocol::RampFDirect, ALL))
@@ -92,7 +95,7 @@ fn points(_: &Scale) -> Vec<Point> {
 }
 
 fn plots() -> Vec<Plot> {
-    let paper = |value, transport: ClusterTransport| Mark::Bar {
+    let paper = |value, transport: ClusterTransport| PaperMark::Bar {
         value,
         series: transport.name(),
     };

@@ -1,6 +1,6 @@
 //! `ramp-ycsb`: YCSB's reads and updates as transactions over four servers (paper 1, section 5.5).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::keys::Distribution;
 use crate::parameters::{Param, Scale};
@@ -45,7 +45,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let uniform = ("uniform", Distribution::Uniform);
     let zipfian = ("zipfian", Distribution::YCSB);
     let few = ("1000", ramp::KEYS);
@@ -70,7 +70,7 @@ fn at(
     draw: (&str, Distribution),
     log: (&str, Option<StorageMedium>),
     reads: usize,
-) -> Vec<Point> {
+) -> Vec<SweepPoint> {
     let params = [
         ("keys", Param::from(keys.0)),
         ("draw", draw.0.into()),

@@ -7,10 +7,10 @@ use crate::parameters::{Effort, Param, Scale};
 
 use figures::{BUSY, SIZES};
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::run_context::StorageMedium;
 use crate::storage_node::{PageTransport, ReadMethod};
-use crate::target::{AccessPattern, FileReader, Job, ReadsJob, RemoteReaders};
+use crate::target::{AccessPattern, FileReader, ReadsJob, RemoteReaders, TargetJob};
 
 /// Reads under way of a reader with few connections.
 const DEPTH: usize = 256;
@@ -68,7 +68,7 @@ struct ReadPoint {
 }
 
 impl ReadPoint {
-    fn point(self) -> Point {
+    fn point(self) -> SweepPoint {
         let place = self.place.unwrap_or(StorageMedium::Memory);
         let job = ReadsJob {
             place,
@@ -95,11 +95,11 @@ impl ReadPoint {
             ("links", self.links.into()),
             ("pinned", if self.pinned { "yes" } else { "no" }.into()),
         ];
-        Point::new(pairs, Job::Reads(job))
+        SweepPoint::new(pairs, TargetJob::Reads(job))
     }
 }
 
-fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> Point {
+fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> SweepPoint {
     let readers = RemoteReaders {
         transport,
         read_method: None,
@@ -121,7 +121,7 @@ fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> 
     .point()
 }
 
-fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> Point {
+fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> SweepPoint {
     ReadPoint {
         mode: "local",
         place: Some(place),
@@ -136,7 +136,7 @@ fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> Poi
     .point()
 }
 
-fn own(place: StorageMedium, size: usize, read_method: ReadMethod, pinned: bool) -> Point {
+fn own(place: StorageMedium, size: usize, read_method: ReadMethod, pinned: bool) -> SweepPoint {
     let depth = match read_method {
         // The paper's way has no limit; more threads at once than this bring nothing here.
         ReadMethod::Dynamic => 128,
@@ -170,7 +170,7 @@ fn remote(
     read_method: ReadMethod,
     links: usize,
     pinned: bool,
-) -> Point {
+) -> SweepPoint {
     let readers = RemoteReaders {
         transport,
         read_method: Some(read_method),
@@ -201,7 +201,7 @@ fn remote(
     .point()
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let sizes = scale.pick(&[512, 64 << 10], &SIZES, &SIZES);
     let is_full = scale.effort == Effort::Full;
     let mut points = Vec::new();
@@ -219,7 +219,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 const CARRIERS: [PageTransport; 2] = [PageTransport::Shm, PageTransport::Tcp];
 
 /// Adds the points of figures 4.2 to 4.5.
-fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+fn fabrics(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     let links = scale.pick(&[1], &[1], &[1, 2, 4, 8]);
     for transport in CARRIERS {
         points.extend(links.iter().map(|&n| fabric(transport, size, n, false)));
@@ -232,14 +232,14 @@ fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
 
 /// Adds the points of figures 4.6 to 4.9 and 4.12 to 4.17, on the disk. All are compared with plain
 /// threads.
-fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+fn on_disk(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     let base = plain(StorageMedium::Disk, size, BUSY, false);
     let more: &[usize] = match size {
         512 => scale.pick(&[], &[16], &[1, 4, 16, 32, 64, 200]),
         _ => scale.pick(&[], &[], &[1, 4, 16, 32, 64, 200]),
     };
     points.push(base.clone());
-    let mut add = |point: Point| points.push(point.against(&base));
+    let mut add = |point: SweepPoint| points.push(point.against(&base));
     for &threads in more {
         add(plain(StorageMedium::Disk, size, threads, false));
     }
@@ -307,7 +307,7 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
 }
 
 /// Adds the same points in memory: with a processor for each process, and without.
-fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+fn in_memory(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     let alone = plain(StorageMedium::Memory, size, 1, true);
     points.push(alone.clone());
     points.push(own(StorageMedium::Memory, size, ReadMethod::Here, true).against(&alone));
@@ -327,7 +327,7 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     if scale.effort == Effort::Tiny {
         return;
     }
-    let mut add = |point: Point| points.push(point.against(&both));
+    let mut add = |point: SweepPoint| points.push(point.against(&both));
     add(own(
         StorageMedium::Memory,
         size,
@@ -362,7 +362,7 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
 }
 
 /// Adds the points of figures 4.10 and 4.11.
-fn dynamic(is_full: bool, points: &mut Vec<Point>) {
+fn dynamic(is_full: bool, points: &mut Vec<SweepPoint>) {
     let links: &[usize] = if is_full { &[1, 2, 4, 8] } else { &[1, 4] };
     for pinned in [false, true] {
         points.extend(links.iter().map(|&n| {

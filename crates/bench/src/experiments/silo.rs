@@ -2,8 +2,8 @@
 
 use crate::driver::Pace;
 use crate::parameters::Scale;
-use crate::target::{Job, LogSettings, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 /// Returns the paper's workload, at full speed.
 pub(super) fn job(
@@ -11,9 +11,12 @@ pub(super) fn job(
     read_percent: u32,
     workers: usize,
     log: Option<LogSettings>,
-) -> Job {
-    Job::Store(StoreJob {
-        workload: Workload::Ycsb(Ycsb::reads_and_updates(read_percent, scale.records)),
+) -> TargetJob {
+    TargetJob::Store(StoreJob {
+        workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(
+            read_percent,
+            scale.records,
+        )),
         pace: Pace::Saturated,
         workers,
         log,

@@ -1,6 +1,6 @@
 //! `silo-buffers`: how many log buffers a worker needs (paper 2, figure 11).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::experiments::silo;
 use crate::parameters::Scale;
@@ -31,7 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let buffers = scale.pick(&[2, 4], &[2, 4, 16], &[2, 4, 8, 16, 32]);
     let mut points = Vec::new();
     for workers in silo::threads(scale) {
@@ -41,7 +41,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("workers", workers.into()),
                 ("buffers", buffers.into()),
             ];
-            Point::new(params, silo::job(scale, 0, workers, knobs))
+            SweepPoint::new(params, silo::job(scale, 0, workers, knobs))
         };
         let baseline = point("none", 0, None);
         points.push(baseline.clone());

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use crate::disk_access::{DeviceAccess, SlowDevice};
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::silo;
 use crate::parameters::{Effort, Param, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::run_context::StorageMedium;
-use crate::target::{DeviceJob, Job, LogSettings, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::target::{DeviceJob, LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-latency",
@@ -135,7 +135,7 @@ fn few_modes(effort: Effort) -> Vec<Mode> {
     modes(effort).into_iter().filter(is_one).collect()
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = sweep(scale, "saturated", modes(scale.effort), 1, |mode| {
         mode.knobs(StorageMedium::Memory)
     });
@@ -166,7 +166,7 @@ fn sweep(
     modes: Vec<Mode>,
     loggers: usize,
     knobs: impl Fn(Mode) -> LogSettings,
-) -> Vec<Point> {
+) -> Vec<SweepPoint> {
     let workers = scale.workers(loggers).max(loggers);
     let none = [
         ("load", load.into()),
@@ -174,16 +174,16 @@ fn sweep(
         ("epoch", "no log".into()),
         ("diff", "–".into()),
     ];
-    let baseline = Point::new(none, silo::job(scale, 0, workers, None));
+    let baseline = SweepPoint::new(none, silo::job(scale, 0, workers, None));
     let variants = modes.into_iter().map(|mode| {
         let [a, b, c] = mode.params();
         let params = [("load", load.into()), a, b, c];
-        Point::new(params, silo::job(scale, 0, workers, Some(knobs(mode)))).against(&baseline)
+        SweepPoint::new(params, silo::job(scale, 0, workers, Some(knobs(mode)))).against(&baseline)
     });
     std::iter::once(baseline.clone()).chain(variants).collect()
 }
 
-fn one_client(scale: &Scale) -> Vec<Point> {
+fn one_client(scale: &Scale) -> Vec<SweepPoint> {
     // As many bytes as the block of one transaction.
     let device = DeviceJob {
         place: StorageMedium::Disk,
@@ -201,17 +201,18 @@ fn one_client(scale: &Scale) -> Vec<Point> {
             ("diff", "–".into()),
         ]
     };
-    let baseline = Point::new(name("device", "write and sync"), Job::Device(device));
+    let baseline = SweepPoint::new(name("device", "write and sync"), TargetJob::Device(device));
     let store = |mode: Mode| {
-        Job::Store(StoreJob {
-            workload: Workload::Ycsb(Ycsb::reads_and_updates(0, scale.records)),
+        TargetJob::Store(StoreJob {
+            workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(0, scale.records)),
             pace: Pace::Closed,
             workers: 1,
             log: Some(mode.knobs(StorageMedium::Disk)),
         })
     };
-    let point =
-        |mode: &str, epoch: &str, how| Point::new(name(mode, epoch), store(how)).against(&baseline);
+    let point = |mode: &str, epoch: &str, how| {
+        SweepPoint::new(name(mode, epoch), store(how)).against(&baseline)
+    };
     let adaptive = point("adaptive", "adaptive 3 ms", Mode::Adaptive(3000));
     let fixed = point("fixed", "1 ms", Mode::Fixed(1000, None));
     vec![baseline, adaptive, fixed]
@@ -232,8 +233,8 @@ fn plots() -> Vec<Plot> {
         series: "diff",
         relative: false,
     };
-    let bar = |value, series| Mark::Bar { value, series };
-    let line = |value, label| Mark::Line { value, label };
+    let bar = |value, series| PaperMark::Bar { value, series };
+    let line = |value, label| PaperMark::Line { value, label };
     vec![
         Plot {
             title: "One slow log, epochs of 1 ms: mean latency",

@@ -1,6 +1,6 @@
 //! `silo-threads`: the cost of logging, by workers and loggers (paper 2, figures 9 and 10).
 
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 
 use crate::experiments::silo;
 use crate::parameters::Scale;
@@ -36,7 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let threads = silo::threads(scale);
     let shares = scale.pick(&[0], &[50, 0], &[50, 0]);
     let loggers = scale.pick(&[1], &[1, 2], &[1, 2, 4]);
@@ -50,7 +50,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                     ("loggers", loggers.into()),
                     ("workers", workers.into()),
                 ];
-                Point::new(params, silo::job(scale, reads, workers, knobs))
+                SweepPoint::new(params, silo::job(scale, reads, workers, knobs))
             };
             let baseline = point("none", 0, None);
             points.push(baseline.clone());

@@ -1,12 +1,12 @@
 //! `transfers`: transfers between accounts, whose sum is constant.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Plot, PlotKind};
 use crate::run_context::StorageMedium;
-use crate::target::{Job, LogSettings, StoreJob};
-use crate::workload::{Transfers, Workload};
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{TransferSettings, WorkloadSettings};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "transfers",
@@ -30,14 +30,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &accounts in scale.pick(&[10], &[10, 1000], &[10, 100, 1000]) {
         let point = |log: &str, knobs| {
             let workers = scale.workers(1).max(2);
             let audit_every = 100;
             let job = StoreJob {
-                workload: Workload::Transfers(Transfers {
+                workload: WorkloadSettings::Transfers(TransferSettings {
                     accounts,
                     audit_every,
                 }),
@@ -50,7 +50,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("log", log.into()),
                 ("workers", workers.into()),
             ];
-            Point::new(params, Job::Store(job))
+            SweepPoint::new(params, TargetJob::Store(job))
         };
         let baseline = point("none", None);
         let logged = point("disk", Some(LogSettings::new(StorageMedium::Disk))).against(&baseline);

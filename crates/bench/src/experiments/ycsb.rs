@@ -1,12 +1,12 @@
 //! `ycsb`: YCSB's workloads at the store's interface, in closed and open loops.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Plot, PlotKind};
 use crate::run_context::StorageMedium;
-use crate::target::{Job, LogSettings, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 /// Rates of the open loops, transactions a second: well below what a worker can do, so that the
 /// latency is the store's and not that of a queue.
@@ -38,13 +38,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for letter in "ABCDEF".chars() {
-        let ycsb = Ycsb::standard(letter, scale.records).expect("it is one of the six");
+        let ycsb = YcsbSettings::standard(letter, scale.records).expect("it is one of the six");
         let point = |log: &str, pace_name: &str, pace, knobs| {
             let job = StoreJob {
-                workload: Workload::Ycsb(ycsb.clone()),
+                workload: WorkloadSettings::Ycsb(ycsb.clone()),
                 pace,
                 workers: scale.workers(1),
                 log: knobs,
@@ -54,7 +54,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("log", log.into()),
                 ("pace", pace_name.into()),
             ];
-            Point::new(params, Job::Store(job))
+            SweepPoint::new(params, TargetJob::Store(job))
         };
         let disk = Some(LogSettings::new(StorageMedium::Disk));
         let baseline = point("none", "saturated", Pace::Saturated, None);

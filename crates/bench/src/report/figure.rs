@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
 use crate::metric;
 use crate::parameters::Param;
-use crate::plot::{Mark, Plot, PlotKind};
+use crate::plot::{PaperMark, Plot, PlotKind};
 use crate::result::{PointResult, Results};
 use crate::sample::TimelinePoint;
 
@@ -143,9 +143,11 @@ fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
 /// Returns the paper's values that are drawn as lines: all of them if they are near enough to ours,
 /// otherwise none, because some alone would mislead.
 fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
-    let line = |mark: &Mark| match *mark {
-        Mark::Line { value, label } => Some((value, format!("{label}: {}", metric::tick(value)))),
-        Mark::Bar { .. } => None,
+    let line = |mark: &PaperMark| match *mark {
+        PaperMark::Line { value, label } => {
+            Some((value, format!("{label}: {}", metric::tick(value))))
+        }
+        PaperMark::Bar { .. } => None,
     };
     let lines: Vec<(f64, String)> = plot.paper.iter().filter_map(line).collect();
     if lines.iter().all(|(value, _)| *value <= most * NEAR) {
@@ -327,7 +329,7 @@ fn in_order<'p>(points: &[&'p PointResult], param: &str) -> Vec<&'p PointResult>
 fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec<Bar>)> {
     let mut bars = Vec::new();
     for mark in &plot.paper {
-        if let Mark::Bar { value, series: of } = *mark {
+        if let PaperMark::Bar { value, series: of } = *mark {
             bars.push(Bar {
                 pieces: vec![(legend.colour(&bar_name(series, of), false), value)],
                 quoted: true,

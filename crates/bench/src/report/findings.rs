@@ -94,13 +94,13 @@ fn beaten(results: &Results, ours: &At, others: &At) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::disk_access::DeviceAccess;
-    use crate::experiment::Point;
-    use crate::machine::{Host, Noise};
+    use crate::experiment::SweepPoint;
+    use crate::machine::{HostInfo, Noise};
     use crate::parameters::{Effort, Scale};
-    use crate::result::{Repetition, SCHEMA};
+    use crate::result::{RunResult, SCHEMA};
     use crate::run_context::StorageMedium;
-    use crate::sample::{Check, Values};
-    use crate::target::{DeviceJob, Job};
+    use crate::sample::{Check, MetricValues};
+    use crate::target::{DeviceJob, TargetJob};
 
     fn results(points: &[(&str, f64, f64)]) -> Results {
         let job = DeviceJob {
@@ -113,11 +113,11 @@ mod tests {
         };
         let point = |(i, &(mode, throughput, latency)): (usize, &(&str, f64, f64))| {
             let params = [("mode", mode.into()), ("n", i.into())];
-            let mut result = PointResult::new(&Point::new(params, Job::Device(job)));
-            let mut values = Values::default();
+            let mut result = PointResult::new(&SweepPoint::new(params, TargetJob::Device(job)));
+            let mut values = MetricValues::default();
             values.set("throughput", throughput);
             values.set("latency", latency);
-            result.repetitions.push(Repetition {
+            result.repetitions.push(RunResult {
                 round: 0,
                 order: i,
                 values,
@@ -137,7 +137,7 @@ mod tests {
             started: 0,
             complete: true,
             recorded: false,
-            host: Host::default(),
+            host: HostInfo::default(),
             scale: Scale::of(Effort::Tiny),
             points: points.iter().enumerate().map(point).collect(),
         };

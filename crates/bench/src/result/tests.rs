@@ -5,8 +5,8 @@ use crate::parameters::Effort;
 use crate::run_context::StorageMedium;
 use crate::target::DeviceJob;
 
-fn job() -> Job {
-    Job::Device(DeviceJob {
+fn job() -> TargetJob {
+    TargetJob::Device(DeviceJob {
         place: StorageMedium::Disk,
         device: DeviceAccess::File,
         piece: 4096,
@@ -16,10 +16,10 @@ fn job() -> Job {
     })
 }
 
-fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
-    let mut values = Values::default();
+fn run(round: usize, order: usize, rate: f64, noisy: bool) -> RunResult {
+    let mut values = MetricValues::default();
     values.set("rate", rate);
-    Repetition {
+    RunResult {
         round,
         order,
         values,
@@ -32,8 +32,8 @@ fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
     }
 }
 
-fn point(name: &str, baseline: Option<&PointResult>, runs: Vec<Repetition>) -> PointResult {
-    let point = Point::new([("name", name.into())], job());
+fn point(name: &str, baseline: Option<&PointResult>, runs: Vec<RunResult>) -> PointResult {
+    let point = SweepPoint::new([("name", name.into())], job());
     PointResult {
         baseline: baseline.map(|point| point.id.clone()),
         repetitions: runs,
@@ -52,7 +52,7 @@ fn results(points: Vec<PointResult>) -> Results {
         started: 1,
         complete: true,
         recorded: false,
-        host: Host::default(),
+        host: HostInfo::default(),
         scale: Scale::of(Effort::Tiny),
         points,
     };
@@ -60,7 +60,7 @@ fn results(points: Vec<PointResult>) -> Results {
     results
 }
 
-fn rate(results: &Results, point: usize) -> Summary {
+fn rate(results: &Results, point: usize) -> MetricSummary {
     results.points[point].summary["rate"]
 }
 

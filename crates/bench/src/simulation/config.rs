@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::costs::Costs;
+use super::costs::ServiceTimes;
 use crate::keys::Distribution;
 use crate::systems::AtomicityProtocol;
 
@@ -17,7 +17,7 @@ pub enum Machines {
 
 /// The configuration of a simulation.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct SimulationConfig {
     /// The way by which transactions are atomic.
     pub protocol: AtomicityProtocol,
     /// Servers, each with one partition and one thread.
@@ -39,7 +39,7 @@ pub struct Config {
     /// The time for which a message is under way.
     pub delay: Duration,
     /// Service times.
-    pub costs: Costs,
+    pub costs: ServiceTimes,
     /// Transactions that count. At least a tenth as many come before them.
     pub transactions: usize,
     /// The seed of the random choices.

@@ -32,11 +32,11 @@ use crate::error::RunError;
 use crate::keys::{Chooser, Population};
 use crate::systems::AtomicityProtocol;
 
-use super::config::{Config, SimulationResult};
+use super::config::{SimulationConfig, SimulationResult};
 use super::costs::Cost;
 use super::machine::{ThreadId, ThreadScheduler};
 use super::partition::{Partition, TxnId, Version};
-use super::sizes::Sizes;
+use super::sizes::MessageSizes;
 
 /// Pauses between attempts, in nanoseconds.
 const FIRST_PAUSE: f64 = 300_000.0;
@@ -125,8 +125,8 @@ struct SimulationCounts {
 
 /// The state of the simulation.
 pub(super) struct ProtocolSimulation<'c> {
-    config: &'c Config,
-    sizes: Sizes,
+    config: &'c SimulationConfig,
+    sizes: MessageSizes,
     machine: ThreadScheduler<ProtocolStep>,
     partitions: Vec<Partition>,
     txns: Vec<Txn>,
@@ -142,13 +142,13 @@ pub(super) struct ProtocolSimulation<'c> {
 }
 
 impl<'c> ProtocolSimulation<'c> {
-    pub(super) fn new(config: &'c Config) -> ProtocolSimulation<'c> {
+    pub(super) fn new(config: &'c SimulationConfig) -> ProtocolSimulation<'c> {
         let population = Arc::new(Population::new(config.keys, 1));
         let bits = (8 * filter::BYTES) as f64;
         let set = 1.0 - (1.0 - 1.0 / bits).powi(4 * config.width as i32);
         ProtocolSimulation {
             config,
-            sizes: Sizes::new(config.protocol, config.width, config.value),
+            sizes: MessageSizes::new(config.protocol, config.width, config.value),
             machine: ThreadScheduler::new(config.partitions + config.clients, config.machines),
             partitions: (0..config.partitions)
                 .map(|_| Partition::default())

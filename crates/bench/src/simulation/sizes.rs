@@ -17,17 +17,17 @@ const FRAME: usize = 4;
 
 /// Bytes of a message: once, and for each key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct MessageSize {
     once: usize,
     key: usize,
 }
 
-impl Size {
+impl MessageSize {
     /// Derives it from the lengths with few keys; numbers of keys take one byte then.
-    fn from(length: impl Fn(usize) -> usize) -> Size {
+    fn from(length: impl Fn(usize) -> usize) -> MessageSize {
         let (one, two) = (length(1), length(2));
         let key = two - one;
-        Size {
+        MessageSize {
             once: FRAME + one - key,
             key,
         }
@@ -43,31 +43,31 @@ impl Size {
 /// The sizes of all messages of a way.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The names are those of the messages.
-pub struct Sizes {
-    pub ask_newest: Size,
+pub struct MessageSizes {
+    pub ask_newest: MessageSize,
     /// With versions that have no information about others.
-    pub found_newest: Size,
+    pub found_newest: MessageSize,
     /// The bytes of each version about those that were written with it, in addition to that.
     pub siblings: usize,
-    pub ask_id: Size,
-    pub found_id: Size,
+    pub ask_id: MessageSize,
+    pub found_id: MessageSize,
     /// With one id for each key.
-    pub ask_one_of: Size,
-    pub read: Size,
-    pub read_reply: Size,
-    pub write: Size,
-    pub write_reply: Size,
-    pub prepare_read: Size,
-    pub prepare_write: Size,
-    pub commit: Size,
-    pub done: Size,
-    pub notice: Size,
+    pub ask_one_of: MessageSize,
+    pub read: MessageSize,
+    pub read_reply: MessageSize,
+    pub write: MessageSize,
+    pub write_reply: MessageSize,
+    pub prepare_read: MessageSize,
+    pub prepare_write: MessageSize,
+    pub commit: MessageSize,
+    pub done: MessageSize,
+    pub notice: MessageSize,
 }
 
-impl Sizes {
+impl MessageSizes {
     /// Returns the sizes for transactions of `width` keys with values of `value` bytes.
     #[must_use]
-    pub fn new(protocol: AtomicityProtocol, width: usize, value: usize) -> Sizes {
+    pub fn new(protocol: AtomicityProtocol, width: usize, value: usize) -> MessageSizes {
         let names: Vec<[u8; 11]> = (0..width.max(2) as u64)
             .map(|key| protocol.key(key))
             .collect();
@@ -79,7 +79,7 @@ impl Sizes {
         let gets = |n: usize| some(n).map(|key| Op::Get { key }).collect::<Vec<_>>();
         let puts = |n: usize| some(n).map(|key| Op::put(key, &bytes)).collect::<Vec<_>>();
         let asks = |ask: fn(&[u8]) -> Ask<'_>| {
-            Size::from(|n| {
+            MessageSize::from(|n| {
                 request(Request::Versions {
                     asks: some(n).map(ask).collect(),
                 })
@@ -91,7 +91,7 @@ impl Sizes {
                 siblings: Vec::new().into(),
                 content,
             });
-            Size::from(|n| reply(Answer::Versions(vec![version.clone(); n])))
+            MessageSize::from(|n| reply(Answer::Versions(vec![version.clone(); n])))
         };
         let content = OwnedContent {
             value: bytes.clone(),
@@ -113,27 +113,27 @@ impl Sizes {
         };
         let coordinate = |ops| request(Request::Coordinate { holds: true, ops });
         let values = |n| reply(Answer::Replies(vec![OwnedReply::Bytes(bytes.clone()); n]));
-        Sizes {
+        MessageSizes {
             ask_newest: asks(|key| Ask::Newest { key }),
             found_newest: found(Some(content)),
             siblings: told.len(),
             ask_id: asks(|key| Ask::Id { key }),
             found_id: found(None),
             ask_one_of: asks(|key| Ask::OneOf { key, ids: vec![ID] }),
-            read: Size::from(|n| coordinate(gets(n))),
-            read_reply: Size::from(values),
-            write: Size::from(|n| coordinate(puts(n))),
-            write_reply: Size::from(|n| reply(Answer::Replies(vec![OwnedReply::Ok; n]))),
-            prepare_read: Size::from(|n| prepare(gets(n))),
-            prepare_write: Size::from(|n| prepare(puts(n))),
-            commit: Size::from(|_| {
+            read: MessageSize::from(|n| coordinate(gets(n))),
+            read_reply: MessageSize::from(values),
+            write: MessageSize::from(|n| coordinate(puts(n))),
+            write_reply: MessageSize::from(|n| reply(Answer::Replies(vec![OwnedReply::Ok; n]))),
+            prepare_read: MessageSize::from(|n| prepare(gets(n))),
+            prepare_write: MessageSize::from(|n| prepare(puts(n))),
+            commit: MessageSize::from(|_| {
                 request(Request::Commit {
                     id: ID,
                     awaited: true,
                 })
             }),
-            done: Size::from(|_| reply(Answer::Done)),
-            notice: Size::from(|_| length(&Message::Notice(Notice::Forget { id: ID }))),
+            done: MessageSize::from(|_| reply(Answer::Done)),
+            notice: MessageSize::from(|_| length(&Message::Notice(Notice::Forget { id: ID }))),
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn values_and_siblings_are_most_of_it() {
-        let of = |protocol| Sizes::new(protocol, 8, 1000);
+        let of = |protocol| MessageSizes::new(protocol, 8, 1000);
         for protocol in AtomicityProtocol::ALL {
             let sizes = of(protocol);
             assert!(

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::costs::{Cost, Costs, Line};
-use super::{Config, Machines, SimulationResult, run};
+use super::costs::{Cost, Line, ServiceTimes};
+use super::{Machines, SimulationConfig, SimulationResult, run};
 use crate::keys::Distribution;
 use crate::systems::AtomicityProtocol;
 
 /// Returns costs with which every role takes so many microseconds, for any work.
-fn costs(client: f64, server: f64) -> Costs {
+fn costs(client: f64, server: f64) -> ServiceTimes {
     let line = |us: f64| Line([us * 1e3, 0.0, 0.0, 0.0]);
     let cost = Cost {
         client: line(client),
@@ -17,14 +17,14 @@ fn costs(client: f64, server: f64) -> Costs {
         participant: line(server),
         single: line(server),
     };
-    Costs {
+    ServiceTimes {
         read: cost,
         write: cost,
     }
 }
 
-fn config(protocol: AtomicityProtocol, partitions: usize) -> Config {
-    Config {
+fn config(protocol: AtomicityProtocol, partitions: usize) -> SimulationConfig {
+    SimulationConfig {
         protocol,
         partitions,
         clients: 16 * partitions,
@@ -42,7 +42,7 @@ fn config(protocol: AtomicityProtocol, partitions: usize) -> Config {
     }
 }
 
-fn outcome(config: &Config) -> SimulationResult {
+fn outcome(config: &SimulationConfig) -> SimulationResult {
     run(config).unwrap()
 }
 
@@ -69,7 +69,7 @@ fn one_server_is_as_fast_as_its_service_time() {
 
 #[test]
 fn a_shared_processor_serves_clients_and_servers() {
-    let shared = Config {
+    let shared = SimulationConfig {
         machines: Machines::Shared(1),
         ..config(AtomicityProtocol::RampF, 1)
     };
@@ -81,7 +81,7 @@ fn a_shared_processor_serves_clients_and_servers() {
 #[test]
 fn messages_are_those_of_the_protocols() {
     let reads = |protocol| {
-        let only = Config {
+        let only = SimulationConfig {
             reads: 1.0,
             width: 2,
             keys: 1_000_000,
@@ -99,7 +99,7 @@ fn messages_are_those_of_the_protocols() {
     assert!(close(reads(AtomicityProtocol::RampS), 8.0));
     // … or client and coordinator, then prepare, vote, commit, done, forget.
     assert!(close(reads(AtomicityProtocol::S2pl), 7.0));
-    let writes = Config {
+    let writes = SimulationConfig {
         reads: 0.0,
         width: 2,
         keys: 1_000_000,
@@ -111,7 +111,7 @@ fn messages_are_those_of_the_protocols() {
 #[test]
 fn partitions_add_up_without_holds_and_less_with_them() {
     let of = |protocol, partitions, draws| {
-        let many = Config {
+        let many = SimulationConfig {
             draws,
             keys: 1000,
             reads: 0.5,
@@ -136,7 +136,7 @@ fn partitions_add_up_without_holds_and_less_with_them() {
 #[test]
 fn readers_meet_writers_as_often_as_there_are_writers() {
     let of = |protocol, reads| {
-        let hot = Config {
+        let hot = SimulationConfig {
             keys: 200,
             reads,
             ..config(protocol, 8)
@@ -158,7 +158,7 @@ fn readers_meet_writers_as_often_as_there_are_writers() {
 
 #[test]
 fn without_the_second_round_reads_are_fractured() {
-    let planted = Config {
+    let planted = SimulationConfig {
         keys: 200,
         reads: 0.5,
         plant: true,
@@ -173,6 +173,6 @@ fn a_seed_is_a_run() {
     let one = config(AtomicityProtocol::S2pl, 4);
     let (a, b) = (outcome(&one), outcome(&one));
     assert_eq!(a.throughput.to_bits(), b.throughput.to_bits());
-    let other = outcome(&Config { seed: 4, ..one });
+    let other = outcome(&SimulationConfig { seed: 4, ..one });
     assert_ne!(a.throughput.to_bits(), other.throughput.to_bits());
 }

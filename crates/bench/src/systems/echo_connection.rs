@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use crate::driver::{Client, DONE};
+use crate::driver::{BlockingClient, DONE};
 use crate::error::RunError;
 
 /// Room for a reply, right or wrong.
@@ -42,7 +42,7 @@ impl EchoConnection {
     }
 }
 
-impl Client for EchoConnection {
+impl BlockingClient for EchoConnection {
     fn run(&mut self) -> Result<u64, RunError> {
         let whole = |reply: &[u8]| Ok(reply.len() == self.reply);
         exchange(&mut self.link, &self.request, whole)?;

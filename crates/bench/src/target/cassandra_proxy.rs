@@ -10,14 +10,14 @@ mod ycsb;
 
 pub use job::{CassandraJob, CassandraLoad};
 
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 
 use crate::error::RunError;
 use crate::run_context::RunContext;
 
-pub(super) fn run(job: &CassandraJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &CassandraJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let system = system::CassandraSystem::start(job, context)?;
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     let measured = match job.load {
         CassandraLoad::Paced {
             version,

@@ -12,13 +12,13 @@ use client::Client;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Completions, DONE, DriveResult, Pace, Plan, WindowEdge};
+use crate::driver::{Completions, DONE, DrivePlan, DriveResult, Pace, WindowEdge};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::keys::Distribution;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::stamp::{self, Stamp};
 use crate::systems::{AtomicityProtocol, ClusterShape, ClusterTransport, KumikiCluster};
 
@@ -59,7 +59,7 @@ pub struct ClusterJob {
     pub transport: ClusterTransport,
 }
 
-pub(super) fn run(job: &ClusterJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &ClusterJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     run_with(job, job.protocol.reads(), context)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn run_with(
     job: &ClusterJob,
     reads: client::Reads,
     context: &RunContext<'_>,
-) -> Result<Sample, RunError> {
+) -> Result<RunSample, RunError> {
     let binary = context.unrecorded_server()?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
     let (address, note) = job.transport.prepare()?;
@@ -90,9 +90,9 @@ pub(super) fn run_with(
     };
     let filled = load.fill(&client).and_then(|()| load.learn(&client));
     filled.map_err(|error| RunError::failed("loading")(&error))?;
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note,
-        ..Sample::default()
+        ..RunSample::default()
     };
     let Some(history) = load.drive(&client, &servers, &mut sample)? else {
         return Ok(sample);
@@ -152,7 +152,7 @@ impl ClusterRun<'_> {
         &self,
         client: &Client,
         servers: &KumikiCluster,
-        sample: &mut Sample,
+        sample: &mut RunSample,
     ) -> Result<Option<WriteHistory>, RunError> {
         let completions = Completions::default();
         let threads = (1..=self.job.threads as u32).map(|writer| ClientThread {
@@ -166,7 +166,7 @@ impl ClusterRun<'_> {
             reads: ObservedReads::default(),
             plant: self.context.plant && writer == 1,
         });
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
@@ -255,7 +255,7 @@ impl ResourceUse {
         self.reads[place] = [own.reads + reads, own.several_rounds + several];
     }
 
-    fn add_figures(&self, driven: &DriveResult, sample: &mut Sample) {
+    fn add_figures(&self, driven: &DriveResult, sample: &mut RunSample) {
         let spent = |used: [f64; 2]| (used[1] - used[0]) * 1e6 / driven.transactions as f64;
         let (client, servers) = (spent(self.client), spent(self.servers));
         sample.values.set("cpu", client + servers);
@@ -315,7 +315,7 @@ impl ClientThread<'_> {
     }
 }
 
-impl crate::driver::Client for ClientThread<'_> {
+impl crate::driver::BlockingClient for ClientThread<'_> {
     fn run(&mut self) -> Result<u64, RunError> {
         if self.rng.f64() < self.job.reads {
             self.get()?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use testkit::SetOnDrop;
 
 /// Transactions between two checks if it is over.
@@ -33,7 +33,7 @@ pub struct CopyJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &CopyJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &CopyJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let memory = fill(job);
     let (counts, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let copier = |number: u64| Copier {
@@ -67,7 +67,7 @@ pub(super) fn run(job: &CopyJob, context: &RunContext<'_>) -> Result<Sample, Run
             Err(wrong) => right = Err(wrong),
         }
     }
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     sample.values.set("throughput", copied as f64 / seconds);
     sample.values.set("cpu", cpu * 1e6 / copied as f64);
     let check = Check::new("what is copied is what was there", right);

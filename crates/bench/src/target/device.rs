@@ -16,7 +16,7 @@ use crate::disk_access::DeviceAccess;
 use crate::error::RunError;
 use crate::latency::Latencies;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::stamp::Stamp;
 
 /// Writes to files.
@@ -46,7 +46,7 @@ struct Written {
     cycles: Latencies,
 }
 
-pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let dir = context.directory(job.place)?;
     let disk = job.device.open(None)?;
     let barrier = Barrier::new(job.threads);
@@ -68,7 +68,7 @@ pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<Sample, R
     if context.stop.load(Ordering::Relaxed) {
         return Err(RunError::Interrupted);
     }
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     add_figures(job, &written, &mut sample);
     let outcome = written
         .iter()
@@ -93,7 +93,7 @@ fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
     RunError::failed("writing")(error)
 }
 
-fn add_figures(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
+fn add_figures(job: &DeviceJob, written: &[Written], sample: &mut RunSample) {
     let rate = |one: &Written| {
         one.pieces as f64 * job.piece as f64 / one.took.as_secs_f64().max(1e-9) / 1e6
     };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::systems::{AtomicityProtocol, ClusterTransport};
 use crate::systems::{ClusterShape, KumikiCluster};
 
@@ -39,7 +39,7 @@ pub struct IdleJob {
     pub transport: ClusterTransport,
 }
 
-pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let binary = context.unrecorded_server()?;
     let (address, note) = job.transport.prepare()?;
     let dir = context.directory(StorageMedium::Memory)?;
@@ -54,9 +54,9 @@ pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<Sample, Run
     let all: Vec<u64> = (0..KEYS).collect();
     let filled = AtomicityProtocol::RampFDirect.load_all(&client, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note,
-        ..Sample::default()
+        ..RunSample::default()
     };
     let used = || [machine::own_cpu(), servers.cpu()];
     let before = read(&client, &all);

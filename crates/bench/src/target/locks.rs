@@ -9,16 +9,16 @@ mod lock_client;
 mod lock_processes;
 mod lock_turns;
 
-pub use job::{LockService, LocksJob};
+pub use job::{LockBackend, LocksJob};
 
 use std::time::Instant;
 
-use crate::driver::Client;
+use crate::driver::BlockingClient;
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::latency::Latencies;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample, Values};
+use crate::sample::{Check, MetricValues, RunSample};
 use crate::systems::EchoConnection;
 use lock_client::{LightweightTransactions, LockClient, RespLocks};
 use lock_processes::LockProcesses;
@@ -32,15 +32,15 @@ const WARM_UP: u64 = 500;
 const REQUEST: usize = 72;
 const REPLY: usize = 36;
 
-pub(super) fn run(job: &LocksJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
-    let memory = lock_processes::start(LockService::Memory, context)?;
+pub(super) fn run(job: &LocksJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    let memory = lock_processes::start(LockBackend::Memory, context)?;
     let started = match job.service {
-        LockService::Memory => None,
+        LockBackend::Memory => None,
         other => Some(lock_processes::start(other, context)?),
     };
     // A thread that waits for the disk waits longer on a processor that sleeps.
     let awake = KeepAwake::default();
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     let measured = measure(job, context, &memory, started.as_ref(), &mut sample);
     drop(awake);
     let outcome = match measured {
@@ -58,7 +58,7 @@ fn measure(
     context: &RunContext<'_>,
     memory: &LockProcesses,
     started: Option<&LockProcesses>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
     let failed = RunError::failed("connecting");
     let mut beside =
@@ -67,11 +67,11 @@ fn measure(
     let started = started.unwrap_or(memory);
     let address = started.address();
     match job.service {
-        LockService::Memory | LockService::Durable | LockService::Replicated => {
+        LockBackend::Memory | LockBackend::Durable | LockBackend::Replicated => {
             let client = RespLocks::connect(address).map_err(|error| failed(&error))?;
             slices(job, context, client, beside, sample)
         }
-        LockService::Cql | LockService::Lwt { .. } => {
+        LockBackend::Cql | LockBackend::Lwt { .. } => {
             let client =
                 LightweightTransactions::connect(address).map_err(|error| failed(&error))?;
             slices(job, context, client, beside, sample)
@@ -85,12 +85,12 @@ fn slices<D: LockClient>(
     context: &RunContext<'_>,
     client: D,
     beside: &mut LockTurns<RespLocks>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
     let mut own = LockTurns::new(client, context.plant);
     let mut bare =
         EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
-    let is_memory = job.service == LockService::Memory;
+    let is_memory = job.service == LockBackend::Memory;
     let mut took = InterleavedLatencies::default();
     beside.run(WARM_UP, &mut LockLatencies::default())?;
     warm_up(job, context, &mut own)?;
@@ -121,7 +121,7 @@ struct InterleavedLatencies {
 }
 
 impl InterleavedLatencies {
-    fn add_figures(&self, values: &mut Values) {
+    fn add_figures(&self, values: &mut MetricValues) {
         let LockLatencies { acquire, release } = &self.own;
         acquire.add_figures(values);
         values.set("latency-min", acquire.quantile_ms(0.0));

@@ -14,11 +14,11 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use crate::driver::{AsyncClient, Pace, Plan, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::stamp::Stamp;
 use crate::systems::RespConnection;
 use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster};
@@ -81,7 +81,7 @@ pub struct MgetJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let binary = context.unrecorded_server()?;
     let dir = context.directory(StorageMedium::Memory)?;
     let mut servers = KumikiCluster::new(binary, dir.path(), ClusterShape::partitions(job.nodes))?;
@@ -94,7 +94,7 @@ pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, Run
     let runtime = client_runtime()?;
     let readers = readers(job, context, &servers, &runtime);
     let readers = readers.map_err(|error| RunError::failed("connecting")(&error))?;
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: Pace::Closed,
         warm_up: context.scale.warm_up,
         time: context.scale.time,
@@ -105,7 +105,7 @@ pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<Sample, Run
         used[place] = [machine::own_cpu(), servers.cpu()];
     };
     let driven = drive_tasks(&runtime, readers, plan, context.stop, at);
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     let outcome = match driven {
         Ok((driven, _)) => {
             driven.add_figures(&mut sample.values);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RunError;
 use crate::parameters::Scale;
 use crate::run_context::RunContext;
-use crate::sample::{Sample, Values};
+use crate::sample::{MetricValues, RunSample};
 use crate::statistics::{median, median_interval};
 use crate::target::cluster::{self, ClusterJob};
 
@@ -32,7 +32,7 @@ pub struct PairsJob {
     pub pairs: usize,
 }
 
-pub(super) fn run(job: &PairsJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &PairsJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let scale = shorter(context.scale);
     let context = RunContext {
         scale: &scale,
@@ -40,10 +40,10 @@ pub(super) fn run(job: &PairsJob, context: &RunContext<'_>) -> Result<Sample, Ru
         memory: context.memory.clone(),
         ..*context
     };
-    let mut sample = Sample::default();
-    let mut pairs: Vec<[Values; 2]> = Vec::new();
+    let mut sample = RunSample::default();
+    let mut pairs: Vec<[MetricValues; 2]> = Vec::new();
     for pair in 0..job.pairs {
-        let mut values = [Values::default(), Values::default()];
+        let mut values = [MetricValues::default(), MetricValues::default()];
         for place in [pair % 2, 1 - pair % 2] {
             let one = cluster::run([&job.first, &job.second][place], &context)?;
             let failed = one.failure().is_some();
@@ -60,7 +60,8 @@ pub(super) fn run(job: &PairsJob, context: &RunContext<'_>) -> Result<Sample, Ru
         ("cpu", ["cpu-ratio", "cpu-ratio-low", "cpu-ratio-high"]),
     ];
     for (metric, [middle, low, high]) in metrics {
-        let ratio = |[first, second]: &[Values; 2]| Some(second.get(metric)? / first.get(metric)?);
+        let ratio =
+            |[first, second]: &[MetricValues; 2]| Some(second.get(metric)? / first.get(metric)?);
         let ratios: Vec<f64> = pairs.iter().filter_map(ratio).collect();
         if let Some([from, to]) = median_interval(&ratios) {
             sample.values.set(low, from);

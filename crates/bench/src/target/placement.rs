@@ -36,7 +36,7 @@ pub use tpch_query::{QueryVariant, TpchQuery};
 
 use crate::error::RunError;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use execution::Execution;
 use placement_results::{ComparedQuery, PlacementResults};
 use planner_costs::PlannerCosts;
@@ -61,7 +61,7 @@ struct PlacementState {
     results: PlacementResults,
 }
 
-pub(super) fn run(job: &PlacementJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &PlacementJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let state = context.experiment_state.get::<Mutex<PlacementState>>();
     let mut state = state.lock();
     match job {
@@ -74,7 +74,7 @@ fn query(
     job: &QueryJob,
     state: &mut PlacementState,
     context: &RunContext<'_>,
-) -> Result<Sample, RunError> {
+) -> Result<RunSample, RunError> {
     let testbed = &mut state.testbed;
     testbed.prepare(job, context)?;
     let expected = testbed.reference(context).of(job.query, job.data.variant);
@@ -91,9 +91,9 @@ fn query(
             (execution, testbed.note(), None)
         }
     };
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note,
-        ..Sample::default()
+        ..RunSample::default()
     };
     let mut found = execution.answer.clone();
     if context.plant {
@@ -119,7 +119,7 @@ fn add_figures(
     execution: &Execution,
     testbed: &mut Testbed,
     context: &RunContext<'_>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) {
     let values = &mut sample.values;
     values.set("query-time", execution.seconds);

@@ -18,12 +18,12 @@ use tokio::runtime::Runtime;
 
 pub use system::ReplicatedSystem;
 
-use crate::driver::{AsyncClient, Pace, Plan, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::stamp::{self, Stamp};
 use crate::sync_rate;
 use system::{PutConnection, ReplicatedNodes};
@@ -44,7 +44,7 @@ pub struct PutsJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &PutsJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &PutsJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     context.forbid_recording("servers in processes of their own")?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
     let runtime = client_runtime()?;
@@ -55,7 +55,7 @@ pub(super) fn run(job: &PutsJob, context: &RunContext<'_>) -> Result<Sample, Run
         context,
         runtime: &runtime,
         nodes,
-        sample: Sample::default(),
+        sample: RunSample::default(),
     };
     let awake = KeepAwake::default();
     let device = sync_rate::measure(dir.path(), job.nodes, context.scale.time / 2)?;
@@ -84,7 +84,7 @@ struct PutRun<'r> {
     context: &'r RunContext<'r>,
     runtime: &'r Runtime,
     nodes: ReplicatedNodes,
-    sample: Sample,
+    sample: RunSample,
 }
 
 impl PutRun<'_> {
@@ -101,7 +101,7 @@ impl PutRun<'_> {
     ) -> Result<Option<Vec<u64>>, RunError> {
         let callers = self.clients(leader);
         let callers = callers.map_err(|error| RunError::failed("connecting")(&error))?;
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,

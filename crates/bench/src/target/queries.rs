@@ -16,13 +16,13 @@ mod query_run;
 
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use nodes::{ProxyProcess, QueryNodes};
 use query_run::QueryRun;
 
 pub use job::{QueriesJob, QueryRoute};
 
-pub(super) fn run(job: &QueriesJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &QueriesJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     context.forbid_recording("servers in processes of their own")?;
     let dir = context.directory(StorageMedium::Memory)?;
     let nodes = QueryNodes::start(job, context, dir.path())?;
@@ -36,9 +36,9 @@ pub(super) fn run(job: &QueriesJob, context: &RunContext<'_>) -> Result<Sample, 
         nodes: &nodes,
         proxy: proxy.as_ref(),
     };
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note: nodes.note(),
-        ..Sample::default()
+        ..RunSample::default()
     };
     let ended = match job.rate {
         None => full_speed::measure(&run, &mut sample),

@@ -20,13 +20,13 @@ use crate::error::RunError;
 use crate::parameters::Effort;
 use crate::replay::RecordedTrace;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use offset_source::ReadRun;
 use timeline::{ReadTimeline, ReaderThreads};
 
 pub use job::{AccessPattern, FileReader, ReadsJob, RemoteReaders};
 
-pub(super) fn run(job: &ReadsJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &ReadsJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let trace = match job.order {
         AccessPattern::Random => None,
         AccessPattern::Counted | AccessPattern::Replay { .. } => Some(
@@ -85,8 +85,8 @@ fn file_len(context: &RunContext<'_>, place: StorageMedium) -> u64 {
     }
 }
 
-fn add_figures(work: &ReadRun<'_>, timeline: &ReadTimeline) -> Sample {
-    let mut sample = Sample::default();
+fn add_figures(work: &ReadRun<'_>, timeline: &ReadTimeline) -> RunSample {
+    let mut sample = RunSample::default();
     let values = &mut sample.values;
     let reads = timeline.reads() as f64;
     let seconds = timeline.seconds();

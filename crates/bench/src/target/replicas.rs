@@ -20,18 +20,18 @@ use std::sync::atomic::Ordering;
 use fastrand::Rng;
 use tokio::runtime::Runtime;
 
-use crate::driver::{Pace, Plan, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::machine;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::sync_rate;
 use members::Members;
 use shared_worker::{CounterClient, CounterShare, SharedWorker};
 use state_check::AdditionLedger;
 
-pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     context.forbid_recording("replicas of one process")?;
     let runtime = client_runtime()?;
     let dir = match job.log {
@@ -39,7 +39,7 @@ pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<Sample,
         None => None,
     };
     let dir = dir.as_ref().map(tempfile::TempDir::path);
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     // A log in memory waits for no device.
     let awake = dir.map(|_| KeepAwake::default());
     if let Some(dir) = dir {
@@ -85,7 +85,7 @@ struct ReplicasRun<'r> {
     context: &'r RunContext<'r>,
     runtime: &'r Runtime,
     members: Members,
-    sample: Sample,
+    sample: RunSample,
 }
 
 impl ReplicasRun<'_> {
@@ -113,7 +113,7 @@ impl ReplicasRun<'_> {
             rng: Rng::with_seed(self.context.seed.wrapping_add(number << 32)),
         };
         let clients = (1..=self.job.clients as u64).map(client).collect();
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,

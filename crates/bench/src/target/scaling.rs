@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::RunError;
 use crate::keys::Distribution;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample};
-use crate::simulation::{self, Config, Machines};
+use crate::sample::{Check, RunSample};
+use crate::simulation::{self, Machines, SimulationConfig};
 use crate::systems::{AtomicityProtocol, ClusterTransport};
 use crate::target::cluster::{self, ClusterJob};
 
@@ -52,7 +52,7 @@ pub struct ScaleJob {
     pub transactions: usize,
 }
 
-pub(super) fn run(job: &ScaleJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &ScaleJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let measured = context
         .round_state
         .get::<Calibrations>()
@@ -60,7 +60,7 @@ pub(super) fn run(job: &ScaleJob, context: &RunContext<'_>) -> Result<Sample, Ru
     let mut sample = match job.real {
         // Simulated clients run RAMP's reads by themselves.
         true => cluster::run_with(&job.cluster(), client::Reads::Direct, context)?,
-        false => Sample::default(),
+        false => RunSample::default(),
     };
     let (machines, clients, delay) = match job.real {
         true => (
@@ -74,7 +74,7 @@ pub(super) fn run(job: &ScaleJob, context: &RunContext<'_>) -> Result<Sample, Ru
             BETWEEN_MACHINES,
         ),
     };
-    let config = Config {
+    let config = SimulationConfig {
         protocol: job.protocol,
         partitions: job.partitions,
         clients,

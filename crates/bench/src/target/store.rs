@@ -18,20 +18,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use store::{Db, Stats};
 
-use crate::driver::{Completions, DriveResult, Plan, WindowEdge};
+use crate::driver::{Completions, DrivePlan, DriveResult, WindowEdge};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::RunContext;
-use crate::sample::{Check, Sample, Values};
-use crate::workload::Workload;
+use crate::sample::{Check, MetricValues, RunSample};
+use crate::workload::WorkloadSettings;
 
-pub(super) fn run(job: &StoreJob, context: &RunContext<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &StoreJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     if let Some(affinity) = context.affinity {
         job.fits(affinity)?;
     }
     match &job.workload {
-        Workload::Ycsb(ycsb) => run_load(job, context, ycsb::YcsbLoad::new(ycsb, job, context)),
-        Workload::Transfers(transfers) => {
+        WorkloadSettings::Ycsb(ycsb) => {
+            run_load(job, context, ycsb::YcsbLoad::new(ycsb, job, context))
+        }
+        WorkloadSettings::Transfers(transfers) => {
             run_load(job, context, transfers::TransfersLoad::new(transfers, job))
         }
     }
@@ -41,13 +43,13 @@ fn run_load<L: StoreWorkload>(
     job: &StoreJob,
     context: &RunContext<'_>,
     mut load: L,
-) -> Result<Sample, RunError> {
+) -> Result<RunSample, RunError> {
     let dir = match &job.log {
         Some(log) => Some(context.directory(log.place)?),
         None => None,
     };
     let dir = dir.as_ref().map(tempfile::TempDir::path);
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     let open = || {
         let opened = Db::open(job.options(dir, context)?);
         opened.map_err(|error| RunError::failed("opening the store")(&error))
@@ -115,19 +117,19 @@ fn same(before: u64, after: Result<u64, RunError>) -> Result<(), RunError> {
     }
 }
 
-fn drive<C: crate::driver::Client>(
+fn drive<C: crate::driver::BlockingClient>(
     job: &StoreJob,
     context: &RunContext<'_>,
     db: &Db,
     clients: Vec<C>,
-    values: &mut Values,
+    values: &mut MetricValues,
 ) -> Result<(DriveResult, Vec<C>), RunError> {
     let completions = Arc::new(Completions::default());
     let watch = job
         .log
         .is_some()
         .then(|| DurabilityWatch::new(db, &completions));
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: job.pace,
         warm_up: context.scale.warm_up,
         time: context.scale.time,
@@ -178,7 +180,7 @@ impl Drop for DurabilityWatch {
     }
 }
 
-fn add_log_figures(before: &Stats, after: &Stats, window: Duration, values: &mut Values) {
+fn add_log_figures(before: &Stats, after: &Stats, window: Duration, values: &mut MetricValues) {
     let seconds = window.as_secs_f64();
     let syncs = after.log_syncs - before.log_syncs;
     if syncs == 0 {

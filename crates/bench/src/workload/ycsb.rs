@@ -35,7 +35,7 @@ pub struct Mix {
 
 /// Transactions of several operations on records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ycsb {
+pub struct YcsbSettings {
     /// The kinds of the operations.
     pub mix: Mix,
     /// The distribution of their keys.
@@ -48,12 +48,12 @@ pub struct Ycsb {
     pub operations: usize,
 }
 
-impl Ycsb {
+impl YcsbSettings {
     /// Returns reads and blind updates of uniformly drawn keys: the workload of paper 2 (ten
     /// operations, four-byte values).
     #[must_use]
-    pub fn reads_and_updates(read_percent: u32, records: u64) -> Ycsb {
-        Ycsb {
+    pub fn reads_and_updates(read_percent: u32, records: u64) -> YcsbSettings {
+        YcsbSettings {
             mix: Mix {
                 read: read_percent.min(100),
                 update: 100 - read_percent.min(100),
@@ -68,7 +68,7 @@ impl Ycsb {
 
     /// Returns one of YCSB's six workloads; `None` if there is none with that letter.
     #[must_use]
-    pub fn standard(letter: char, records: u64) -> Option<Ycsb> {
+    pub fn standard(letter: char, records: u64) -> Option<YcsbSettings> {
         let mix = |read, update, insert, scan, modify| Mix {
             read,
             update,
@@ -89,7 +89,7 @@ impl Ycsb {
             'D' => Distribution::Latest,
             _ => Distribution::YCSB,
         };
-        Some(Ycsb {
+        Some(YcsbSettings {
             mix,
             distribution,
             records,
@@ -134,7 +134,7 @@ impl Generator {
     /// Panics if the mix does not add up to 100.
     #[must_use]
     pub fn new(
-        ycsb: &Ycsb,
+        ycsb: &YcsbSettings,
         chooser: Chooser,
         population: &Arc<Population>,
         lane: usize,
@@ -224,7 +224,7 @@ impl YcsbOperation {
 mod tests {
     use super::*;
 
-    fn draw(ycsb: &Ycsb, transactions: usize, distinct: bool) -> Vec<Vec<YcsbOperation>> {
+    fn draw(ycsb: &YcsbSettings, transactions: usize, distinct: bool) -> Vec<Vec<YcsbOperation>> {
         let population = Arc::new(Population::new(ycsb.records, 2));
         let chooser = Chooser::new(ycsb.distribution, Arc::clone(&population));
         let mut generator = Generator::new(ycsb, chooser, &population, 1, 5, distinct);
@@ -247,19 +247,19 @@ mod tests {
             ('E', "Scan", 0.95),
             ('F', "Modify", 0.5),
         ] {
-            let ycsb = Ycsb::standard(letter, 1000).unwrap();
+            let ycsb = YcsbSettings::standard(letter, 1000).unwrap();
             let all: Vec<YcsbOperation> = draw(&ycsb, 2000, false).concat();
             assert_eq!(all.len(), 20_000);
             let of = all.iter().filter(|t| format!("{t:?}").starts_with(kind));
             let found = of.count() as f64 / 20_000.0;
             assert!((found - share).abs() < 0.02, "{letter}: {found} {kind}");
         }
-        assert_eq!(Ycsb::standard('G', 1), None);
+        assert_eq!(YcsbSettings::standard('G', 1), None);
     }
 
     #[test]
     fn insertions_make_the_lanes_keys_one_after_the_other() {
-        let ycsb = Ycsb::standard('D', 1000).unwrap();
+        let ycsb = YcsbSettings::standard('D', 1000).unwrap();
         let all = draw(&ycsb, 200, false).concat();
         let inserted: Vec<u64> = all
             .iter()
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn distinct_transactions_touch_no_key_twice() {
-        let ycsb = Ycsb::standard('A', 20).unwrap();
+        let ycsb = YcsbSettings::standard('A', 20).unwrap();
         for todo in draw(&ycsb, 100, true) {
             let mut keys: Vec<u64> = todo.iter().map(|one| one.key()).collect();
             keys.sort_unstable();

@@ -3,7 +3,7 @@
 use bench::result::{PointResult, Results};
 use bench::runner::Options;
 use bench::table;
-use bench::target::{FileReader, Job};
+use bench::target::{FileReader, TargetJob};
 
 use crate::support::{experiment, left, options, run};
 
@@ -16,7 +16,7 @@ fn with_nodes(dir: &std::path::Path) -> Options {
 }
 
 fn is_remote(point: &PointResult) -> bool {
-    matches!(&point.job, Job::Reads(job) if matches!(job.reader, FileReader::Node(_)))
+    matches!(&point.job, TargetJob::Reads(job) if matches!(job.reader, FileReader::Node(_)))
 }
 
 /// Runs an experiment with nodes.

@@ -16,7 +16,7 @@ use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::argument_values::parse_address;
-use crate::logging::Log;
+use crate::logging::LogControl;
 use crate::rdma::NamedDevice;
 use crate::signals::{self, ConfigReload};
 use crate::table_location::{ADDRESS_FILE, NodeAccess};
@@ -107,7 +107,7 @@ impl Drop for PublishedAddress {
 const TIDY: Duration = Duration::from_secs(60);
 
 /// Serves until it is asked to stop.
-pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<Log>) -> Result<(), String> {
+pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let has_secret = options.access.secret_file.is_some();
     if !has_secret && !options.insecure {

@@ -13,7 +13,7 @@ use sql::serve::{Options, Server, Tls};
 
 use super::query_options::QueryOptions;
 use crate::argument_values::parse_address;
-use crate::logging::Log;
+use crate::logging::LogControl;
 use crate::passwords;
 use crate::signals::{self, ConfigReload, stop_on};
 
@@ -57,7 +57,7 @@ impl SqlServeOptions {
 }
 
 /// Serves until a signal requests the stop.
-pub(crate) fn run(options: &SqlServeOptions, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let signals = signals::take(None)?;
     let shared = options
         .queries

@@ -1,7 +1,7 @@
 //! The figures of `remote-io`, and the comparisons with the paper's values.
 
 use crate::parameters::Param;
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, PlotKind};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 
 /// Threads of the paper's local I/O from which on its devices are busy.
 pub(super) const BUSY: usize = 100;
@@ -61,7 +61,7 @@ pub(super) fn plots() -> Vec<Plot> {
             at("remote", "disk", 512),
             &[("way", "dynamic".into())],
         )),
-        paper: vec![Mark::Line {
+        paper: vec![PaperMark::Line {
             value: 70e3,
             label: "paper",
         }],

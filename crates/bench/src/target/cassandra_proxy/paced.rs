@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
 
 use super::system::{CassandraRoute, CassandraSystem};
-use crate::driver::{Client, DONE, DriveResult, Pace, Plan, drive_slice};
+use crate::driver::{BlockingClient, DONE, DrivePlan, DriveResult, Pace, drive_slice};
 use crate::error::RunError;
 use crate::run_context::RunContext;
-use crate::sample::Sample;
+use crate::sample::RunSample;
 use crate::systems::EchoConnection;
 use cassandra::{self, Link, Statement};
 
@@ -40,7 +40,7 @@ pub(super) fn measure(
     paced: &PacedLoad,
     system: &CassandraSystem,
     context: &RunContext<'_>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
     let failed = |what: &'static str| move |error: RunError| RunError::failed(what)(&error);
     create(&system.nodes()).map_err(failed("making a table"))?;
@@ -57,7 +57,7 @@ pub(super) fn measure(
         direct.run()?;
         proxy.run()?;
     }
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: Pace::Open { rate: paced.rate },
         warm_up: context.scale.warm_up / SLICES,
         time: context.scale.time / SLICES,
@@ -155,7 +155,7 @@ impl PreparedClients {
     }
 }
 
-impl Client for PreparedClients {
+impl BlockingClient for PreparedClients {
     fn run(&mut self) -> Result<u64, RunError> {
         self.turn = (self.turn + 1) % self.all.len();
         self.all[self.turn].ask().map(|()| DONE)

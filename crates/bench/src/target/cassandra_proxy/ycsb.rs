@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::system::{CassandraRoute, CassandraSystem};
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::sample::Sample;
+use crate::sample::RunSample;
 use crate::statistics::median;
 use cassandra::ycsb::{Binding, Phase, Ycsb};
 
@@ -45,7 +45,7 @@ pub(super) fn measure(
     pairs: usize,
     system: &CassandraSystem,
     context: &RunContext<'_>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
     let runner = YcsbRunner {
         plan,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// See the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LockService {
+pub enum LockBackend {
     /// The proxy's memory.
     Memory,
     /// The proxy's own store.
@@ -32,16 +32,16 @@ pub enum LockService {
     },
 }
 
-impl LockService {
+impl LockBackend {
     /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            LockService::Memory => "memory",
-            LockService::Durable => "durable",
-            LockService::Replicated => "replicated",
-            LockService::Cql => "cql",
-            LockService::Lwt { .. } => "lwt",
+            LockBackend::Memory => "memory",
+            LockBackend::Durable => "durable",
+            LockBackend::Replicated => "replicated",
+            LockBackend::Cql => "cql",
+            LockBackend::Lwt { .. } => "lwt",
         }
     }
 }
@@ -51,7 +51,7 @@ impl LockService {
 pub struct LocksJob {
     /// The keeper of the locks.
     #[serde(rename = "keeper")]
-    pub service: LockService,
+    pub service: LockBackend,
     /// How often one is taken and given back.
     pub turns: u64,
     /// The number of turns before that, which do not count. Java compiles code that it has often

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use super::job::LockService;
+use super::job::LockBackend;
 use super::lock_client::{LightweightTransactions, TABLE};
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
@@ -39,21 +39,21 @@ impl LockProcesses {
 
 /// Starts a keeper of locks.
 pub(super) fn start(
-    service: LockService,
+    service: LockBackend,
     context: &RunContext<'_>,
 ) -> Result<LockProcesses, RunError> {
     match service {
-        LockService::Memory => proxy(context, ClusterShape::partitions(1), &IN_MEMORY),
-        LockService::Durable => {
+        LockBackend::Memory => proxy(context, ClusterShape::partitions(1), &IN_MEMORY),
+        LockBackend::Durable => {
             let in_store = ["--locks", "durable", "--data", "locks"];
             proxy(context, ClusterShape::partitions(1), &in_store)
         }
-        LockService::Replicated => {
+        LockBackend::Replicated => {
             let file = ["--lock-cluster", "cluster.toml"];
             proxy(context, ClusterShape::replicas(REPLICAS), &file)
         }
-        LockService::Cql => before_cassandra(context),
-        LockService::Lwt { nodes, paxos } => {
+        LockBackend::Cql => before_cassandra(context),
+        LockBackend::Lwt { nodes, paxos } => {
             let nodes = cassandra(context, nodes, paxos)?;
             Ok(LockProcesses {
                 address: nodes.addresses()[0],

@@ -6,7 +6,7 @@ use super::placement_trial::{PlacementTrial, candidates};
 use super::query_job::{OperatorPlacement, QueryJob, QueryTable, ResultTransport};
 use super::tpch_query::TpchQuery;
 use crate::error::RunError;
-use crate::sample::{Check, Sample};
+use crate::sample::{Check, RunSample};
 use crate::statistics::median;
 
 /// The page size at which placements should hardly differ.
@@ -81,7 +81,7 @@ impl PlacementResults {
     }
 
     /// Sums up all results.
-    pub(super) fn tally(&self) -> Result<Sample, RunError> {
+    pub(super) fn tally(&self) -> Result<RunSample, RunError> {
         let of = |ratio: fn(&PlacementTimes) -> Option<f64>| -> Vec<f64> {
             self.0.values().filter_map(ratio).collect()
         };
@@ -112,7 +112,7 @@ impl PlacementResults {
                 self.0.len()
             ))),
         };
-        let mut sample = Sample::default();
+        let mut sample = RunSample::default();
         let check = Check::new("all choices stand beside all placements", all);
         sample.checks.push(check);
         sample.values.set("near-best", share(&ran));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::client_script::{ClientScript, node_of};
-use crate::driver::{AsyncClient, Client, DONE};
+use crate::driver::{AsyncClient, BlockingClient, DONE};
 use crate::error::RunError;
 use crate::systems::exchange;
 
@@ -88,7 +88,7 @@ impl ScheduledClients {
     }
 }
 
-impl Client for ScheduledClients {
+impl BlockingClient for ScheduledClients {
     fn run(&mut self) -> Result<u64, RunError> {
         self.turn = (self.turn + 1) % self.clients.len();
         let (script, links) = &mut self.clients[self.turn];

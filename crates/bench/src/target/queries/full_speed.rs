@@ -6,20 +6,20 @@ use super::client_script::ClientScript;
 use super::clients::QueryTask;
 use super::packet_counts::PacketCounts;
 use super::query_run::QueryRun;
-use crate::driver::{Pace, Plan, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
-use crate::sample::Sample;
+use crate::sample::RunSample;
 
 /// Runs all clients at full speed.
 pub(super) fn measure(
     run: &QueryRun<'_>,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<Vec<ClientScript>, RunError> {
     let runtime = client_runtime()?;
     let askers = connect(run, &runtime);
     let askers = askers.map_err(|error| RunError::failed("connecting")(&error))?;
     let scale = run.context.scale;
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: Pace::Closed,
         warm_up: scale.warm_up,
         time: scale.time,

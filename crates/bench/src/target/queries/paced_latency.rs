@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use super::client_script::ClientScript;
 use super::clients::ScheduledClients;
 use super::query_run::QueryRun;
-use crate::driver::{DriveResult, Pace, Plan, drive_slice};
+use crate::driver::{DrivePlan, DriveResult, Pace, drive_slice};
 use crate::error::RunError;
-use crate::sample::Sample;
+use crate::sample::RunSample;
 use crate::systems::EchoConnection;
 
 /// Slices of each kind in one run.
@@ -20,11 +20,11 @@ const REPLY: usize = 5;
 pub(super) fn measure(
     run: &QueryRun<'_>,
     rate: f64,
-    sample: &mut Sample,
+    sample: &mut RunSample,
 ) -> Result<Vec<ClientScript>, RunError> {
     let failed = |what: &'static str| move |error: RunError| RunError::failed(what)(&error);
     let scale = run.context.scale;
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: Pace::Open { rate },
         warm_up: scale.warm_up / SLICES,
         time: scale.time / SLICES,

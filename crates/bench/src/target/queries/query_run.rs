@@ -8,7 +8,7 @@ use super::nodes::{ProxyProcess, QueryNodes};
 use crate::driver::DriveResult;
 use crate::machine;
 use crate::run_context::RunContext;
-use crate::sample::Sample;
+use crate::sample::RunSample;
 
 /// The surroundings of a run.
 pub(super) struct QueryRun<'r> {
@@ -44,7 +44,7 @@ impl QueryRun<'_> {
         &self,
         driven: &DriveResult,
         used: [[f64; 3]; 2],
-        sample: &mut Sample,
+        sample: &mut RunSample,
     ) {
         let values = &mut sample.values;
         driven.add_figures(values);

@@ -11,7 +11,7 @@ use super::timeline::ReaderThreads;
 use crate::content::Checker;
 use crate::content_file::ContentFile;
 use crate::error::RunError;
-use crate::replay::Trace;
+use crate::replay::PageTrace;
 use crate::run_context::RunContext;
 
 /// Accesses of a trace that a thread takes at once.
@@ -22,7 +22,7 @@ pub(super) struct ReadRun<'w> {
     pub(super) job: &'w ReadsJob,
     pub(super) context: &'w RunContext<'w>,
     pub(super) file: Arc<ContentFile>,
-    pub(super) trace: Option<Arc<Trace>>,
+    pub(super) trace: Option<Arc<PageTrace>>,
     /// The number of accesses of the trace that were taken.
     pub(super) taken: AtomicUsize,
     pub(super) cache: Option<Cache<Box<[u8]>>>,

@@ -15,11 +15,11 @@ use cluster::slot::{self, SLOTS};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use crate::driver::{Completions, DONE, Pace, Plan, WindowEdge};
+use crate::driver::{Completions, DONE, DrivePlan, Pace, WindowEdge};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::simulation::costs::{Cost, Costs, Line};
+use crate::simulation::costs::{Cost, Line, ServiceTimes};
 use crate::stamp::Stamp;
 use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster};
 
@@ -49,7 +49,7 @@ const ROUND: [KeysPerServer; 4] = [[2, 1, 1, 0], [1, 1, 1, 1], [2, 2, 0, 0], [4,
 
 /// Service times that were measured; each way once.
 #[derive(Default)]
-pub(super) struct Calibrations(Mutex<HashMap<AtomicityProtocol, Costs>>);
+pub(super) struct Calibrations(Mutex<HashMap<AtomicityProtocol, ServiceTimes>>);
 
 impl Calibrations {
     /// Returns those of a way, which are measured on the first call.
@@ -57,7 +57,7 @@ impl Calibrations {
         &self,
         protocol: AtomicityProtocol,
         context: &RunContext<'_>,
-    ) -> Result<Costs, RunError> {
+    ) -> Result<ServiceTimes, RunError> {
         let mut known = self.0.lock();
         if let Some(costs) = known.get(&protocol) {
             return Ok(*costs);
@@ -75,7 +75,10 @@ struct TransactionCosts {
     servers: Vec<f64>,
 }
 
-fn measure(protocol: AtomicityProtocol, context: &RunContext<'_>) -> Result<Costs, RunError> {
+fn measure(
+    protocol: AtomicityProtocol,
+    context: &RunContext<'_>,
+) -> Result<ServiceTimes, RunError> {
     let binary = context.unrecorded_server()?;
     let dir = context.directory(StorageMedium::Memory)?;
     let shape = ClusterShape {
@@ -100,7 +103,7 @@ fn measure(protocol: AtomicityProtocol, context: &RunContext<'_>) -> Result<Cost
         client: &client,
         lists: &lists,
     };
-    Ok(Costs {
+    Ok(ServiceTimes {
         read: bench.cost(false)?,
         write: bench.cost(true)?,
     })
@@ -181,7 +184,7 @@ impl ShapeBench<'_> {
             },
         });
         let time = self.context.scale.time * 2;
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up / 2,
             time: time.clamp(SHORTEST, LONGEST),
@@ -259,7 +262,7 @@ struct ShapeClient<'b> {
     stamp: Stamp,
 }
 
-impl crate::driver::Client for ShapeClient<'_> {
+impl crate::driver::BlockingClient for ShapeClient<'_> {
     fn run(&mut self) -> Result<u64, RunError> {
         let mut keys = Vec::new();
         let first = if self.round {

@@ -12,7 +12,7 @@ use crate::disk_access::{DeviceAccess, SlowDevice};
 use crate::driver::Pace;
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::workload::Workload;
+use crate::workload::WorkloadSettings;
 
 /// Workers beyond those that are driven: for loading and checking.
 const SPARE: usize = 2;
@@ -21,7 +21,7 @@ const SPARE: usize = 2;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreJob {
     /// The work of the transactions.
-    pub workload: Workload,
+    pub workload: WorkloadSettings,
     /// When they begin.
     pub pace: Pace,
     /// Threads, each with a worker of the store.

@@ -8,7 +8,7 @@ use crate::error::RunError;
 
 /// The parts of a run that each workload implements.
 pub(super) trait StoreWorkload: Sized {
-    type Client<'r>: crate::driver::Client;
+    type Client<'r>: crate::driver::BlockingClient;
 
     /// Writes the initial data.
     fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError>;

@@ -10,7 +10,7 @@ use super::read_back;
 use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
 use crate::error::RunError;
-use crate::workload::Transfers;
+use crate::workload::TransferSettings;
 
 /// The workload.
 pub(super) struct TransfersLoad {
@@ -19,7 +19,7 @@ pub(super) struct TransfersLoad {
 }
 
 impl TransfersLoad {
-    pub(super) fn new(transfers: &Transfers, job: &StoreJob) -> TransfersLoad {
+    pub(super) fn new(transfers: &TransferSettings, job: &StoreJob) -> TransfersLoad {
         TransfersLoad {
             options: transfers.options(),
             workers: job.workers,
@@ -81,7 +81,7 @@ pub(super) struct TransfersClient {
     teller: Teller,
 }
 
-impl driver::Client for TransfersClient {
+impl driver::BlockingClient for TransfersClient {
     fn run(&mut self) -> Result<u64, RunError> {
         let worker = self.seat.take()?;
         let plan = self.teller.plan();

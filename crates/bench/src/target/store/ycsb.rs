@@ -17,7 +17,7 @@ use crate::error::RunError;
 use crate::keys::{self, Chooser, Population};
 use crate::run_context::RunContext;
 use crate::stamp::{self, Stamp};
-use crate::workload::{ClientWrites, Generator, LastWrites, Ycsb, YcsbOperation};
+use crate::workload::{ClientWrites, Generator, LastWrites, YcsbOperation, YcsbSettings};
 
 /// Keys loaded by one transaction.
 const BATCH: u64 = 16;
@@ -34,7 +34,7 @@ const RECORDED_RECORDS: u64 = 1_000;
 
 /// The workload and its state.
 pub(super) struct YcsbLoad {
-    ycsb: Ycsb,
+    ycsb: YcsbSettings,
     population: Arc<Population>,
     chooser: Chooser,
     sample: u64,
@@ -42,7 +42,7 @@ pub(super) struct YcsbLoad {
 }
 
 impl YcsbLoad {
-    pub(super) fn new(ycsb: &Ycsb, job: &StoreJob, context: &RunContext<'_>) -> YcsbLoad {
+    pub(super) fn new(ycsb: &YcsbSettings, job: &StoreJob, context: &RunContext<'_>) -> YcsbLoad {
         let mut ycsb = ycsb.clone();
         if context.recorder.is_some() {
             ycsb.records = ycsb.records.min(RECORDED_RECORDS);
@@ -242,7 +242,7 @@ enum RecordedOperation {
     Scanned(u64, usize, Vec<(u64, Stamp)>),
 }
 
-impl driver::Client for YcsbClient<'_> {
+impl driver::BlockingClient for YcsbClient<'_> {
     fn run(&mut self) -> Result<u64, RunError> {
         if self.left == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
