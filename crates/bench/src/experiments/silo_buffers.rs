@@ -35,24 +35,25 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     let buffers = scale.pick(&[2, 4], &[2, 4, 16], &[2, 4, 8, 16, 32]);
     let mut points = Vec::new();
     for workers in silo::threads(scale) {
-        let point = |log: &str, buffers: usize, knobs| {
+        let point = |log: &str, buffers: usize, log_settings| {
             let params = [
                 ("log", log.into()),
                 ("workers", workers.into()),
                 ("buffers", buffers.into()),
             ];
-            SweepPoint::new(params, silo::job(scale, 0, workers, knobs))
+            SweepPoint::new(params, silo::job(scale, 0, workers, log_settings))
         };
         let baseline = point("none", 0, None);
         points.push(baseline.clone());
         for place in [StorageMedium::Memory, StorageMedium::Disk] {
             for &log_buffers in buffers {
-                let knobs = LogSettings {
+                let log_settings = LogSettings {
                     log_buffers,
                     epoch_time: Some(std::time::Duration::from_millis(40)),
                     ..LogSettings::new(place)
                 };
-                points.push(point(place.name(), log_buffers, Some(knobs)).against(&baseline));
+                points
+                    .push(point(place.name(), log_buffers, Some(log_settings)).against(&baseline));
             }
         }
     }

@@ -93,8 +93,8 @@ impl Mode {
         ]
     }
 
-    fn knobs(self, place: StorageMedium) -> LogSettings {
-        let knobs = LogSettings {
+    fn log_settings(self, place: StorageMedium) -> LogSettings {
+        let log_settings = LogSettings {
             measure_latency: true,
             ..LogSettings::new(place)
         };
@@ -102,11 +102,11 @@ impl Mode {
             Mode::Fixed(us, diff) => LogSettings {
                 epoch_time: Some(Duration::from_micros(us)),
                 max_epoch_diff: diff.and_then(NonZeroU64::new),
-                ..knobs
+                ..log_settings
             },
             Mode::Adaptive(us) => LogSettings {
                 durability_target: Duration::from_micros(us),
-                ..knobs
+                ..log_settings
             },
         }
     }
@@ -137,10 +137,10 @@ fn few_modes(effort: Effort) -> Vec<Mode> {
 
 fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = sweep(scale, "saturated", modes(scale.effort), 1, |mode| {
-        mode.knobs(StorageMedium::Memory)
+        mode.log_settings(StorageMedium::Memory)
     });
     if scale.effort == Effort::Full {
-        let on_disk = |mode: Mode| mode.knobs(StorageMedium::Disk);
+        let on_disk = |mode: Mode| mode.log_settings(StorageMedium::Disk);
         points.extend(sweep(
             scale,
             "saturated, disk",
@@ -152,7 +152,7 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     let slow = |mode: Mode| LogSettings {
         loggers: 2,
         slow: Some(SLOW),
-        ..mode.knobs(StorageMedium::Memory)
+        ..mode.log_settings(StorageMedium::Memory)
     };
     points.extend(sweep(scale, "slow log", few_modes(scale.effort), 2, slow));
     points.extend(one_client(scale));
@@ -165,7 +165,7 @@ fn sweep(
     load: &str,
     modes: Vec<Mode>,
     loggers: usize,
-    knobs: impl Fn(Mode) -> LogSettings,
+    log_settings: impl Fn(Mode) -> LogSettings,
 ) -> Vec<SweepPoint> {
     let workers = scale.workers(loggers).max(loggers);
     let none = [
@@ -178,7 +178,11 @@ fn sweep(
     let variants = modes.into_iter().map(|mode| {
         let [a, b, c] = mode.params();
         let params = [("load", load.into()), a, b, c];
-        SweepPoint::new(params, silo::job(scale, 0, workers, Some(knobs(mode)))).against(&baseline)
+        SweepPoint::new(
+            params,
+            silo::job(scale, 0, workers, Some(log_settings(mode))),
+        )
+        .against(&baseline)
     });
     std::iter::once(baseline.clone()).chain(variants).collect()
 }
@@ -207,7 +211,7 @@ fn one_client(scale: &Scale) -> Vec<SweepPoint> {
             workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(0, scale.records)),
             pace: Pace::Closed,
             workers: 1,
-            log: Some(mode.knobs(StorageMedium::Disk)),
+            log: Some(mode.log_settings(StorageMedium::Disk)),
         })
     };
     let point = |mode: &str, epoch: &str, how| {

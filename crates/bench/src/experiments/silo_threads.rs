@@ -43,14 +43,14 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &reads in shares {
         for &workers in &threads {
-            let point = |log: &str, loggers: usize, knobs| {
+            let point = |log: &str, loggers: usize, log_settings| {
                 let params = [
                     ("reads", (reads as usize).into()),
                     ("log", log.into()),
                     ("loggers", loggers.into()),
                     ("workers", workers.into()),
                 ];
-                SweepPoint::new(params, silo::job(scale, reads, workers, knobs))
+                SweepPoint::new(params, silo::job(scale, reads, workers, log_settings))
             };
             let baseline = point("none", 0, None);
             points.push(baseline.clone());
@@ -58,11 +58,12 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
                 // A logger without a worker has nothing to do.
                 let some = loggers.iter().filter(|&&loggers| loggers <= workers);
                 for &loggers in some {
-                    let knobs = LogSettings {
+                    let log_settings = LogSettings {
                         loggers,
                         ..LogSettings::new(place)
                     };
-                    points.push(point(place.name(), loggers, Some(knobs)).against(&baseline));
+                    points
+                        .push(point(place.name(), loggers, Some(log_settings)).against(&baseline));
                 }
             }
         }

@@ -33,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &accounts in scale.pick(&[10], &[10, 1000], &[10, 100, 1000]) {
-        let point = |log: &str, knobs| {
+        let point = |log: &str, log_settings| {
             let workers = scale.workers(1).max(2);
             let audit_every = 100;
             let job = StoreJob {
@@ -43,7 +43,7 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
                 }),
                 pace: Pace::Saturated,
                 workers,
-                log: knobs,
+                log: log_settings,
             };
             let params = [
                 ("accounts", accounts.into()),

@@ -42,12 +42,12 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for letter in "ABCDEF".chars() {
         let ycsb = YcsbSettings::standard(letter, scale.records).expect("it is one of the six");
-        let point = |log: &str, pace_name: &str, pace, knobs| {
+        let point = |log: &str, pace_name: &str, pace, log_settings| {
             let job = StoreJob {
                 workload: WorkloadSettings::Ycsb(ycsb.clone()),
                 pace,
                 workers: scale.workers(1),
-                log: knobs,
+                log: log_settings,
             };
             let params = [
                 ("workload", letter.to_string().as_str().into()),

@@ -1,7 +1,7 @@
 //! Taking and releasing locks, by one client with one connection.
 //!
 //! A run consists of slices, by turns: bare round trips over loopback, a proxy that keeps locks in
-//! memory, and the keeper that is measured. So results that are compared were measured side by
+//! memory, and the one that is measured. So results that are compared were measured side by
 //! side.
 
 mod job;
@@ -79,7 +79,7 @@ fn measure(
     }
 }
 
-/// Measures bare round trips, the table in memory, and the keeper's, by turns.
+/// Measures bare round trips, the table in memory, and the measured one, by turns.
 fn slices<D: LockClient>(
     job: &LocksJob,
     context: &RunContext<'_>,
@@ -115,7 +115,7 @@ fn slices<D: LockClient>(
 #[derive(Default)]
 struct InterleavedLatencies {
     bare: Latencies,
-    /// The times of the proxy beside it; empty if that is the keeper.
+    /// The times of the proxy beside it; empty if that is the measured one.
     memory: LockLatencies,
     own: LockLatencies,
 }

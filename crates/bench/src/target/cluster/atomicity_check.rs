@@ -109,7 +109,7 @@ pub(super) struct WriteHistory {
 }
 
 impl WriteHistory {
-    /// Creates the book; for each writer, from 1 on, `puts` has its writes, from sequence 1 on.
+    /// Creates the history; for each writer, from 1 on, `puts` has its writes, from sequence 1 on.
     pub(super) fn new(keys: &TransactionKeys, puts: &[Vec<AcknowledgedWrite>]) -> WriteHistory {
         let written = |writer, sequence, put| {
             let mut keys = keys.of(Stamp { writer, sequence });
@@ -205,7 +205,7 @@ mod tests {
         Stamp { writer, sequence }
     }
 
-    /// Returns a book with two writes of one writer, one after the other, and one of another,
+    /// Returns a history with two writes of one writer, one after the other, and one of another,
     /// concurrent with both.
     fn history() -> WriteHistory {
         let put = |begin, end| AcknowledgedWrite { begin, end };

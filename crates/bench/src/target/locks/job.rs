@@ -1,6 +1,6 @@
 //! Which locks are measured.
 //!
-//! | keeper | who decides | to be had by |
+//! | locks | who grants them | protocol |
 //! |---|---|---|
 //! | `memory` | a proxy, in its memory | RESP |
 //! | `durable` | a proxy, in a store of its own on the disk | RESP |
@@ -49,7 +49,7 @@ impl LockBackend {
 /// Locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocksJob {
-    /// The keeper of the locks.
+    /// Where the locks are kept.
     #[serde(rename = "keeper")]
     pub service: LockBackend,
     /// How often one is taken and given back.

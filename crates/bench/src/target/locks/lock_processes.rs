@@ -37,7 +37,7 @@ impl LockProcesses {
     }
 }
 
-/// Starts a keeper of locks.
+/// Starts the processes that keep locks.
 pub(super) fn start(
     service: LockBackend,
     context: &RunContext<'_>,

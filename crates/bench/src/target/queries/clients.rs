@@ -40,7 +40,7 @@ impl QueryTask {
         })
     }
 
-    pub(super) fn into_book(self) -> ClientScript {
+    pub(super) fn into_script(self) -> ClientScript {
         self.script
     }
 }
@@ -83,7 +83,7 @@ impl ScheduledClients {
         })
     }
 
-    pub(super) fn into_books(self) -> Vec<ClientScript> {
+    pub(super) fn into_scripts(self) -> Vec<ClientScript> {
         self.clients.into_iter().map(|(script, _)| script).collect()
     }
 }

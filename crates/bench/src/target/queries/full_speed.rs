@@ -16,8 +16,8 @@ pub(super) fn measure(
     sample: &mut RunSample,
 ) -> Result<Vec<ClientScript>, RunError> {
     let runtime = client_runtime()?;
-    let askers = connect(run, &runtime);
-    let askers = askers.map_err(|error| RunError::failed("connecting")(&error))?;
+    let clients = connect(run, &runtime);
+    let clients = clients.map_err(|error| RunError::failed("connecting")(&error))?;
     let scale = run.context.scale;
     let plan = DrivePlan {
         pace: Pace::Closed,
@@ -27,10 +27,10 @@ pub(super) fn measure(
     let mut used = [[0.0; 3]; 2];
     let at = |moment| used[usize::from(moment == WindowEdge::End)] = run.used();
     let before = PacketCounts::at(run.nodes.addresses());
-    let (driven, askers) = drive_tasks(&runtime, askers, plan, run.context.stop, at)?;
+    let (driven, clients) = drive_tasks(&runtime, clients, plan, run.context.stop, at)?;
     let after = PacketCounts::at(run.nodes.addresses());
     run.add_figures(&driven, used, sample);
-    let scripts: Vec<ClientScript> = askers.into_iter().map(QueryTask::into_book).collect();
+    let scripts: Vec<ClientScript> = clients.into_iter().map(QueryTask::into_script).collect();
     let asked: u64 = scripts.iter().map(ClientScript::asked).sum();
     if let (Some(before), Some(after)) = (before, after) {
         let [all, requests] = after.since(before).map(|count| count as f64);

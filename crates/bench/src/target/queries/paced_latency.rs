@@ -60,6 +60,6 @@ pub(super) fn measure(
     values.set("beside-direct", ours / theirs);
     values.set("above", (ours - theirs - trip) * 1e3);
     values.set("mean-by-median", own_driven.latency.mean_ms() / ours);
-    let scripts = own.into_books().into_iter().chain(direct.into_books());
+    let scripts = own.into_scripts().into_iter().chain(direct.into_scripts());
     Ok(scripts.collect())
 }

@@ -27,7 +27,7 @@ impl QueryRun<'_> {
         }
     }
 
-    /// Returns a client's book of its queries. Clients of one run have different numbers.
+    /// Returns the script of a client's queries. Clients of one run have different numbers.
     pub(super) fn script(&self, number: usize) -> ClientScript {
         let planted = self.context.plant && number == 0;
         ClientScript::new(number as u64, self.nodes.addresses().len(), planted)

@@ -1,8 +1,8 @@
 //! Clients of a replicated partition, within its leader's process.
 //!
 //! All of them share a worker of the leader, as the connections of one thread of a server do: each
-//! executes its request, gets a *ticket*, and is woken when the ticket has resolved. An *usher*, a
-//! task of the same thread, learns from the member when tickets have resolved.
+//! executes its request, gets a *ticket*, and is woken when the ticket has resolved. Another
+//! task of the same thread learns from the member when tickets have resolved, and wakes the clients.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

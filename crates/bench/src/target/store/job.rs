@@ -30,7 +30,7 @@ pub struct StoreJob {
     pub log: Option<LogSettings>,
 }
 
-/// How the log is set up: the knobs of [`store::Options`].
+/// How the log is set up: the fields of [`store::Options`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // They are named as in the store's options.
 pub struct LogSettings {

@@ -21,7 +21,7 @@ use crate::workload::{ClientWrites, Generator, LastWrites, YcsbOperation, YcsbSe
 
 /// Keys loaded by one transaction.
 const BATCH: u64 = 16;
-/// One key in so many has its last write in the book; all of them if there are few.
+/// One key in so many has its last write recorded; all of them if there are few.
 const SAMPLE: u64 = 64;
 const FEW: u64 = 10_000;
 /// With a planted failure one value in so many is wrong: often enough that some are not overwritten
