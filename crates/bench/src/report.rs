@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::experiment::Experiment;
-
 use crate::experiments;
 use crate::metric;
 use crate::parameters::Scale;

@@ -14,9 +14,8 @@ use base::affinity::Affinity;
 use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::{Experiment, SweepPoint};
-
 use crate::error::RunError;
+use crate::experiment::{Experiment, SweepPoint};
 use crate::machine::{self, HostInfo, NoiseMeter};
 use crate::parameters::Scale;
 use crate::peers::Peers;

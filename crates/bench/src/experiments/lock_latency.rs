@@ -1,9 +1,8 @@
 //! `lock-latency`: locks by the proxy, and by lightweight transactions of Cassandra (paper 3, section
 //! 6.5).
 
-use crate::parameters::{Effort, Param, Scale};
-
 use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
 use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::target::{LockBackend, LocksJob, TargetJob};
 use cassandra::Paxos;

@@ -1,8 +1,7 @@
 //! `log-device`: the speed of the log's device by itself (paper 2, figure 8).
 
-use crate::experiment::{Experiment, SweepPoint};
-
 use crate::disk_access::DeviceAccess;
+use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::run_context::StorageMedium;

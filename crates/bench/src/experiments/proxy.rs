@@ -1,8 +1,7 @@
 //! Shared by the experiments on the proxy.
 
-use crate::parameters::Param;
-
 use crate::experiment::SweepPoint;
+use crate::parameters::Param;
 use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 /// Nodes, as in the paper.

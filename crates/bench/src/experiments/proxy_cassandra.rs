@@ -1,8 +1,7 @@
 //! `proxy-cassandra`: Cassandra with and without the proxy before it.
 
-use crate::parameters::{Effort, Param, Scale};
-
 use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::target::{CassandraJob, CassandraLoad, TargetJob};
 

@@ -1,9 +1,8 @@
 //! `proxy-latency`: the cost of the way through the proxy, at a low rate and under full load (paper
 //! 3, section 6.3).
 
-use crate::parameters::{Effort, Param, Scale};
-
 use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::target::{QueriesJob, QueryRoute, TargetJob};
 

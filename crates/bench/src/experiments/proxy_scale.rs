@@ -1,7 +1,6 @@
 //! `proxy-scale`: the number of the proxy's threads that have clients (paper 3, section 6.4).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::{Param, Scale};
 use crate::plot::{Compare, Measure, Plot, PlotKind};
 use crate::target::{QueriesJob, QueryRoute, TargetJob};

@@ -1,9 +1,8 @@
 //! `proxy-throughput`: tiny queries of many clients, with and without the proxy (paper 3, section
 //! 6.3).
 
-use crate::parameters::{Effort, Scale};
-
 use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Scale};
 use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::target::QueryRoute;
 

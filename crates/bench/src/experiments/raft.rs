@@ -1,8 +1,7 @@
 //! Shared by the experiments on replicated partitions.
 
-use crate::parameters::Param;
-
 use crate::experiment::SweepPoint;
+use crate::parameters::Param;
 use crate::plot::{Plot, PlotKind};
 use crate::run_context::StorageMedium;
 use crate::target::{Consensus, ReplicasJob, TargetJob};

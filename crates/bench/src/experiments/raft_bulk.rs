@@ -1,7 +1,6 @@
 //! `raft-bulk`: the gain of bulks on top of grouping, by clients (paper 5, figure 6).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot};

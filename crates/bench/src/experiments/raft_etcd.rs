@@ -1,7 +1,6 @@
 //! `raft-etcd`: small puts on three replicas, beside etcd.
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::target::{PutsJob, ReplicatedSystem, TargetJob};

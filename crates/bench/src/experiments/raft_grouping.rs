@@ -1,7 +1,6 @@
 //! `raft-grouping`: the gain of grouped log transfer, by clients (paper 5, figures 3 and 4).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot};

@@ -1,7 +1,6 @@
 //! `raft-servers`: the cost of more servers (paper 5, figure 5).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, Plot};

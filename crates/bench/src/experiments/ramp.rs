@@ -1,10 +1,9 @@
 //! Shared by the experiments of paper 1: four server processes, one client process of eight
 //! threads, transactions that as a whole read or write, and several ways to make them atomic.
 
-use crate::parameters::Param;
-
 use crate::experiment::SweepPoint;
 use crate::keys::Distribution;
+use crate::parameters::Param;
 use crate::plot::{Aim, Compare, Measure};
 use crate::run_context::StorageMedium;
 use crate::systems::{AtomicityProtocol, ClusterTransport};

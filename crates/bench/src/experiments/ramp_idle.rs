@@ -1,7 +1,6 @@
 //! `ramp-idle`: the cost of rings and published versions where they bring no gain.
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::{Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot};
 use crate::systems::{AtomicityProtocol, ClusterTransport};

@@ -1,7 +1,6 @@
 //! `ramp-mget`: the cost of a read-atomic `MGET` of keys of four servers.
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::target::{MgetGuarantee, MgetJob, TargetJob};

@@ -2,7 +2,6 @@
 //! section 5.4).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::systems::AtomicityProtocol;

@@ -1,10 +1,9 @@
 //! `ramp-scale`: transactions over up to 128 partitions, simulated with service times that are
 //! measured here.
 
-use crate::parameters::{Effort, Param, Scale};
-
 use crate::experiment::{Experiment, SweepPoint};
 use crate::keys::Distribution;
+use crate::parameters::{Effort, Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
 use crate::systems::AtomicityProtocol;
 use crate::target::{ScaleJob, TargetJob};

@@ -1,7 +1,6 @@
 //! `ramp-size`: transactions over four servers, by the number of their keys (paper 1, section 5.3).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, Plot, PlotKind};
 use crate::target::ClusterJob;

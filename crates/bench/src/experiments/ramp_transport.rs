@@ -1,7 +1,6 @@
 //! `ramp-transport`: the same transactions over several transports (paper 1, section 5.2).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::parameters::{Param, Scale};
 use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
 use crate::systems::{AtomicityProtocol, ClusterTransport};

@@ -1,7 +1,6 @@
 //! `ramp-ycsb`: YCSB's reads and updates as transactions over four servers (paper 1, section 5.5).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::keys::Distribution;
 use crate::parameters::{Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};

@@ -1,7 +1,6 @@
 //! `silo-buffers`: how many log buffers a worker needs (paper 2, figure 11).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::experiments::silo;
 use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, Plot, PlotKind};

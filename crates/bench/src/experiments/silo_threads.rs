@@ -1,7 +1,6 @@
 //! `silo-threads`: the cost of logging, by workers and loggers (paper 2, figures 9 and 10).
 
 use crate::experiment::{Experiment, SweepPoint};
-
 use crate::experiments::silo;
 use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};

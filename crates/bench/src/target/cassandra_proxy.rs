@@ -10,10 +10,9 @@ mod ycsb;
 
 pub use job::{CassandraJob, CassandraLoad};
 
-use crate::sample::{Check, RunSample};
-
 use crate::error::RunError;
 use crate::run_context::RunContext;
+use crate::sample::{Check, RunSample};
 
 pub(super) fn run(job: &CassandraJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let system = system::CassandraSystem::start(job, context)?;

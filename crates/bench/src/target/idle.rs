@@ -13,8 +13,7 @@ use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
 use crate::sample::{Check, RunSample};
-use crate::systems::{AtomicityProtocol, ClusterTransport};
-use crate::systems::{ClusterShape, KumikiCluster};
+use crate::systems::{AtomicityProtocol, ClusterShape, ClusterTransport, KumikiCluster};
 
 /// Keys that are there, and bytes of a value.
 const KEYS: u64 = 1000;

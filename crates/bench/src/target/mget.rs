@@ -20,8 +20,7 @@ use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
 use crate::sample::{Check, RunSample};
 use crate::stamp::Stamp;
-use crate::systems::RespConnection;
-use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster};
+use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster, RespConnection};
 
 /// Keys in all.
 const KEYS: u64 = 1000;

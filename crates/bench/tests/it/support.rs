@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use bench::parameters::{Effort, Scale};
-
 use bench::experiment::Experiment;
 use bench::experiments;
+use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
 use bench::runner::{self, ExperimentOutcome, Options};
 use testkit::peers::Selection;

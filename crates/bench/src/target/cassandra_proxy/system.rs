@@ -8,8 +8,7 @@ use super::job::CassandraJob;
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::systems::ListeningProcess;
-use crate::systems::{on_last_processor, start_cassandra};
+use crate::systems::{ListeningProcess, on_last_processor, start_cassandra};
 use cassandra::Nodes;
 
 /// Java's heap of a node, in MiB.

@@ -8,9 +8,7 @@ use super::job::LockBackend;
 use super::lock_client::{LightweightTransactions, TABLE};
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
-use crate::systems::ListeningProcess;
-use crate::systems::start_cassandra;
-use crate::systems::{ClusterShape, KumikiCluster};
+use crate::systems::{ClusterShape, KumikiCluster, ListeningProcess, start_cassandra};
 use cassandra::{Nodes, Paxos};
 
 /// Java's heap of a node, in MiB.

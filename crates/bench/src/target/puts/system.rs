@@ -10,8 +10,7 @@ use super::etcd::EtcdCluster;
 use super::grpc::EtcdConnection;
 use crate::error::RunError;
 use crate::run_context::RunContext;
-use crate::systems::RespConnection;
-use crate::systems::{ClusterShape, KumikiCluster};
+use crate::systems::{ClusterShape, KumikiCluster, RespConnection};
 
 /// How long a cluster may take to have a leader.
 const READY: Duration = Duration::from_secs(60);

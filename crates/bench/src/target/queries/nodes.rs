@@ -7,9 +7,7 @@ use super::job::{QueriesJob, QueryRoute};
 use crate::error::RunError;
 use crate::older_proxy::OlderProxyConfig;
 use crate::run_context::RunContext;
-use crate::systems::ListeningProcess;
-use crate::systems::on_last_processor;
-use crate::systems::{ClusterShape, KumikiCluster};
+use crate::systems::{ClusterShape, KumikiCluster, ListeningProcess, on_last_processor};
 
 /// Processes that hold keys. They share the slots evenly, in their order.
 pub(super) struct QueryNodes {
