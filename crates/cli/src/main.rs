@@ -6,6 +6,16 @@
 //! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
 //! | 2 | the command line makes no sense |
 //! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
+//!
+//! From the lowest layer up; a module uses those of the rows above its own:
+//!
+//! | modules | what |
+//! |---|---|
+//! | `argument_values`, `output`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
+//! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection` | what several commands open: files, devices, a cluster, tables, a connection to a node |
+//! | `read_atomic_options`, `replication_options`, `serve_options`, `proxy_locks` | options of a command with many of them |
+//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
+//! | `cli` | the command line that has them all |
 
 #![forbid(unsafe_code)]
 
