@@ -5,6 +5,7 @@
 //! that was read the first and the last eight bytes are compared; of one piece in [`WHOLE`] all
 //! bytes are.
 
+use crate::error::RunError;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -71,7 +72,7 @@ impl Checker {
     /// # Panics
     /// Panics if it is shorter than a word.
     #[inline]
-    pub fn check(&mut self, offset: u64, piece: &[u8]) -> Result<(), String> {
+    pub fn check(&mut self, offset: u64, piece: &[u8]) -> Result<(), RunError> {
         self.compared += 1;
         let last = piece.len() - WORD;
         let ends = piece[..WORD] == word(offset) && piece[last..] == word(offset + last as u64);
@@ -82,16 +83,16 @@ impl Checker {
     }
 }
 
-fn compare(offset: u64, piece: &[u8]) -> Result<(), String> {
+fn compare(offset: u64, piece: &[u8]) -> Result<(), RunError> {
     let offsets = (offset..).step_by(WORD);
     let wrong = offsets
         .zip(piece.chunks(WORD))
         .find(|(at, bytes)| word(*at)[..bytes.len()] != **bytes);
     match wrong {
         None => Ok(()),
-        Some((at, _)) => Err(format!(
+        Some((at, _)) => Err(RunError::Failed(format!(
             "what was read from byte {offset} on has other bytes at {at}"
-        )),
+        ))),
     }
 }
 
@@ -116,7 +117,7 @@ mod tests {
         let found = compared
             .find_map(Result::err)
             .expect("one is compared whole");
-        assert!(found.contains("at 1280"), "{found}");
+        assert!(found.to_string().contains("at 1280"), "{found}");
     }
 
     #[test]

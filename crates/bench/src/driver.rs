@@ -28,32 +28,33 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use completions::Completions;
-pub use tasks::{Caller, drive_tasks};
-pub use window::Window;
+pub use completions::{Completions, DONE};
+pub(crate) use tasks::client_runtime;
+pub use tasks::{AsyncClient, drive_tasks};
+pub use window::MeasurementWindow;
 
-use crate::driver::completions::Reader;
+use completions::CompletionReader;
+
+use crate::error::RunError;
 use crate::latency::Latencies;
-use crate::sample::{RunError, Values};
+use crate::sample::MetricValues;
 
-/// The ticket of a transaction that is complete at once.
-pub const DONE: u64 = 0;
 /// How long before its time a client of an open loop stops sleeping: sleeps end late.
 const SLEEP_MARGIN: Duration = Duration::from_micros(80);
 
 /// One thread's client of the system that is measured.
-pub trait Client: Send {
+pub trait BlockingClient: Send {
     /// Runs one transaction, verifying what it sees. Returns a ticket, or [`DONE`].
     ///
     /// # Errors
     /// The text says what went wrong, or which result is impossible.
-    fn run(&mut self) -> Result<u64, String>;
+    fn run(&mut self) -> Result<u64, RunError>;
 
     /// Waits until the transaction with this ticket is complete.
     ///
     /// # Errors
     /// Returns an error if it never will be.
-    fn settle(&mut self, ticket: u64) -> Result<(), String>;
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError>;
 }
 
 /// When transactions begin.
@@ -73,7 +74,7 @@ pub enum Pace {
 
 /// How long to drive.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct DrivePlan {
     /// When transactions begin.
     pub pace: Pace,
     /// Time that does not count.
@@ -84,7 +85,7 @@ pub struct Plan {
 
 /// The results of a drive.
 #[derive(Clone, Debug, Default)]
-pub struct Driven {
+pub struct DriveResult {
     /// Transactions that count.
     pub transactions: u64,
     /// Transactions of an open loop that were never begun.
@@ -99,12 +100,12 @@ pub struct Driven {
     pub window: Duration,
 }
 
-impl Driven {
+impl DriveResult {
     /// Adds the figures of this result.
-    pub fn tell(&self, values: &mut Values) {
+    pub fn add_figures(&self, values: &mut MetricValues) {
         let seconds = self.window.as_secs_f64();
         values.set("throughput", self.transactions as f64 / seconds);
-        self.latency.tell(values);
+        self.latency.add_figures(values);
         values.set("service", self.service.mean_ms());
         if self.late.count() > 0 {
             values.set("late", self.late.mean_ms());
@@ -112,7 +113,7 @@ impl Driven {
         }
     }
 
-    fn merge(&mut self, other: &Driven) {
+    fn merge(&mut self, other: &DriveResult) {
         self.transactions += other.transactions;
         self.unserved += other.unserved;
         self.latency.merge(&other.latency);
@@ -123,7 +124,7 @@ impl Driven {
 
 /// A moment at which the caller of the drive may want to take figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum WindowEdge {
     /// The window begins.
     Begin,
     /// The window ends.
@@ -134,33 +135,36 @@ pub enum Moment {
 ///
 /// # Errors
 /// Returns the first error of a client, or the user's request to stop.
-pub fn drive<C: Client>(
+pub fn drive<C: BlockingClient>(
     clients: Vec<C>,
     completions: &Completions,
-    plan: Plan,
+    plan: DrivePlan,
     stop: &AtomicBool,
-    mut at: impl FnMut(Moment),
-) -> Result<(Driven, Vec<C>), RunError> {
-    let window = Window::after(plan.warm_up, plan.time, completions.origin());
+    mut at: impl FnMut(WindowEdge),
+) -> Result<(DriveResult, Vec<C>), RunError> {
+    let window = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
     let ended = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(clients)
             .map(|(number, client)| {
-                let run = Run {
+                let run = ClientLoop {
                     client,
                     reader: completions.reader(),
                     plan,
                     window,
                     lane: (number, clients_total),
-                    driven: Driven::default(),
+                    driven: DriveResult::default(),
                 };
                 let (stop, broken) = (stop, &broken);
                 scope.spawn(move || run.all(stop, broken))
             })
             .collect();
-        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+        for (moment, when) in [
+            (WindowEdge::Begin, window.begin),
+            (WindowEdge::End, window.end),
+        ] {
             window.sleep_until(when, || {
                 stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed)
             });
@@ -169,14 +173,14 @@ pub fn drive<C: Client>(
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.collect::<Vec<_>>()
     });
-    let mut all = Driven {
+    let mut all = DriveResult {
         window: plan.time,
-        ..Driven::default()
+        ..DriveResult::default()
     };
     let mut clients = Vec::new();
     for end in ended {
         let end = end.map_err(|_| RunError::Failed("a client panicked".to_owned()))?;
-        let (driven, client) = end.map_err(RunError::Failed)?;
+        let (driven, client) = end?;
         all.merge(&driven);
         clients.push(client);
     }
@@ -187,18 +191,18 @@ pub fn drive<C: Client>(
 }
 
 /// One client's run.
-struct Run<'c, C> {
+struct ClientLoop<'c, C> {
     client: C,
-    reader: Reader<'c>,
-    plan: Plan,
-    window: Window,
+    reader: CompletionReader<'c>,
+    plan: DrivePlan,
+    window: MeasurementWindow,
     /// The number of this client, and the number of clients.
     lane: (u64, usize),
-    driven: Driven,
+    driven: DriveResult,
 }
 
-impl<C: Client> Run<'_, C> {
-    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(Driven, C), String> {
+impl<C: BlockingClient> ClientLoop<'_, C> {
+    fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), RunError> {
         let ended = match self.plan.pace {
             Pace::Open { rate } => self.scheduled(rate, stop, broken),
             Pace::Saturated | Pace::Closed => self.back_to_back(stop, broken),
@@ -213,7 +217,7 @@ impl<C: Client> Run<'_, C> {
     }
 
     /// Runs one transaction after the other. Returns the newest ticket.
-    fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, String> {
+    fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, RunError> {
         let closed = self.plan.pace == Pace::Closed;
         let (mut last, mut now) = (DONE, self.window.now());
         while now < self.window.end {
@@ -241,7 +245,7 @@ impl<C: Client> Run<'_, C> {
         rate: f64,
         stop: &AtomicBool,
         broken: &AtomicBool,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, RunError> {
         let step = 1e9 * self.lane.1 as f64 / rate;
         let offset = step * self.lane.0 as f64 / self.lane.1 as f64;
         let patience = self.window.end + self.window.length();
@@ -289,6 +293,22 @@ impl<C: Client> Run<'_, C> {
                 .pending(ticket, start, done, &mut self.driven.latency);
         }
     }
+}
+
+/// Runs a slice of one kind, and adds it to the results of its slices.
+pub(crate) fn drive_slice<C: BlockingClient>(
+    client: C,
+    plan: DrivePlan,
+    stop: &AtomicBool,
+    sum: &mut DriveResult,
+) -> Result<C, RunError> {
+    let (driven, clients) = drive(vec![client], &Completions::default(), plan, stop, |_| {})?;
+    sum.window += driven.window;
+    sum.merge(&driven);
+    clients
+        .into_iter()
+        .next()
+        .ok_or_else(|| RunError::Failed("the client is gone".to_owned()))
 }
 
 #[cfg(test)]

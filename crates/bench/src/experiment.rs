@@ -1,21 +1,16 @@
 //! Experiments as data: what is measured at which points, which figures are drawn, and the values
 //! of a paper.
 //!
-//! An [`Experiment`] knows its points; a [`Point`] knows its parameters, its baseline and the
-//! [`Job`] that measures it. Nothing here measures.
+//! An [`Experiment`] knows its points; a [`SweepPoint`] knows its parameters, its baseline and the
+//! [`TargetJob`] that measures it. Nothing here measures.
 //!
 //! Invariants:
 //! 1. Ids of points are unique within an experiment.
 //! 2. A baseline is a point of the same experiment, and has no baseline itself.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
+use crate::parameters::{Param, Params, Scale, params};
 use crate::plot::{Compare, Plot};
-use crate::target::Job;
+use crate::target::TargetJob;
 
 /// An experiment.
 pub struct Experiment {
@@ -28,7 +23,7 @@ pub struct Experiment {
     /// Its description, in plain words; a paragraph each.
     pub about: &'static [&'static str],
     /// Its points at a scale.
-    pub points: fn(&Scale) -> Vec<Point>,
+    pub points: fn(&Scale) -> Vec<SweepPoint>,
     /// The figures that are drawn of it.
     pub plots: fn() -> Vec<Plot>,
     /// The comparisons with the paper's values.
@@ -39,7 +34,7 @@ pub struct Experiment {
 
 /// One point of a sweep.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct SweepPoint {
     /// Distinguishes it from the others.
     pub id: String,
     /// Its place in the sweep.
@@ -47,63 +42,18 @@ pub struct Point {
     /// The id of the point that it is compared with.
     pub baseline: Option<String>,
     /// The job that measures it.
-    pub job: Job,
+    pub job: TargetJob,
     /// The number of rounds in which it is measured, if not in all: some points take minutes to set
     /// up.
     pub rounds: Option<usize>,
 }
 
-/// A parameter's value.
-#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Param {
-    /// A number.
-    Number(f64),
-    /// A word.
-    Text(String),
-}
-
-/// Parameters by name.
-pub type Params = BTreeMap<String, Param>;
-
-impl From<f64> for Param {
-    fn from(number: f64) -> Param {
-        Param::Number(number)
-    }
-}
-
-impl From<usize> for Param {
-    fn from(number: usize) -> Param {
-        Param::Number(number as f64)
-    }
-}
-
-impl From<&str> for Param {
-    fn from(text: &str) -> Param {
-        Param::Text(text.to_owned())
-    }
-}
-
-impl fmt::Display for Param {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Param::Number(number) => write!(f, "{number}"),
-            Param::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-/// Returns parameters from pairs.
-pub(crate) fn params<const N: usize>(pairs: [(&str, Param); N]) -> Params {
-    pairs.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-impl Point {
+impl SweepPoint {
     /// Creates a point without a baseline. Its id is made of its parameters.
     #[must_use]
-    pub fn new<const N: usize>(pairs: [(&str, Param); N], job: Job) -> Point {
+    pub fn new<const N: usize>(pairs: [(&str, Param); N], job: TargetJob) -> SweepPoint {
         let id: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        Point {
+        SweepPoint {
             id: id.join(" "),
             params: params(pairs),
             baseline: None,
@@ -114,8 +64,8 @@ impl Point {
 
     /// Returns the point, measured in at most so many rounds.
     #[must_use]
-    pub fn at_most(self, rounds: usize) -> Point {
-        Point {
+    pub fn at_most(self, rounds: usize) -> SweepPoint {
+        SweepPoint {
             rounds: Some(rounds),
             ..self
         }
@@ -123,85 +73,10 @@ impl Point {
 
     /// Returns the point, compared with `baseline`.
     #[must_use]
-    pub fn against(self, baseline: &Point) -> Point {
-        Point {
+    pub fn against(self, baseline: &SweepPoint) -> SweepPoint {
+        SweepPoint {
             baseline: Some(baseline.id.clone()),
             ..self
-        }
-    }
-}
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Effort {
-    /// Hardly anything: that it runs.
-    Tiny,
-    /// A minute or less: that the figures make sense.
-    Quick,
-    /// Figures to keep.
-    Full,
-}
-
-/// The scale of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scale {
-    /// The size of the sweep.
-    pub effort: Effort,
-    /// Keys in a store.
-    pub records: u64,
-    /// How long a run counts.
-    pub time: Duration,
-    /// How long it runs before that.
-    pub warm_up: Duration,
-    /// How often each point is measured.
-    pub repetitions: usize,
-    /// Bytes of each file that a device is measured with.
-    pub file_size: u64,
-    /// Processors that this process may use.
-    pub cores: usize,
-    /// Worker threads, where an experiment does not sweep them; `None`: as many as leave a
-    /// processor to each logger, and at least one.
-    pub workers: Option<usize>,
-}
-
-impl Scale {
-    /// Returns the scale of an effort, on this machine.
-    #[must_use]
-    pub fn of(effort: Effort) -> Scale {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let ms = Duration::from_millis;
-        let (records, time, warm_up, repetitions, file_size) = match effort {
-            Effort::Tiny => (2_000, ms(40), ms(10), 1, 2 << 20),
-            Effort::Quick => (100_000, ms(200), ms(80), 3, 32 << 20),
-            Effort::Full => (1_000_000, ms(2000), ms(500), 5, 128 << 20),
-        };
-        Scale {
-            effort,
-            records,
-            time,
-            warm_up,
-            repetitions,
-            file_size,
-            cores,
-            workers: None,
-        }
-    }
-
-    /// Returns the number of worker threads beside `loggers` loggers.
-    #[must_use]
-    pub fn workers(&self, loggers: usize) -> usize {
-        self.workers
-            .unwrap_or_else(|| self.cores.saturating_sub(loggers).max(loggers).max(1))
-    }
-
-    /// Returns the first list for a tiny effort, the second for a quick one, the third for a full
-    /// one.
-    pub(crate) fn pick<'l, T>(&self, tiny: &'l [T], quick: &'l [T], full: &'l [T]) -> &'l [T] {
-        match self.effort {
-            Effort::Tiny => tiny,
-            Effort::Quick => quick,
-            Effort::Full => full,
         }
     }
 }

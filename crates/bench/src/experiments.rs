@@ -72,9 +72,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::experiment::{Effort, Scale};
     use crate::metric;
-    use crate::plot::{Measure, Shape};
+    use crate::parameters::{Effort, Scale};
+    use crate::plot::{Measure, PlotKind};
 
     const EFFORTS: [Effort; 3] = [Effort::Tiny, Effort::Quick, Effort::Full];
 
@@ -113,14 +113,16 @@ mod tests {
             for plot in (experiment.plots)() {
                 plot.only.iter().for_each(|(name, _)| known(name));
                 match plot.shape {
-                    Shape::Lines { x, y, series, .. } => {
+                    PlotKind::Lines { x, y, series, .. } => {
                         [x, y].into_iter().for_each(known);
                         series.iter().for_each(|name| known(name));
                     }
-                    Shape::Bars { x, y, series, .. } => [x, y, series].into_iter().for_each(known),
-                    Shape::Course => {}
-                    Shape::Stack { x, parts } => x.iter().chain(parts).for_each(|n| known(n)),
-                    Shape::Scatter {
+                    PlotKind::Bars { x, y, series, .. } => {
+                        [x, y, series].into_iter().for_each(known)
+                    }
+                    PlotKind::Timeline => {}
+                    PlotKind::Stack { x, parts } => x.iter().chain(parts).for_each(|n| known(n)),
+                    PlotKind::Scatter {
                         x,
                         y,
                         series,
@@ -132,8 +134,8 @@ mod tests {
                 }
             }
             for row in (experiment.compare)() {
-                let matches = |at: &[(&str, crate::experiment::Param)]| {
-                    let fits = |point: &crate::experiment::Point| {
+                let matches = |at: &[(&str, crate::parameters::Param)]| {
+                    let fits = |point: &crate::experiment::SweepPoint| {
                         at.iter().all(|(k, v)| point.params.get(*k) == Some(v))
                     };
                     assert!(points.iter().any(fits), "{}: {at:?}", row.what);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::sample::Values;
+use crate::sample::MetricValues;
 
 /// Longer latencies count as this one.
 const LONGEST: Duration = Duration::from_secs(1000);
@@ -52,7 +52,7 @@ impl Latencies {
     }
 
     /// Adds mean, quantiles and maximum to `values`, if there are any latencies.
-    pub fn tell(&self, values: &mut Values) {
+    pub fn add_figures(&self, values: &mut MetricValues) {
         if self.count() == 0 {
             return;
         }
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_nothing() {
-        let mut values = Values::default();
-        Latencies::default().tell(&mut values);
-        assert_eq!(values, Values::default());
+        let mut values = MetricValues::default();
+        Latencies::default().add_figures(&mut values);
+        assert_eq!(values, MetricValues::default());
     }
 }

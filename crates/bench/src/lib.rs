@@ -1,43 +1,55 @@
 //! Workloads that verify themselves, experiments as data, figures.
 //!
-//! | part | what | knows |
+//! From the lowest layer up; a module knows those above its row in this table:
+//!
+//! | part | what | does not know |
 //! |---|---|---|
-//! | [`keys`], [`stamp`], [`workload`] | what transactions do, and how it is known that they did it right | nothing of what runs them |
-//! | [`driver`], [`latency`] | closed and open loops, and the time that things take | clients, by a trait |
-//! | [`content`], [`fixture`], [`replay`], [`storage`] | files that tell right reads from wrong ones, a query's page accesses, the storage node that is measured | pages, by their public interfaces |
-//! | [`older_proxy`] | a design of a paper that the product has no more | the proxy, by its public traits |
-//! | [`target`] | what is measured: a store, clusters of processes, a device | the crates that it measures, by their public interfaces |
-//! | [`simulation`] | transactions over more partitions than there are machines | service times that were measured, the protocols, our codec |
-//! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper | that all of it is data |
-//! | [`runner`], [`machine`], [`awake`], [`peers`], [`sample`], [`result`] | rounds, noise, checks, medians, the result file | nothing of any experiment |
-//! | [`table`], [`report`] | results for people | results alone |
+//! | [`parameters`], [`sample`], [`error`], [`metric`], [`statistics`], [`latency`] | how much is measured, and the figures and checks of a run | what is measured |
+//! | [`keys`], [`stamp`], [`content`], [`workload`] | what transactions do, and how it is known that they did it right | what runs them |
+//! | [`machine`], [`keep_awake`], [`disk_access`], [`sync_rate`], [`peers`] | this machine, its disks, and programs of others on it | experiments |
+//! | [`driver`] | closed and open loops, and the time that things take | clients, but for a trait |
+//! | [`run_context`], [`shared_state`], [`content_file`], [`replay`] | the surroundings of a run, and what runs share: files that tell right reads from wrong ones, a query's page accesses | targets |
+//! | [`systems`], [`storage_node`], [`older_proxy`] | the processes that are measured: servers, a storage node, a design of a paper that the product has no more | what is done with them |
+//! | [`simulation`] | transactions over more partitions than there are machines | how service times are measured |
+//! | [`target`] | what is measured: a store, clusters of processes, a device | experiments |
+//! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
+//! | [`runner`], [`result`] | rounds, noise, checks, medians, the result file | any single experiment |
+//! | [`table`], [`report`] | results for people | how they came about |
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
 //! file of data in [`experiments`].
 
 #![forbid(unsafe_code)]
 
-pub mod awake;
 pub mod content;
+pub mod content_file;
+pub mod disk_access;
 pub mod driver;
+pub mod error;
 pub mod experiment;
 pub mod experiments;
-pub mod fixture;
+pub mod keep_awake;
 pub mod keys;
 pub mod latency;
 pub mod machine;
 pub mod metric;
 pub mod older_proxy;
+pub mod parameters;
 pub mod peers;
 pub mod plot;
 pub mod replay;
 pub mod report;
 pub mod result;
+pub mod run_context;
 pub mod runner;
 pub mod sample;
+pub mod shared_state;
 pub mod simulation;
 pub mod stamp;
-pub mod storage;
+pub mod statistics;
+pub mod storage_node;
+pub mod sync_rate;
+pub mod systems;
 pub mod table;
 pub mod target;
 pub mod workload;

@@ -25,15 +25,15 @@ pub struct Noise {
 }
 
 /// Measures noise from its creation on.
-pub struct Meter {
+pub struct NoiseMeter {
     at: Instant,
     busy: f64,
     own: f64,
 }
 
-impl Default for Meter {
-    fn default() -> Meter {
-        Meter {
+impl Default for NoiseMeter {
+    fn default() -> NoiseMeter {
+        NoiseMeter {
             at: Instant::now(),
             busy: busy(),
             own: own_cpu() + ended_cpu(),
@@ -41,7 +41,7 @@ impl Default for Meter {
     }
 }
 
-impl Meter {
+impl NoiseMeter {
     /// Returns the noise since then. Without figures of the system, there is none.
     #[must_use]
     pub fn noise(&self) -> Noise {
@@ -117,7 +117,7 @@ fn load_average() -> f64 {
 
 /// The origin of a result. A value that cannot be found out is `unknown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
+pub struct HostInfo {
     /// The processor's name.
     pub processor: String,
     /// Processors that this process may use.
@@ -132,10 +132,10 @@ pub struct Host {
     pub in_memory: String,
 }
 
-impl Host {
+impl HostInfo {
     /// Describes this machine.
     #[must_use]
-    pub fn here(disk: &Path, memory: &Path) -> Host {
+    pub fn here(disk: &Path, memory: &Path) -> HostInfo {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -144,7 +144,7 @@ impl Host {
         let kib = after(&read("/proc/meminfo"), "MemTotal")
             .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
         let release = read("/proc/sys/kernel/osrelease");
-        Host {
+        HostInfo {
             processor: after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(unknown),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory: kib.unwrap_or(0) * 1024,
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn own_work_is_not_noise() {
-        let meter = Meter::default();
+        let meter = NoiseMeter::default();
         let before = own_cpu();
         let begun = Instant::now();
         let mut x = 1u64;
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_host_is_known() {
-        let host = Host::here(Path::new("/"), Path::new("/proc/self"));
+        let host = HostInfo::here(Path::new("/"), Path::new("/proc/self"));
         assert!(host.cores > 0 && host.memory > 1 << 20, "{host:?}");
         assert!(host.disk.contains(" on "), "{host:?}");
         assert_eq!(host.in_memory, "proc on proc");

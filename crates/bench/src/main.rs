@@ -17,10 +17,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use base::affinity::Affinity;
-use bench::experiment::{Effort, Scale};
+use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
 use bench::runner::{self, Options};
-use bench::{experiments, older_proxy, report, storage, table};
+use bench::{experiments, older_proxy, report, storage_node, table};
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -35,9 +35,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Run experiments on Kumiki and report them.
 #[derive(Parser, Debug)]
 #[command(name = "kumiki-bench", version = buildinfo::VERSION, about)]
-struct Cli {
+struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Command,
     /// How much to log on standard error: off, error, warn, info, debug or trace, and after commas
     /// levels of single modules, for example info,kumiki_proxy=debug.
     #[arg(
@@ -51,24 +51,24 @@ struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum Command {
     /// List the experiments.
     List,
     /// Run an experiment.
-    Run(Box<Run>),
+    Run(Box<RunArguments>),
     /// Be a storage node that is measured: an experiment starts this program again for it.
     #[command(hide = true)]
     StorageNode {
         /// The configuration of the node, as JSON.
-        #[arg(value_name = "SHOWING")]
-        showing: String,
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
     },
     /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
     #[command(hide = true)]
     OlderProxy {
         /// The configuration of the proxy, as JSON.
-        #[arg(value_name = "SERVING")]
-        serving: String,
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
     },
     /// Draw all results in a directory into one page.
     Report {
@@ -79,7 +79,7 @@ enum What {
 }
 
 #[derive(Args, Debug)]
-struct Run {
+struct RunArguments {
     /// Which one; `kumiki-bench list` names them.
     #[arg(value_name = "NAME")]
     name: String,
@@ -143,8 +143,11 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is not a number of seconds between 0.001 and 3600"))
 }
 
+/// Why a command has failed: its text is printed.
+type Failure = Box<dyn std::error::Error>;
+
 fn main() -> ExitCode {
-    let Cli { what, log_level } = Cli::parse();
+    let Arguments { what, log_level } = Arguments::parse();
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
@@ -160,37 +163,37 @@ fn main() -> ExitCode {
 }
 
 /// Executes a command. The measured results are printed even if a check failed.
-fn execute(what: What) -> Result<(), String> {
+fn execute(what: Command) -> Result<(), Failure> {
     match what {
-        What::List => list(),
-        What::Run(options) => run(&options),
-        What::StorageNode { showing } => storage::serve(&showing),
-        What::OlderProxy { serving } => older_proxy::serve(&serving),
-        What::Report { dir } => {
-            let path = report::write(&dir).map_err(|error| error.to_string())?;
-            say(&format!("kumiki-bench: the report is {}", path.display()))
+        Command::List => list(),
+        Command::Run(options) => run(&options),
+        Command::StorageNode { config } => Ok(storage_node::serve(&config)?),
+        Command::OlderProxy { config } => Ok(older_proxy::serve(&config)?),
+        Command::Report { dir } => {
+            let path = report::write(&dir)?;
+            print_line(&format!("kumiki-bench: the report is {}", path.display()))
         }
     }
 }
 
 /// Writes to standard output; a reader that has gone is an error like any other.
-fn say(text: &str) -> Result<(), String> {
+fn print_line(text: &str) -> Result<(), Failure> {
     use std::io::Write;
-    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-fn list() -> Result<(), String> {
+fn list() -> Result<(), Failure> {
     for one in experiments::ALL {
         let paper = one
             .paper
             .map_or(String::new(), |paper| format!(" ({paper})"));
-        say(&format!("{:<14} {}{paper}", one.name, one.title))?;
+        print_line(&format!("{:<14} {}{paper}", one.name, one.title))?;
     }
     Ok(())
 }
 
-impl Run {
-    fn options(&self) -> Result<Options, String> {
+impl RunArguments {
+    fn options(&self) -> Result<Options, Failure> {
         let effort = if self.quick {
             Effort::Quick
         } else {
@@ -231,7 +234,7 @@ fn beside(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the programs of others that are installed.
-fn peers() -> Result<Peers, String> {
+fn peers() -> Result<Peers, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(Peers {
         selection: Selection::of_environment()?,
@@ -239,10 +242,10 @@ fn peers() -> Result<Peers, String> {
     })
 }
 
-fn run(options: &Run) -> Result<(), String> {
+fn run(options: &RunArguments) -> Result<(), Failure> {
     if let Some(affinity) = &options.affinity {
-        let usable = base::cpus::usable().map_err(|error| error.to_string())?;
-        affinity.check(&usable).map_err(|error| error.to_string())?;
+        let usable = base::cpus::usable()?;
+        affinity.check(&usable)?;
     }
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
@@ -259,14 +262,13 @@ fn run(options: &Run) -> Result<(), String> {
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| format!("cannot receive signals: {error}"))?;
     }
-    let outcome = runner::run(experiment, &options.options()?, &stop);
-    let outcome = outcome.map_err(|error| error.to_string())?;
-    say(&table::show(experiment, &outcome.results))?;
+    let outcome = runner::run(experiment, &options.options()?, &stop)?;
+    print_line(&table::show(experiment, &outcome.results))?;
     let path = outcome.path.display();
-    say(&format!("kumiki-bench: the results are in {path}"))?;
+    print_line(&format!("kumiki-bench: the results are in {path}"))?;
     match outcome.failure() {
-        Some(what) => Err(what),
-        None if !outcome.results.complete => Err("stopped before the end".to_owned()),
+        Some(what) => Err(what.into()),
+        None if !outcome.results.complete => Err("stopped before the end".into()),
         None => Ok(()),
     }
 }

@@ -3,28 +3,29 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `relayed`, `relay`, `shared` | a network that another thread does for each thread, with a copy in each direction |
-//! | `locked` | queues behind mutexes |
+//! | `relayed`, `relay`, `relay_queues` | a network that another thread does for each thread, with a copy in each direction |
+//! | `mutex_queue` | queues behind mutexes |
 //! | this | the proxy with both |
 //!
-//! A program that runs experiments starts itself with `older-proxy SERVING` for it, where `SERVING`
-//! is a [`Serving`] as JSON, and calls [`serve`].
+//! A program that runs experiments starts itself with `older-proxy CONFIGURATION` for it, where `CONFIGURATION`
+//! is a [`OlderProxyConfig`] as JSON, and calls [`serve`].
 
-mod locked;
+mod mutex_queue;
 mod relay;
+mod relay_queues;
 mod relayed;
-mod shared;
 
+use crate::error::RunError;
 use std::net::SocketAddr;
 
 use proxy::{Config, Nodes, Running, StartError};
 use serde::{Deserialize, Serialize};
 
-pub use relayed::{Relayed, RelayedListener, RelayedStream, RelayedWaker};
+pub use relayed::{RelayedListener, RelayedNetwork, RelayedStream, RelayedWaker};
 
 /// The configuration of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Serving {
+pub struct OlderProxyConfig {
     /// The address that it listens on.
     pub listen: SocketAddr,
     /// The nodes.
@@ -41,16 +42,16 @@ pub struct Serving {
 ///
 /// # Errors
 /// Returns the errors of the proxy.
-pub fn start(serving: &Serving) -> Result<Running, StartError> {
-    let nodes = serving.nodes.iter().map(|&node| node.into()).collect();
-    let nodes = match serving.kumiki {
+pub fn start(config: &OlderProxyConfig) -> Result<Running, StartError> {
+    let nodes = config.nodes.iter().map(|&node| node.into()).collect();
+    let nodes = match config.kumiki {
         true => Nodes::Kumiki(nodes),
         false => Nodes::Redis(nodes),
     };
-    proxy::start_on::<Relayed, locked::Locked>(&Config {
-        listen: serving.listen,
-        network_threads: serving.network_threads,
-        aggregation_threads: serving.aggregation_threads,
+    proxy::start_on::<RelayedNetwork, mutex_queue::MutexQueues>(&Config {
+        listen: config.listen,
+        network_threads: config.network_threads,
+        aggregation_threads: config.aggregation_threads,
         packs: Some(usize::MAX),
         ..Config::new(nodes)
     })
@@ -60,8 +61,8 @@ pub fn start(serving: &Serving) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// The proxy cannot start or has lost a thread; the text says why.
-pub fn serve(serving: &str) -> Result<(), String> {
-    let serving: Serving = serde_json::from_str(serving).map_err(|error| error.to_string())?;
-    let running = start(&serving).map_err(|error| error.to_string())?;
-    running.wait().map_err(|error| error.to_string())
+pub fn serve(config: &str) -> Result<(), RunError> {
+    let config: OlderProxyConfig = serde_json::from_str(config).map_err(RunError::of)?;
+    let running = start(&config).map_err(RunError::of)?;
+    running.wait().map_err(RunError::of)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::peers::{Group, Selection};
 
-use crate::sample::RunError;
+use crate::error::RunError;
 use cassandra::Installed;
 use cassandra::ycsb::Ycsb;
 

@@ -1,7 +1,7 @@
 //! The figures that are drawn of an experiment's results, and the comparisons with a paper's
 //! values.
 
-use crate::experiment::Param;
+use crate::parameters::Param;
 
 /// A figure.
 #[derive(Clone, Debug)]
@@ -11,16 +11,16 @@ pub struct Plot {
     /// The caption: what to see in it, and which figure of the paper it repeats.
     pub caption: &'static str,
     /// Its kind.
-    pub shape: Shape,
+    pub shape: PlotKind,
     /// The points in it: those whose parameters have one of these values.
     pub only: Vec<(&'static str, Vec<Param>)>,
     /// Values that a paper gives.
-    pub paper: Vec<Mark>,
+    pub paper: Vec<PaperMark>,
 }
 
 /// How results become a figure.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum PlotKind {
     /// A line for each value of `series`: metric over a parameter.
     Lines {
         /// The parameter of the x axis.
@@ -51,7 +51,7 @@ pub enum Shape {
         parts: &'static [&'static str],
     },
     /// Cores that the processes of a point used, over the time of its last run.
-    Course,
+    Timeline,
     /// A dot for each point: one metric against another.
     Scatter {
         /// The metric of the x axis.
@@ -67,7 +67,7 @@ pub enum Shape {
 
 /// A value of a paper in a figure.
 #[derive(Clone, Copy, Debug)]
-pub enum Mark {
+pub enum PaperMark {
     /// A horizontal line.
     Line {
         /// The value, in the metric's unit.

@@ -1,10 +1,10 @@
 //! The page accesses of a real query, recorded to be replayed (paper 4, section 4.4.5).
 //!
 //! TPC-H's third query is executed as a classic row store does it, by index-nested-loop joins over
-//! pages of 16 KiB (`join`): all customers are read; for those of a segment, their orders through
+//! pages of 16 KiB (`index_join`): all customers are read; for those of a segment, their orders through
 //! an index; for each order that is early enough, its lineitems, which lie in the order of their
-//! orders. Its answer is compared with that of a plain computation over the rows (`plain`). Each
-//! page that the joins request is an access of the [`Trace`], whether it was requested before or
+//! orders. Its answer is compared with that of a plain computation over the rows (`plain_computation`). Each
+//! page that the joins request is an access of the [`PageTrace`], whether it was requested before or
 //! not: no cache has influenced it.
 //!
 //! In a trace the tables' files follow one another:
@@ -19,42 +19,37 @@
 //! A replay reads at each access's offset: as many bytes as its unit has, from the beginning of the
 //! unit that has the offset. So it has as many reads as the trace has accesses, with any unit.
 
-mod join;
-mod plain;
-mod stored;
+mod index_join;
+mod plain_computation;
+mod shipping_priority;
+mod stored_tables;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use crate::experiment::Effort;
-use crate::sample::RunError;
-use crate::target::{Context, Place};
+use parking_lot::Mutex;
 
-/// Bytes of a page.
-pub const PAGE: usize = 16 << 10;
+pub use stored_tables::PAGE;
+
+use crate::error::RunError;
+use crate::parameters::Effort;
+use crate::run_context::{RunContext, StorageMedium};
+
 /// The file's length is a multiple of this, the largest unit.
 const WHOLE: u64 = 128 << 10;
 
-/// The segment of the query: the one of its validation run.
-const SEGMENT: &str = "BUILDING";
-/// The date of the query, in days since 1970: 1995-03-15.
-const DATE: i64 = 9204;
-
-/// The answer of the query: revenue in units of 0.0001, date and priority by order. Not cut off at
-/// ten rows, so that all of it is compared.
-type Answer = BTreeMap<i64, (i64, i64, i64)>;
-
 /// The page accesses of a query.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct PageTrace {
     /// Blocks of [`PAGE`] bytes, in the order in which they were requested.
     pub accesses: Vec<u32>,
     /// Blocks of all tables.
     pub blocks: u32,
     /// An error if the query's answer was not that of the plain computation.
-    pub answer: Result<(), String>,
+    pub answer: Result<(), RunError>,
 }
 
-impl Trace {
+impl PageTrace {
     /// Returns the offset of an access.
     #[must_use]
     pub fn offset(&self, access: usize) -> u64 {
@@ -78,27 +73,44 @@ impl Trace {
     }
 }
 
+/// The trace that all points of an experiment replay.
+#[derive(Default)]
+pub(crate) struct RecordedTrace(Mutex<Option<Arc<PageTrace>>>);
+
+impl RecordedTrace {
+    /// Returns the trace, which is recorded on the first call.
+    pub(crate) fn get(&self, context: &RunContext<'_>) -> Result<Arc<PageTrace>, RunError> {
+        let mut recorded = self.0.lock();
+        if let Some(trace) = &*recorded {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(record(context)?);
+        *recorded = Some(Arc::clone(&trace));
+        Ok(trace)
+    }
+}
+
 /// Loads the tables, executes the query, and compares its answer.
-pub(crate) fn record(context: &Context<'_>) -> Result<Trace, RunError> {
+fn record(context: &RunContext<'_>) -> Result<PageTrace, RunError> {
     let factor = match context.scale.effort {
         Effort::Tiny => 0.002,
         Effort::Quick => 0.1,
         Effort::Full => 1.0,
     };
-    let dir = context.directory(Place::Disk)?;
-    let failed = |error: String| RunError::failed("executing a query to be replayed")(&error);
-    let mut tables = stored::load(dir.path(), factor).map_err(failed)?;
-    let answer = join::execute(&mut tables).map_err(failed)?;
-    let compared = match plain::answer(factor) {
-        right if right.is_empty() => Err("no order fits the query".to_owned()),
+    let dir = context.directory(StorageMedium::Disk)?;
+    let failed = |error: RunError| RunError::failed("executing a query to be replayed")(&error);
+    let mut tables = stored_tables::load(dir.path(), factor).map_err(failed)?;
+    let answer = index_join::execute(&mut tables).map_err(failed)?;
+    let compared = match plain_computation::answer(factor) {
+        right if right.is_empty() => Err(RunError::Failed("no order fits the query".to_owned())),
         right if right == answer => Ok(()),
-        right => Err(format!(
+        right => Err(RunError::Failed(format!(
             "the query gives {} orders, which are not the {} that there are",
             answer.len(),
             right.len()
-        )),
+        ))),
     };
-    Ok(Trace {
+    Ok(PageTrace {
         accesses: tables.accesses,
         blocks: tables.blocks,
         answer: compared,

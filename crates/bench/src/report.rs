@@ -10,11 +10,12 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::experiment::{Experiment, Scale};
+use crate::experiment::Experiment;
 use crate::experiments;
 use crate::metric;
+use crate::parameters::Scale;
 use crate::plot::Plot;
-use crate::result::{PointResult, ReadError, Results, Summary};
+use crate::result::{MetricSummary, PointResult, ResultFileError, Results};
 use crate::table;
 use chart::escape;
 use findings::Finding;
@@ -26,7 +27,7 @@ const STYLE: &str = include_str!("report/style.css");
 pub enum ReportError {
     /// A result cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] ResultFileError),
     /// There is nothing to report.
     #[error("{} holds no results; `kumiki-bench run NAME --out {}` makes some", dir.display(), dir.display())]
     Empty {
@@ -273,7 +274,7 @@ fn row(page: &mut String, experiment: &Experiment, point: &PointResult) {
     );
 }
 
-fn spread(summary: &Summary) -> String {
+fn spread(summary: &MetricSummary) -> String {
     let [median, min, max] = [summary.median, summary.min, summary.max].map(metric::show);
     if min == max {
         return median;
@@ -297,7 +298,7 @@ fn conditions(page: &mut String, results: &Results) {
         .flat_map(|point| &point.repetitions)
         .map(|run| run.noise.foreign)
         .collect();
-    let foreign = crate::result::median(foreign).unwrap_or_default();
+    let foreign = crate::statistics::median(foreign).unwrap_or_default();
     let effort = format!("{effort:?}").to_lowercase();
     let _ = writeln!(
         page,

@@ -8,7 +8,7 @@
 //! | `started` | seconds since 1970 |
 //! | `complete` | false while it runs, and when it was stopped |
 //! | `recorded` | transactions were recorded: checks count, figures do not |
-//! | `host` | the machine: see [`Host`] |
+//! | `host` | the machine: see [`HostInfo`] |
 //! | `scale` | how much was measured: see [`Scale`] |
 //! | `points` | a list of points, below |
 //!
@@ -17,7 +17,7 @@
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
 //! | `note` | what has to be known about its figures, if anything has |
-//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](Moment) to moment, where that was followed |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](TimelinePoint) to moment, where that was followed |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
 //!
@@ -31,10 +31,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Params, Point, Scale};
-use crate::machine::{Host, Noise};
-use crate::sample::{Check, Moment, Values};
-use crate::target::Job;
+use crate::experiment::SweepPoint;
+use crate::machine::{HostInfo, Noise};
+use crate::parameters::{Params, Scale};
+use crate::sample::{Check, MetricValues, TimelinePoint};
+use crate::statistics::median;
+use crate::target::TargetJob;
 
 /// The version of the format.
 pub const SCHEMA: u32 = 1;
@@ -53,7 +55,7 @@ pub struct Results {
     pub started: u64,
     pub complete: bool,
     pub recorded: bool,
-    pub host: Host,
+    pub host: HostInfo,
     pub scale: Scale,
     pub points: Vec<PointResult>,
 }
@@ -66,33 +68,33 @@ pub struct PointResult {
     pub params: Params,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    pub job: Job,
+    pub job: TargetJob,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    pub repetitions: Vec<Repetition>,
-    pub summary: BTreeMap<String, Summary>,
+    pub repetitions: Vec<RunResult>,
+    pub summary: BTreeMap<String, MetricSummary>,
     pub noisy: bool,
 }
 
 /// One run of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are those of the module's table.
-pub struct Repetition {
+pub struct RunResult {
     pub round: usize,
     pub order: usize,
-    pub values: Values,
+    pub values: MetricValues,
     pub checks: Vec<Check>,
     pub noise: Noise,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub course: Vec<Moment>,
+    #[serde(rename = "course", default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<TimelinePoint>,
 }
 
 /// The summary of a metric over the runs of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The fields are those of the module's table.
-pub struct Summary {
+pub struct MetricSummary {
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -102,7 +104,7 @@ pub struct Summary {
 
 /// Why a result file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum ResultFileError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
@@ -124,7 +126,7 @@ pub enum ReadError {
 impl PointResult {
     /// Creates a point that was not run yet.
     #[must_use]
-    pub fn new(point: &Point) -> PointResult {
+    pub fn new(point: &SweepPoint) -> PointResult {
         PointResult {
             id: point.id.clone(),
             params: point.params.clone(),
@@ -146,7 +148,7 @@ impl PointResult {
     }
 
     /// Returns the runs that count: those in a quiet time, if there are any.
-    fn counted(&self) -> Vec<&Repetition> {
+    fn counted(&self) -> Vec<&RunResult> {
         let runs = || self.repetitions.iter().filter(|run| run.passed());
         let quiet: Vec<_> = runs().filter(|run| !run.noise.noisy).collect();
         if quiet.is_empty() {
@@ -157,7 +159,7 @@ impl PointResult {
     }
 }
 
-impl Repetition {
+impl RunResult {
     fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.failure.is_none())
     }
@@ -204,12 +206,12 @@ impl Results {
     ///
     /// # Errors
     /// Returns an error if it is no result.
-    pub fn read(path: &Path) -> Result<Results, ReadError> {
-        let format = |what: String| ReadError::Format {
+    pub fn read(path: &Path) -> Result<Results, ResultFileError> {
+        let format = |what: String| ResultFileError::Format {
             path: path.to_owned(),
             what,
         };
-        let text = fs::read_to_string(path).map_err(|source| ReadError::Io {
+        let text = fs::read_to_string(path).map_err(|source| ResultFileError::Io {
             path: path.to_owned(),
             source,
         })?;
@@ -227,7 +229,7 @@ impl Results {
     }
 }
 
-fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<String, Summary> {
+fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<String, MetricSummary> {
     let runs = point.counted();
     let mut metrics: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for run in &runs {
@@ -242,7 +244,7 @@ fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<Stri
             (beside != 0.0).then(|| value / beside)
         });
         let shares: Vec<f64> = shares.collect();
-        let summary = Summary {
+        let summary = MetricSummary {
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             median: median(values).unwrap_or_default(),
@@ -255,30 +257,19 @@ fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<Stri
 
 /// Returns the baseline's value beside a run: the mean of its last run before and its first after,
 /// within the same repetition.
-fn beside(baseline: &PointResult, run: &Repetition, metric: &str) -> Option<f64> {
+fn beside(baseline: &PointResult, run: &RunResult, metric: &str) -> Option<f64> {
     let around = baseline
         .repetitions
         .iter()
         .filter(|other| other.round == run.round);
     let before = around.clone().filter(|other| other.order < run.order);
     let after = around.filter(|other| other.order > run.order);
-    let value = |run: &Repetition| run.values.get(metric);
+    let value = |run: &RunResult| run.values.get(metric);
     let before = before.max_by_key(|other| other.order).and_then(value);
     let after = after.min_by_key(|other| other.order).and_then(value);
     match (before, after) {
         (Some(a), Some(b)) => Some(f64::midpoint(a, b)),
         (one, other) => one.or(other),
-    }
-}
-
-/// Returns the median of some values; `None` if there are none.
-#[must_use]
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[n / 2]),
-        n => Some(f64::midpoint(values[n / 2 - 1], values[n / 2])),
     }
 }
 

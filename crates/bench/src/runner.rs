@@ -14,18 +14,20 @@ use base::affinity::Affinity;
 use history::Recorder;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::fixture::Fixtures;
-use crate::machine::{self, Host, Meter};
+use crate::error::RunError;
+use crate::experiment::{Experiment, SweepPoint};
+use crate::machine::{self, HostInfo, NoiseMeter};
+use crate::parameters::Scale;
 use crate::peers::Peers;
-use crate::result::{PointResult, Repetition, Results, SCHEMA};
-use crate::sample::{Check, RunError, Sample};
-use crate::target::{Calibrations, Context, Stages};
+use crate::result::{PointResult, Results, RunResult, SCHEMA};
+use crate::run_context::RunContext;
+use crate::sample::{Check, RunSample};
+use crate::shared_state::SharedState;
 
 /// The number of points that are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
 /// The shortest interval between log lines on the progress of an experiment.
-const TELLING: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -81,7 +83,7 @@ pub enum BenchError {
 
 /// The outcome of an experiment.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     /// The results.
     pub results: Results,
     /// The result file.
@@ -90,7 +92,7 @@ pub struct Outcome {
     pub verdict: Option<String>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Returns what is wrong, if anything is: a failed check, an anomaly.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
@@ -106,26 +108,25 @@ impl Outcome {
 ///
 /// # Errors
 /// Returns an error if nothing could be measured or kept. A failed check is no error: see
-/// [`Outcome::failure`].
+/// [`ExperimentOutcome::failure`].
 pub fn run(
     experiment: &Experiment,
     options: &Options,
     stop: &AtomicBool,
-) -> Result<Outcome, BenchError> {
+) -> Result<ExperimentOutcome, BenchError> {
     let points = points(experiment, options)?;
     let recorder = options.history.as_ref().map(|_| Recorder::new());
-    let mut run = Run {
+    let mut run = ExperimentRun {
         options,
         stop,
         recorder: recorder.as_ref(),
         results: empty(experiment, options, &points),
         points,
         order: 0,
-        calibrations: Calibrations::default(),
-        fixtures: Fixtures::default(),
-        stages: Stages::default(),
+        round_state: SharedState::default(),
+        experiment_state: SharedState::default(),
         bar: ProgressBar::new(0),
-        told: Instant::now(),
+        progress_logged: Instant::now(),
     };
     let path = run.all()?;
     let results = run.results;
@@ -133,24 +134,24 @@ pub fn run(
         (Some(recorder), Some(file)) => judge(recorder, file)?,
         _ => None,
     };
-    Ok(Outcome {
+    Ok(ExperimentOutcome {
         results,
         path,
         verdict,
     })
 }
 
-fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, BenchError> {
+fn points(experiment: &Experiment, options: &Options) -> Result<Vec<SweepPoint>, BenchError> {
     let all = (experiment.points)(&options.scale);
     let Some(only) = &options.only else {
         return Ok(all);
     };
-    let wanted: Vec<&Point> = all.iter().filter(|point| point.id.contains(only)).collect();
-    let needed = |point: &&Point| {
-        let baseline_of = |other: &&Point| other.baseline.as_deref() == Some(&point.id);
-        point.id.contains(only) || wanted.iter().any(baseline_of)
+    let selected: Vec<&SweepPoint> = all.iter().filter(|point| point.id.contains(only)).collect();
+    let needed = |point: &&SweepPoint| {
+        let baseline_of = |other: &&SweepPoint| other.baseline.as_deref() == Some(&point.id);
+        point.id.contains(only) || selected.iter().any(baseline_of)
     };
-    let some: Vec<Point> = all.iter().filter(needed).cloned().collect();
+    let some: Vec<SweepPoint> = all.iter().filter(needed).cloned().collect();
     if some.is_empty() {
         /// The number of points that an error names, as examples.
         const NAMED: usize = 5;
@@ -166,7 +167,7 @@ fn points(experiment: &Experiment, options: &Options) -> Result<Vec<Point>, Benc
     Ok(some)
 }
 
-fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Results {
+fn empty(experiment: &Experiment, options: &Options, points: &[SweepPoint]) -> Results {
     Results {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
@@ -177,7 +178,7 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
         started: machine::unix_time(),
         complete: false,
         recorded: options.history.is_some(),
-        host: Host::here(&options.disk, &options.memory),
+        host: HostInfo::here(&options.disk, &options.memory),
         scale: options.scale.clone(),
         points: points.iter().map(PointResult::new).collect(),
     }
@@ -186,8 +187,8 @@ fn empty(experiment: &Experiment, options: &Options, points: &[Point]) -> Result
 /// Returns the order of a round: indices of points, baselines among those that are compared with
 /// them.
 #[must_use]
-pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
-    let is_baseline = |point: &Point| {
+pub fn schedule(points: &[SweepPoint], round: usize) -> Vec<usize> {
+    let is_baseline = |point: &SweepPoint| {
         let id = Some(&point.id);
         points.iter().any(|other| other.baseline.as_ref() == id)
     };
@@ -216,47 +217,49 @@ pub fn schedule(points: &[Point], round: usize) -> Vec<usize> {
 
 /// The value of a run.
 #[derive(Debug)]
-enum Told {
-    Sample(Sample),
+enum RunOutcome {
+    RunSample(RunSample),
     Skipped(String),
     Nothing,
 }
 
 /// Evaluates a run, during which the user has `stopped` the experiment or not. Stopping it breaks
 /// the run, and that is no failure.
-fn told(run: Result<Sample, RunError>, stopped: bool) -> Told {
+fn evaluate(run: Result<RunSample, RunError>, stopped: bool) -> RunOutcome {
     let sample = match run {
         Ok(sample) => sample,
-        Err(RunError::Interrupted) => return Told::Nothing,
-        Err(RunError::Skipped(why)) => return Told::Skipped(why),
-        Err(RunError::Failed(what)) => Sample {
-            checks: vec![Check::new("the run comes to its end", Err(what))],
-            ..Sample::default()
+        Err(RunError::Interrupted) => return RunOutcome::Nothing,
+        Err(RunError::Skipped(why)) => return RunOutcome::Skipped(why),
+        Err(RunError::Failed(what)) => RunSample {
+            checks: vec![Check::new(
+                "the run comes to its end",
+                Err(RunError::Failed(what)),
+            )],
+            ..RunSample::default()
         },
     };
     match stopped && sample.failure().is_some() {
-        true => Told::Nothing,
-        false => Told::Sample(sample),
+        true => RunOutcome::Nothing,
+        false => RunOutcome::RunSample(sample),
     }
 }
 
 /// An experiment that runs.
-struct Run<'r> {
+struct ExperimentRun<'r> {
     options: &'r Options,
     stop: &'r AtomicBool,
     recorder: Option<&'r Recorder>,
-    points: Vec<Point>,
+    points: Vec<SweepPoint>,
     results: Results,
     order: usize,
-    calibrations: Calibrations,
-    fixtures: Fixtures,
-    stages: Stages,
+    round_state: SharedState,
+    experiment_state: SharedState,
     bar: ProgressBar,
     /// The time of the last log line on the progress, for output without a terminal.
-    told: Instant,
+    progress_logged: Instant,
 }
 
-impl Run<'_> {
+impl ExperimentRun<'_> {
     fn all(&mut self) -> Result<PathBuf, BenchError> {
         // A history shows as much after one round as after many.
         let rounds = if self.recorder.is_some() {
@@ -283,10 +286,10 @@ impl Run<'_> {
     /// Runs all points. Returns `false` if the user asked to stop.
     fn round(&mut self, round: usize, last: bool) -> bool {
         let schedule = schedule(&self.points, round);
-        self.calibrations = Calibrations::default();
+        self.round_state = SharedState::default();
         for (place, &i) in schedule.iter().enumerate() {
             self.bar.set_message(self.points[i].id.clone());
-            self.tell_progress(i);
+            self.log_progress(i);
             // A store is opened again only once for each point: that takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
             let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
@@ -302,9 +305,9 @@ impl Run<'_> {
     }
 
     /// Logs the progress at intervals, if standard error is no terminal and there is no bar.
-    fn tell_progress(&mut self, i: usize) {
-        if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
-            self.told = Instant::now();
+    fn log_progress(&mut self, i: usize) {
+        if self.bar.is_hidden() && self.progress_logged.elapsed() >= PROGRESS_INTERVAL {
+            self.progress_logged = Instant::now();
             let (run, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
             tracing::info!("run {run} of {of}: {}", self.points[i].id);
         }
@@ -312,7 +315,7 @@ impl Run<'_> {
 
     fn point(&mut self, i: usize, round: usize, reopen: bool) -> bool {
         self.order += 1;
-        let context = Context {
+        let context = RunContext {
             scale: &self.options.scale,
             disk: self.options.disk.clone(),
             memory: self.options.memory.clone(),
@@ -325,27 +328,26 @@ impl Run<'_> {
             plant: self.options.plant,
             server: self.options.server.as_deref(),
             laboratory: self.options.laboratory.as_deref(),
-            calibrations: &self.calibrations,
-            fixtures: &self.fixtures,
-            stages: &self.stages,
+            round_state: &self.round_state,
+            experiment_state: &self.experiment_state,
             peers: &self.options.peers,
         };
-        let meter = Meter::default();
+        let meter = NoiseMeter::default();
         let sample = self.points[i].job.run(&context);
         let noise = meter.noise();
         let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
-        let sample = match told(sample, stopped) {
-            Told::Sample(sample) => sample,
-            Told::Nothing => return false,
-            Told::Skipped(why) => {
+        let sample = match evaluate(sample, stopped) {
+            RunOutcome::RunSample(sample) => sample,
+            RunOutcome::Nothing => return false,
+            RunOutcome::Skipped(why) => {
                 result.skipped = Some(why);
                 return true;
             }
         };
         let failed = sample.failure().is_some();
         result.note = sample.note;
-        result.repetitions.push(Repetition {
+        result.repetitions.push(RunResult {
             round,
             order: self.order,
             values: if failed {
@@ -355,7 +357,7 @@ impl Run<'_> {
             },
             checks: sample.checks,
             noise,
-            course: sample.course,
+            timeline: sample.timeline,
         });
         !self.stop.load(Ordering::Relaxed)
     }
@@ -388,48 +390,56 @@ fn judge(recorder: Recorder, file: &Path) -> Result<Option<String>, BenchError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Device, DeviceJob, Job, Place};
+    use crate::disk_access::DeviceAccess;
+    use crate::run_context::StorageMedium;
+    use crate::target::{DeviceJob, TargetJob};
 
-    fn point(name: &str) -> Point {
+    fn point(name: &str) -> SweepPoint {
         let job = DeviceJob {
-            place: Place::Disk,
-            device: Device::File,
+            place: StorageMedium::Disk,
+            device: DeviceAccess::File,
             piece: 4096,
             sync_size: 4096,
             threads: 1,
             warm_up: false,
         };
-        Point::new([("name", name.into())], Job::Device(job))
+        SweepPoint::new([("name", name.into())], TargetJob::Device(job))
     }
 
     #[test]
     fn baselines_stand_around_what_is_compared_with_them() {
         let (a, b) = (point("a"), point("b"));
         let variants = ["1", "2", "3", "4"].map(|name| point(name).against(&a));
-        let points: Vec<Point> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
+        let points: Vec<SweepPoint> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
         assert_eq!(schedule(&points, 0), [0, 1, 2, 3, 0, 4, 0, 5]);
         assert_eq!(schedule(&points, 1), [5, 0, 4, 0, 3, 2, 1, 0]);
     }
 
     #[test]
     fn what_breaks_because_the_user_stops_is_no_failure() {
-        let bad = || Sample {
-            checks: vec![Check::new("every reply is right", Err("none came".into()))],
-            ..Sample::default()
+        let bad = || RunSample {
+            checks: vec![Check::new(
+                "every reply is right",
+                Err(RunError::Failed("none came".into())),
+            )],
+            ..RunSample::default()
         };
         let failed = || Err(RunError::Failed("a server is gone".into()));
-        assert!(matches!(told(Ok(bad()), true), Told::Nothing));
-        assert!(matches!(told(failed(), true), Told::Nothing));
-        assert!(matches!(told(Ok(Sample::default()), true), Told::Sample(_)));
+        assert!(matches!(evaluate(Ok(bad()), true), RunOutcome::Nothing));
+        assert!(matches!(evaluate(failed(), true), RunOutcome::Nothing));
+        assert!(matches!(
+            evaluate(Ok(RunSample::default()), true),
+            RunOutcome::RunSample(_)
+        ));
         for run in [Ok(bad()), failed()] {
-            let Told::Sample(sample) = told(run, false) else {
+            let RunOutcome::RunSample(sample) = evaluate(run, false) else {
                 panic!("a failure is told");
             };
             assert!(sample.failure().is_some());
         }
         assert!(matches!(
-            told(Err(RunError::Interrupted), false),
-            Told::Nothing
+            evaluate(Err(RunError::Interrupted), false),
+            RunOutcome::Nothing
         ));
     }
 }

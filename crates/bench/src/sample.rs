@@ -2,6 +2,7 @@
 //!
 //! A run whose check failed has no figures: speed without correctness is worthless.
 
+use crate::error::RunError;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Figures by the names of their [metrics](crate::metric).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Values(pub BTreeMap<String, f64>);
+pub struct MetricValues(pub BTreeMap<String, f64>);
 
-impl Values {
+impl MetricValues {
     /// Sets a figure. A value that is not a number is left out.
     pub fn set(&mut self, metric: &str, value: f64) {
         if value.is_finite() {
@@ -39,30 +40,30 @@ pub struct Check {
 impl Check {
     /// Creates a check and its outcome.
     #[must_use]
-    pub fn new(name: &str, outcome: Result<(), String>) -> Check {
+    pub fn new(name: &str, outcome: Result<(), RunError>) -> Check {
         Check {
             name: name.to_owned(),
-            failure: outcome.err(),
+            failure: outcome.err().map(|wrong| wrong.to_string()),
         }
     }
 }
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct RunSample {
     /// Its figures.
-    pub values: Values,
+    pub values: MetricValues,
     /// Its checks.
     pub checks: Vec<Check>,
     /// A remark that a reader of the figures must know, if there is one.
     pub note: Option<String>,
-    /// Its course from moment to moment, if that was followed.
-    pub course: Vec<Moment>,
+    /// Its use of processors from moment to moment, if that was followed.
+    pub timeline: Vec<TimelinePoint>,
 }
 
 /// A moment of a run, until the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// Seconds since the window began.
     pub at: f64,
     /// Cores that this process used.
@@ -73,31 +74,10 @@ pub struct Moment {
     pub rate: f64,
 }
 
-impl Sample {
+impl RunSample {
     /// Returns the first check that failed.
     #[must_use]
     pub fn failure(&self) -> Option<&Check> {
         self.checks.iter().find(|check| check.failure.is_some())
-    }
-}
-
-/// Why a run has no sample.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// The point cannot be measured here; the text says why, and nothing is wrong.
-    #[error("{0}")]
-    Skipped(String),
-    /// Something is wrong.
-    #[error("{0}")]
-    Failed(String),
-    /// The user asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-impl RunError {
-    /// Returns a function that makes a failure: `what` was tried, and `error` was the result.
-    pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> RunError + '_ {
-        move |error| RunError::Failed(format!("{what}: {error}"))
     }
 }

@@ -23,6 +23,12 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// The stamp of values that are there from the beginning.
+    pub const INITIAL: Stamp = Stamp {
+        writer: 0,
+        sequence: 0,
+    };
+
     /// Returns the part of this stamp that a value of `length` bytes keeps.
     fn kept(self, length: usize) -> Stamp {
         if length >= WHOLE {

@@ -6,7 +6,7 @@ use crate::experiment::Experiment;
 use crate::metric;
 use crate::plot::{Aim, Compare};
 use crate::report::findings::{self, Finding};
-use crate::result::{PointResult, Results, Summary};
+use crate::result::{MetricSummary, PointResult, Results};
 
 /// Returns the table, the comparisons with the paper, and remarks on the run.
 #[must_use]
@@ -56,7 +56,7 @@ fn row(experiment: &Experiment, point: &PointResult) -> Vec<String> {
 }
 
 /// Returns the median, and the spread if there is one.
-fn spread(summary: &Summary) -> String {
+fn spread(summary: &MetricSummary) -> String {
     let median = metric::show(summary.median);
     let (min, max) = (metric::show(summary.min), metric::show(summary.max));
     if min == max {

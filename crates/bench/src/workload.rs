@@ -2,39 +2,39 @@
 //!
 //! | workload | transactions | verified by |
 //! |---|---|---|
-//! | [`Ycsb`] | operations on keys that a distribution draws | the [stamp](crate::stamp) of every value that is read; after the run every key, and the [`Book`] of what was acknowledged |
-//! | [`Transfers`] | amounts moved between accounts, and audits | the sum, in every audit and after the run |
+//! | [`YcsbSettings`] | operations on keys that a distribution draws | the [stamp](crate::stamp) of every value that is read; after the run every key, and the [`LastWrites`] of what was acknowledged |
+//! | [`TransferSettings`] | amounts moved between accounts, and audits | the sum, in every audit and after the run |
 //!
 //! A workload is data. It is independent of the system that runs it.
 
-mod book;
+mod last_writes;
 mod ycsb;
 
 use serde::{Deserialize, Serialize};
 
-pub use book::{Book, Ledger};
-pub use ycsb::{Generator, Mix, Todo, Ycsb};
+pub use last_writes::{ClientWrites, LastWrites};
+pub use ycsb::{Generator, Mix, YcsbOperation, YcsbSettings};
 
 /// The work of transactions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Workload {
+pub enum WorkloadSettings {
     /// Operations on records.
-    Ycsb(Ycsb),
+    Ycsb(YcsbSettings),
     /// Amounts moved between accounts.
-    Transfers(Transfers),
+    Transfers(TransferSettings),
 }
 
 /// Transfers between accounts, after [`testkit::workload::transfers`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Transfers {
+pub struct TransferSettings {
     /// The number of accounts.
     pub accounts: usize,
     /// One transaction in so many is an audit.
     pub audit_every: usize,
 }
 
-impl Transfers {
+impl TransferSettings {
     /// Returns the workload's options; each account begins with the same balance.
     #[must_use]
     pub fn options(&self) -> testkit::workload::transfers::Options {

@@ -16,11 +16,11 @@ use cluster::Topology;
 use cluster::topology::PartitionInfo;
 
 use crate::output::say_line;
-use crate::{ask, membership};
+use crate::{membership, node_connection};
 
 /// Options of `kumiki cluster`.
 #[derive(Args, Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterCommand {
     #[command(subcommand)]
     command: Command,
 }
@@ -28,19 +28,19 @@ pub(crate) struct Cluster {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Say how each replica is. Exits with 1 when something is wrong.
-    Status(Status),
+    Status(StatusOptions),
     /// Have a node take part in its partition: one that is new, or has lost its disk. It must run.
-    Add(Member),
+    Add(MemberOptions),
     /// Have a node take no part any more, such as one that will not come back.
-    Remove(Member),
+    Remove(MemberOptions),
     /// Have another node lead.
-    Transfer(Transfer),
+    Transfer(TransferOptions),
     /// Print the secret that Rust clients and proxies need; it opens no address of replicas.
-    ClientSecret(ClientSecret),
+    ClientSecret(SecretOptions),
 }
 
 #[derive(Args, Debug)]
-struct ClientSecret {
+struct SecretOptions {
     /// The file that describes the cluster.
     #[arg(long = "cluster", value_name = "FILE")]
     file: PathBuf,
@@ -48,7 +48,7 @@ struct ClientSecret {
 
 /// Which cluster.
 #[derive(Args, Debug)]
-struct Target {
+struct ClusterTarget {
     /// The file that describes the cluster.
     #[arg(long = "cluster", value_name = "FILE")]
     file: PathBuf,
@@ -59,9 +59,9 @@ struct Target {
 }
 
 #[derive(Args, Debug)]
-struct Status {
+struct StatusOptions {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// Show this partition alone.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
@@ -71,9 +71,9 @@ struct Status {
 }
 
 #[derive(Args, Debug)]
-struct Member {
+struct MemberOptions {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// The partition; it may be left out if the node's place in the file determines it.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
@@ -86,9 +86,9 @@ struct Member {
 }
 
 #[derive(Args, Debug)]
-struct Transfer {
+struct TransferOptions {
     #[command(flatten)]
-    target: Target,
+    target: ClusterTarget,
     /// The partition; it need not be named where only one is replicated.
     #[arg(long, value_name = "ID")]
     partition: Option<u16>,
@@ -107,7 +107,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// The text says what is wrong and what to do.
-pub(crate) fn run(options: &Cluster) -> Result<(), String> {
+pub(crate) fn run(options: &ClusterCommand) -> Result<(), String> {
     match &options.command {
         Command::Status(status) => {
             let (topology, password) = status.target.open()?;
@@ -124,7 +124,7 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
             }
             status::tell(&survey, status.json)
         }
-        Command::ClientSecret(ClientSecret { file }) => {
+        Command::ClientSecret(SecretOptions { file }) => {
             let topology = Topology::load(file).map_err(|error| error.to_string())?;
             let secret = topology.client_secret().ok_or_else(|| {
                 format!(
@@ -135,8 +135,8 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
             say_line!("{secret}");
             Ok(())
         }
-        Command::Add(member) => change_member(member, change::Wanted::Member),
-        Command::Remove(member) => change_member(member, change::Wanted::NoMember),
+        Command::Add(member) => change_member(member, change::TargetState::Member),
+        Command::Remove(member) => change_member(member, change::TargetState::NoMember),
         Command::Transfer(transfer) => {
             let (topology, password) = transfer.target.open()?;
             let partition = partition_of(&topology, transfer.partition, transfer.to)?;
@@ -146,12 +146,12 @@ pub(crate) fn run(options: &Cluster) -> Result<(), String> {
                 password: password.as_deref(),
                 patience: Duration::from_secs(transfer.timeout),
             };
-            change.run(change::Wanted::Leader, transfer.to)
+            change.run(change::TargetState::Leader, transfer.to)
         }
     }
 }
 
-fn change_member(member: &Member, wanted: change::Wanted) -> Result<(), String> {
+fn change_member(member: &MemberOptions, wanted: change::TargetState) -> Result<(), String> {
     let (topology, password) = member.target.open()?;
     let partition = partition_of(&topology, member.partition, Some(member.node))?;
     let change = change::Change {
@@ -163,11 +163,14 @@ fn change_member(member: &Member, wanted: change::Wanted) -> Result<(), String> 
     change.run(wanted, Some(member.node))
 }
 
-impl Target {
+impl ClusterTarget {
     /// Returns the cluster, and the password if there is one.
     fn open(&self) -> Result<(Topology, Option<String>), String> {
         let topology = membership::load(&self.file)?;
-        Ok((topology, ask::password(self.password.as_deref())))
+        Ok((
+            topology,
+            node_connection::password(self.password.as_deref()),
+        ))
     }
 }
 

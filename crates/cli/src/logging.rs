@@ -92,13 +92,13 @@ impl Levels {
 }
 
 /// The process's log.
-pub(crate) struct Log {
+pub(crate) struct LogControl {
     handle: reload::Handle<Targets, Registry>,
     levels: Mutex<Levels>,
 }
 
 /// Starts the log on standard error. Must be called once in a process.
-pub(crate) fn init(levels: Levels) -> Arc<Log> {
+pub(crate) fn init(levels: Levels) -> Arc<LogControl> {
     let (filter, handle) = reload::Layer::new(levels.filter());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
@@ -107,13 +107,13 @@ pub(crate) fn init(levels: Levels) -> Arc<Log> {
         .with(filter)
         .with(lines)
         .init();
-    Arc::new(Log {
+    Arc::new(LogControl {
         handle,
         levels: Mutex::new(levels),
     })
 }
 
-impl LogLevel for Log {
+impl LogLevel for LogControl {
     fn get(&self) -> String {
         self.levels.lock().to_string()
     }

@@ -6,35 +6,51 @@
 //! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
 //! | 2 | the command line makes no sense |
 //! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
+//!
+//! From the lowest layer up; a module uses those of the rows above its own:
+//!
+//! | modules | what |
+//! |---|---|
+//! | `argument_values`, `output`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
+//! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection` | what several commands open: files, devices, a cluster, tables, a connection to a node |
+//! | `read_atomic_options`, `replication_options`, `serve_options`, `proxy_locks` | options of a command with many of them |
+//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
+//! | `cli` | the command line that has them all |
 
 #![forbid(unsafe_code)]
 
-mod ask;
+mod argument_values;
 mod bench;
 mod build;
 mod check;
 mod cli;
 mod cluster_command;
-mod conceal;
 mod config_file;
+mod data_directory;
 mod descriptors;
-mod device;
-mod locks;
+mod disk_layer;
+mod hidden_passwords;
 mod logging;
 mod membership;
 mod memory;
+mod node_connection;
+mod node_replica;
 mod output;
 mod owner;
 mod pages_command;
 mod passwords;
 mod proxy;
-mod ramp;
+mod proxy_locks;
 mod rdma;
-mod replicated;
+mod read_atomic;
+mod read_atomic_options;
+mod replication_options;
 mod serve;
+mod serve_options;
 mod signals;
 #[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql_command;
+mod table_location;
 mod tls_options;
 
 use std::process::ExitCode;
@@ -47,17 +63,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli::Cli { command, log_level } = cli::Cli::of_process();
     let log = logging::init(log_level);
-    if matches!(command, cli::Command::Serve(_) | cli::Command::Proxy(_)) {
-        conceal::passwords();
+    if matches!(
+        command,
+        cli::CliCommand::Serve(_) | cli::CliCommand::Proxy(_)
+    ) {
+        hidden_passwords::hide();
     }
     let done = match command {
-        cli::Command::Serve(options) => serve::serve(*options, &log),
-        cli::Command::Proxy(options) => proxy::run(&options, &log),
-        cli::Command::Bench(options) => Err(bench::exec(&options, &log.get())),
-        cli::Command::Cluster(options) => cluster_command::run(&options),
-        cli::Command::Pages(options) => pages_command::run(&options, &log),
-        cli::Command::Check(options) => check::check(&options),
-        cli::Command::Sql(options) => sql_command::run(&options, &log),
+        cli::CliCommand::Serve(options) => serve::serve(*options, &log),
+        cli::CliCommand::Proxy(options) => proxy::run(&options, &log),
+        cli::CliCommand::Bench(options) => Err(bench::exec(&options, &log.get())),
+        cli::CliCommand::Cluster(options) => cluster_command::run(&options),
+        cli::CliCommand::Pages(options) => pages_command::run(&options, &log),
+        cli::CliCommand::Check(options) => check::check(&options),
+        cli::CliCommand::Sql(options) => sql_command::run(&options, &log),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

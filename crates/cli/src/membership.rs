@@ -10,7 +10,7 @@ use cluster::topology::LoadError;
 use cluster::{Timeouts, Topology};
 use server::Membership;
 
-use crate::rdma::Rdma;
+use crate::rdma::RdmaOptions;
 
 /// The address on which a server listens that is in no cluster.
 pub(crate) const LISTEN: SocketAddr =
@@ -18,7 +18,7 @@ pub(crate) const LISTEN: SocketAddr =
 
 /// How messages between nodes, and with Rust clients, travel.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum TransportChoice {
     /// For each peer the fastest way that both sides have: memory that they share on one machine,
     /// else RDMA devices, else TCP.
     Auto,
@@ -30,13 +30,13 @@ pub(crate) enum Transport {
     Verbs,
 }
 
-impl Transport {
+impl TransportChoice {
     pub(crate) fn of_links(self) -> fabric::tcp::Transport {
         match self {
-            Transport::Auto => fabric::tcp::Transport::Auto,
-            Transport::Tcp => fabric::tcp::Transport::Tcp,
-            Transport::Shm => fabric::tcp::Transport::Shm,
-            Transport::Verbs => fabric::tcp::Transport::Verbs,
+            TransportChoice::Auto => fabric::tcp::Transport::Auto,
+            TransportChoice::Tcp => fabric::tcp::Transport::Tcp,
+            TransportChoice::Shm => fabric::tcp::Transport::Shm,
+            TransportChoice::Verbs => fabric::tcp::Transport::Verbs,
         }
     }
 }
@@ -44,7 +44,7 @@ impl Transport {
 /// Options of a node of a cluster.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Cluster")]
-pub(crate) struct Cluster {
+pub(crate) struct MembershipOptions {
     /// Serve as a node of the cluster that this file describes; docs/cluster.md says how.
     #[arg(long = "cluster", value_name = "FILE", requires = "node")]
     pub(crate) file: Option<PathBuf>,
@@ -58,12 +58,12 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<u16>,
     /// How messages between nodes, and with Rust clients, travel.
     #[arg(long, value_name = "HOW", default_value = "auto", requires = "file")]
-    pub(crate) transport: Transport,
+    pub(crate) transport: TransportChoice,
     #[command(flatten)]
-    pub(crate) rdma: Rdma,
+    pub(crate) rdma: RdmaOptions,
 }
 
-impl Cluster {
+impl MembershipOptions {
     /// Reads the cluster's file, if there is one, and opens the RDMA device, if one is used.
     pub(crate) fn join(&self) -> Result<Option<Membership>, String> {
         let (Some(file), Some(node)) = (&self.file, self.node) else {
@@ -216,21 +216,21 @@ mod tests {
         let file = dir.path().join("cluster.toml").display().to_string();
         let node = ["kumiki", "serve", "--cluster", &file, "--node", "3"];
         let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(node.iter().chain(args));
-        let crate::cli::Command::Serve(serve) = cli.expect("it can be read").command else {
+        let crate::cli::CliCommand::Serve(serve) = cli.expect("it can be read").command else {
             panic!("another command")
         };
-        crate::replicated::check(&serve, membership.as_ref())
+        crate::node_replica::check(&serve, membership.as_ref())
     }
 
-    fn options(text: &str, node: u16) -> (tempfile::TempDir, Cluster) {
+    fn options(text: &str, node: u16) -> (tempfile::TempDir, MembershipOptions) {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("cluster.toml");
         std::fs::write(&file, text).unwrap();
-        let cluster = Cluster {
+        let cluster = MembershipOptions {
             file: Some(file),
             node: Some(node),
-            transport: Transport::Auto,
-            rdma: Rdma::default(),
+            transport: TransportChoice::Auto,
+            rdma: RdmaOptions::default(),
         };
         (dir, cluster)
     }

@@ -7,24 +7,22 @@ mod files;
 mod interrupt;
 mod list;
 mod load;
-pub(crate) mod place;
+mod options;
 mod progress;
 mod serve;
 
 use std::sync::Arc;
 
-use base::size::Size;
-use clap::{Args, Subcommand, ValueEnum};
-use pages::{Layout, LoadOptions, Mode, PageSize};
+use clap::{Args, Subcommand};
 
-use crate::logging::Log;
+use crate::logging::LogControl;
 use crate::output::say_line;
-use interrupt::Stop;
-use place::Place;
+use interrupt::StopRequest;
+use options::{CheckTables, ListOptions, RemoveOptions, TpchOptions};
 
 /// Options of `kumiki pages`.
 #[derive(Args, Debug)]
-pub(crate) struct Pages {
+pub(crate) struct PagesOptions {
     #[command(subcommand)]
     command: Command,
 }
@@ -32,9 +30,9 @@ pub(crate) struct Pages {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve readers: a storage node.
-    Serve(Box<serve::Serve>),
+    Serve(Box<serve::StorageNodeOptions>),
     /// Load tables.
-    Load(Load),
+    LoadCommand(LoadCommand),
     /// Write the keys of a running server as a table
     ///
     /// The server goes on meanwhile: the table has all keys as they were at one moment, durably, or
@@ -54,125 +52,46 @@ enum Command {
     #[command(verbatim_doc_comment)]
     Export(export::Export),
     /// List tables, or show all details of one.
-    Ls(List),
+    Ls(ListOptions),
     /// Read and verify all pages. Exits with 1 when something is wrong.
-    Check(Check),
+    CheckTables(CheckTables),
     /// Remove a table.
-    Remove(Remove),
+    RemoveOptions(RemoveOptions),
 }
 
 #[derive(Args, Debug)]
-struct Load {
+struct LoadCommand {
     #[command(subcommand)]
-    from: From,
+    from: LoadSource,
 }
 
 /// The source of a load.
 #[derive(Subcommand, Debug)]
-enum From {
+enum LoadSource {
     /// The tables of TPC-H, generated.
-    Tpch(Tpch),
+    TpchOptions(TpchOptions),
     /// Lines of values become a table.
     Csv(files::Csv),
     /// Parquet files become a table.
     Parquet(files::Parquet),
 }
 
-#[derive(Args, Debug)]
-struct Tpch {
-    /// The scale factor: 1 makes a gigabyte of text.
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_scale)]
-    sf: f64,
-    /// These tables alone, such as lineitem,orders.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    tables: Vec<String>,
-    /// Threads that generate rows.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    threads: u16,
-    #[command(flatten)]
-    into: Into,
-}
-
-/// Into which tables, and how.
-#[derive(Args, Debug)]
-struct Into {
-    #[command(flatten)]
-    place: Place,
-    /// Bytes of a page: 4KiB, 8KiB, 16KiB, 32KiB, 64KiB or 128KiB.
-    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = parse_page_size)]
-    page_size: PageSize,
-    /// How rows lie in a page.
-    #[arg(long, value_name = "LAYOUT", default_value = "columns")]
-    layout: LayoutArg,
-    /// Which columns lie together: each (each by itself), all, or names such as a,b/c,d, where
-    /// each column that is not named lies by itself.
-    #[arg(long, value_name = "GROUPS", default_value = "each", value_parser = load::parse_groups)]
-    groups: pages::Groups,
-    /// Replace tables that are there.
-    #[arg(long, conflicts_with = "append")]
-    replace: bool,
-    /// Append to tables that are there, whose pages tell size, layout and groups.
-    #[arg(long)]
-    append: bool,
-    /// Sort by this column, of the table that has it. The table must fit into memory.
-    #[arg(long, value_name = "COLUMN")]
-    sort_by: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
-enum LayoutArg {
-    /// The values of a column one behind the other.
-    Columns,
-    /// The values of a row one behind the other, each at a fixed place.
-    Rows,
-}
-
-#[derive(Args, Debug)]
-struct List {
-    /// Tell everything of this table.
-    #[arg(value_name = "TABLE")]
-    table: Option<String>,
-    #[command(flatten)]
-    place: Place,
-    /// Say it as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-struct Check {
-    /// This table alone.
-    #[arg(value_name = "TABLE")]
-    table: Option<String>,
-    #[command(flatten)]
-    place: Place,
-}
-
-#[derive(Args, Debug)]
-struct Remove {
-    /// The table.
-    #[arg(value_name = "TABLE")]
-    table: String,
-    #[command(flatten)]
-    place: Place,
-}
-
 /// Executes the command of the command line.
 ///
 /// # Errors
 /// The text says what is wrong and what to do.
-pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &PagesOptions, log: &Arc<LogControl>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
-        Command::Load(Load { from }) => stoppable(|stop| match from {
-            From::Tpch(tpch) => load::tpch(tpch, stop),
-            From::Csv(csv) => files::csv(csv, stop),
-            From::Parquet(parquet) => files::parquet(parquet, stop),
+        Command::LoadCommand(LoadCommand { from }) => stoppable(|stop| match from {
+            LoadSource::TpchOptions(tpch) => load::tpch(tpch, stop),
+            LoadSource::Csv(csv) => files::csv(csv, stop),
+            LoadSource::Parquet(parquet) => files::parquet(parquet, stop),
         }),
         Command::Export(export) => stoppable(|stop| export::export(export, stop)),
         Command::Ls(list) => list::list(list),
-        Command::Check(check) => check::check(check),
-        Command::Remove(remove) => {
+        Command::CheckTables(check) => check::check(check),
+        Command::RemoveOptions(remove) => {
             let removed = remove.place.open()?.remove(&remove.table);
             removed.map_err(|error| error.to_string())?;
             say_line!("removed {}", remove.table);
@@ -182,8 +101,8 @@ pub(crate) fn run(options: &Pages, log: &Arc<Log>) -> Result<(), String> {
 }
 
 /// Does work that signals stop; the process ends with 130 then.
-fn stoppable(work: impl FnOnce(&Stop) -> Result<(), String>) -> Result<(), String> {
-    let stop = Stop::on_signal()?;
+fn stoppable(work: impl FnOnce(&StopRequest) -> Result<(), String>) -> Result<(), String> {
+    let stop = StopRequest::on_signal()?;
     let done = work(&stop);
     if stop.is_wanted()
         && let Err(error) = &done
@@ -192,49 +111,6 @@ fn stoppable(work: impl FnOnce(&Stop) -> Result<(), String>) -> Result<(), Strin
         std::process::exit(130);
     }
     done
-}
-
-impl Into {
-    /// Returns the mode for rows that are already there.
-    fn mode(&self) -> Mode {
-        match self {
-            Into { replace: true, .. } => Mode::Replace,
-            Into { append: true, .. } => Mode::Append,
-            _ => Mode::Create,
-        }
-    }
-
-    /// Returns the layout of new tables.
-    fn options(&self) -> LoadOptions {
-        LoadOptions {
-            page_size: self.page_size,
-            layout: match self.layout {
-                LayoutArg::Columns => Layout::Columns,
-                LayoutArg::Rows => Layout::Rows,
-            },
-            groups: self.groups.clone(),
-            ..LoadOptions::default()
-        }
-    }
-}
-
-fn parse_scale(text: &str) -> Result<f64, String> {
-    let factor = text
-        .parse()
-        .ok()
-        .filter(|factor| (0.0001..=10_000.0).contains(factor));
-    factor
-        .ok_or_else(|| format!("'{text}' is no scale factor: write a number from 0.0001 to 10000"))
-}
-
-fn parse_page_size(text: &str) -> Result<PageSize, String> {
-    let Size(bytes) = text
-        .parse()
-        .map_err(|error: base::size::BadSize| error.to_string())?;
-    let size = usize::try_from(bytes).ok().and_then(PageSize::new);
-    size.ok_or_else(|| {
-        format!("pages do not have {text}: choose 4KiB, 8KiB, 16KiB, 32KiB, 64KiB or 128KiB")
-    })
 }
 
 #[cfg(test)]
@@ -247,15 +123,15 @@ mod tests {
     #[derive(Parser, Debug)]
     struct Line {
         #[command(flatten)]
-        pages: Pages,
+        pages: PagesOptions,
     }
 
-    fn load(args: &[&str]) -> Result<Tpch, String> {
+    fn load(args: &[&str]) -> Result<TpchOptions, String> {
         let line = ["pages", "load", "tpch"].iter().chain(args);
         let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
         match line.pages.command {
-            Command::Load(Load {
-                from: From::Tpch(tpch),
+            Command::LoadCommand(LoadCommand {
+                from: LoadSource::TpchOptions(tpch),
             }) => Ok(tpch),
             other => panic!("{other:?}"),
         }

@@ -15,11 +15,11 @@ use proxy::{
 };
 use reactor::tls::AuthorityFiles;
 
+use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
-use crate::cli::{parse_address, parse_password, parse_time};
-use crate::locks::{LockOptions, Locks};
-use crate::logging::Log;
-use crate::signals::{self, Reread, stop_on};
+use crate::logging::LogControl;
+use crate::proxy_locks::{LockOptions, Locks};
+use crate::signals::{self, ConfigReload, stop_on};
 use crate::tls_options::TlsOptions;
 use crate::{descriptors, memory, passwords};
 
@@ -167,7 +167,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Serves until a signal requests the stop.
-pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &Options, log: &Arc<LogControl>) -> Result<(), String> {
     let file = options.config.as_deref();
     let signals = signals::take(file.is_some() || options.tls.are_given())?;
     let mut config = config(options)?;
@@ -190,11 +190,8 @@ pub(crate) fn run(options: &Options, log: &Arc<Log>) -> Result<(), String> {
     config.locks = locks.as_ref().map(|locks| locks.options.clone());
     let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    stop_on(
-        signals,
-        Reread::new(file, log).with_certificate(running.certificate()),
-        move || stopper.stop(),
-    );
+    let reload = ConfigReload::new(file, log).with_certificate(running.certificate());
+    stop_on(signals, reload, move || stopper.stop());
     announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
     let ended = running.wait();
     locks.map_or(Ok(()), Locks::close)?;

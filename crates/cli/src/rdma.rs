@@ -6,7 +6,7 @@ use clap::Args;
 use fabric::tcp::Transport;
 use fabric::verbs::{self, Depths, Domain, VerbsOptions};
 
-use crate::cli;
+use crate::argument_values::parse_time;
 
 /// Above these options in the help.
 const HEADING: &str = "RDMA (--transport verbs, or auto)";
@@ -14,7 +14,7 @@ const HEADING: &str = "RDMA (--transport verbs, or auto)";
 /// Options of the RDMA device, for `--transport verbs` and `auto`. What is not given is found out,
 /// on InfiniBand and on RoCE.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rdma {
+pub(crate) struct RdmaOptions {
     /// The device, as `ibv_devices` or `rdma link` names it; default: the first one with a port that
     /// carries.
     #[arg(long = "rdma-device", value_name = "NAME", requires = "file", help_heading = HEADING)]
@@ -56,30 +56,30 @@ pub(crate) struct Rdma {
 }
 
 /// A device that is selected by its name alone.
-pub(crate) struct Device {
+pub(crate) struct NamedDevice {
     name: Option<String>,
 }
 
-impl Device {
-    pub(crate) fn new(name: Option<String>) -> Device {
-        Device { name }
+impl NamedDevice {
+    pub(crate) fn new(name: Option<String>) -> NamedDevice {
+        NamedDevice { name }
     }
 
     /// Opens it, if this transport needs it or can use it.
     ///
     /// # Errors
-    /// As those of [`Rdma::open`].
+    /// As those of [`RdmaOptions::open`].
     pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
-        let rdma = Rdma {
+        let rdma = RdmaOptions {
             device: self.name.clone(),
-            ..Rdma::default()
+            ..RdmaOptions::default()
         };
         rdma.open(transport)
     }
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
-    let time = cli::parse_time(text).ok_or("it is not a time such as 4s or 500ms")?;
+    let time = parse_time(text).ok_or("it is not a time such as 4s or 500ms")?;
     let sensible = Duration::from_millis(1)..=Duration::from_secs(600);
     if sensible.contains(&time) {
         Ok(time)
@@ -88,7 +88,7 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl Rdma {
+impl RdmaOptions {
     /// Opens the device that this transport needs, or can use.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Rdma {
     /// says what to do.
     pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
         match transport {
-            Transport::Tcp | Transport::Shm if *self != Rdma::default() => {
+            Transport::Tcp | Transport::Shm if *self != RdmaOptions::default() => {
                 let text = "options of the RDMA device are for --transport verbs and auto: leave \
                             them out, or choose one of these";
                 Err(text.to_owned())
@@ -104,7 +104,7 @@ impl Rdma {
             Transport::Tcp | Transport::Shm => Ok(None),
             Transport::Verbs => self.domain().map(Some),
             // An operator who names a device wants it.
-            Transport::Auto if *self != Rdma::default() => self.domain().map(Some),
+            Transport::Auto if *self != RdmaOptions::default() => self.domain().map(Some),
             Transport::Auto => {
                 let opened = self.domain();
                 let opened = opened.inspect_err(|error| tracing::debug!("{error}"));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_given_is_used_and_the_rest_is_left_to_the_device() {
-        let given = Rdma {
+        let given = RdmaOptions {
             device: Some("mlx5_0".to_owned()),
             port: Some(2),
             gid: Some(3),
@@ -160,28 +160,28 @@ mod tests {
         assert_eq!((options.mtu, options.depths.sends), (Some(1024), 16));
         assert_eq!(options.depths.signal_every, 4);
         assert_eq!(options.dead_after, Duration::from_millis(500));
-        assert_eq!(Rdma::default().options(), VerbsOptions::default());
+        assert_eq!(RdmaOptions::default().options(), VerbsOptions::default());
     }
 
     #[test]
     fn options_of_a_device_that_is_not_used_are_refused() {
-        let given = Rdma {
+        let given = RdmaOptions {
             depth: Some(16),
-            ..Rdma::default()
+            ..RdmaOptions::default()
         };
         for transport in [Transport::Tcp, Transport::Shm] {
             let said = given.open(transport).unwrap_err();
             assert!(said.contains("--transport verbs"), "{said}");
-            assert!(Rdma::default().open(transport).unwrap().is_none());
+            assert!(RdmaOptions::default().open(transport).unwrap().is_none());
         }
     }
 
     /// The machine may have a device, but none with this name.
     #[test]
     fn a_device_that_is_asked_for_and_missing_is_an_error() {
-        let given = Rdma {
+        let given = RdmaOptions {
             device: Some("nobodys0".to_owned()),
-            ..Rdma::default()
+            ..RdmaOptions::default()
         };
         for transport in [Transport::Verbs, Transport::Auto] {
             let said = given.open(transport).unwrap_err();

@@ -13,10 +13,12 @@ use server::{Admin, Config, Membership, Partition, Running, Starting, TlsListene
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::build::BUILD;
-use crate::cli::{Durability, IoChoice, Serve};
-use crate::logging::Log;
-use crate::signals::{self, Reread, stop_on};
-use crate::{descriptors, device, membership, memory, owner, passwords, ramp, replicated};
+use crate::logging::LogControl;
+use crate::serve_options::{DurabilityOption, IoOption, ServeOptions};
+use crate::signals::{self, ConfigReload, stop_on};
+use crate::{
+    descriptors, disk_layer, membership, memory, node_replica, owner, passwords, read_atomic,
+};
 
 /// Workers beyond those of the server's threads, for housekeeping.
 const SPARE_WORKERS: usize = 2;
@@ -24,14 +26,14 @@ const SPARE_WORKERS: usize = 2;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves until a signal or a client requests the stop.
-pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let file = options.config.as_deref();
     let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
     let signals = signals::take(file.is_some() || options.tls.are_given())?;
     let membership = options.cluster.join()?;
-    replicated::check(&options, membership.as_ref())?;
-    let read_atomic = ramp::declared(&options, membership.as_ref())?;
+    node_replica::check(&options, membership.as_ref())?;
+    let read_atomic = read_atomic::declared(&options, membership.as_ref())?;
     let port = options.port.map(|port| (Ipv4Addr::LOCALHOST, port).into());
     let listen = membership::listen(options.listen.or(port), membership.as_ref())?;
     warn_of_little_memory(&options);
@@ -57,12 +59,12 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
         admin.control_log(log);
     }
     let progress = progress_teller(admin.as_ref().map(Admin::starting));
-    let opened = Opened::open(&options, &config, progress)?;
+    let opened = OpenedPartition::open(&options, &config, progress)?;
     let running = server::serve_with(opened.partition(), config, admin);
     let running = running.map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    let reread = Reread::new(file, log).with_certificate(running.certificate());
-    stop_on(signals, reread, move || stopper.stop());
+    let reload = ConfigReload::new(file, log).with_certificate(running.certificate());
+    stop_on(signals, reload, move || stopper.stop());
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
     let served = running.wait().map_err(|error| error.to_string());
@@ -72,39 +74,43 @@ pub(crate) fn serve(options: Serve, log: &Arc<Log>) -> Result<(), String> {
 }
 
 /// The opened partition.
-enum Opened {
+enum OpenedPartition {
     Local(Db),
-    Replicated(replicated::Opened),
+    Replicated(node_replica::OpenedReplica),
 }
 
-impl Opened {
-    fn open(options: &Serve, config: &Config, progress: Progress) -> Result<Opened, String> {
+impl OpenedPartition {
+    fn open(
+        options: &ServeOptions,
+        config: &Config,
+        progress: Progress,
+    ) -> Result<OpenedPartition, String> {
         let workers = config.threads + SPARE_WORKERS;
         let claim = match options.ephemeral {
             true => None,
             false => Some(owner::check(&options.data, config.cluster.as_ref())?),
         };
-        let opened = Opened::open_own(options, config, workers, progress)?;
+        let opened = OpenedPartition::open_own(options, config, workers, progress)?;
         claim.map_or(Ok(()), owner::Claim::record)?;
         Ok(opened)
     }
 
     /// Opens the data in this node's directory.
     fn open_own(
-        options: &Serve,
+        options: &ServeOptions,
         config: &Config,
         workers: usize,
         progress: Progress,
-    ) -> Result<Opened, String> {
+    ) -> Result<OpenedPartition, String> {
         if let Some(membership) = &config.cluster
-            && replicated::partition(membership).is_some()
+            && node_replica::partition(membership).is_some()
         {
-            let opened = replicated::open(options, membership, workers, &*progress)?;
+            let opened = node_replica::open(options, membership, workers, &*progress)?;
             tell_recovery(opened.replicated.recovery());
-            return Ok(Opened::Replicated(opened));
+            return Ok(OpenedPartition::Replicated(opened));
         }
         if !options.ephemeral {
-            replicated::refuse_beside_replica(&options.data)?;
+            node_replica::refuse_beside_replica(&options.data)?;
         }
         let opening = Options {
             workers,
@@ -115,20 +121,20 @@ impl Opened {
         if !options.ephemeral {
             tell_recovery(db.recovery());
         }
-        Ok(Opened::Local(db))
+        Ok(OpenedPartition::Local(db))
     }
 
     fn partition(&self) -> Partition {
         match self {
-            Opened::Local(db) => db.clone().into(),
-            Opened::Replicated(opened) => Arc::clone(&opened.replicated).into(),
+            OpenedPartition::Local(db) => db.clone().into(),
+            OpenedPartition::Replicated(opened) => Arc::clone(&opened.replicated).into(),
         }
     }
 
     fn close(&self) -> Result<(), String> {
         match self {
-            Opened::Local(db) => db.close().map_err(|error| error.to_string()),
-            Opened::Replicated(opened) => {
+            OpenedPartition::Local(db) => db.close().map_err(|error| error.to_string()),
+            OpenedPartition::Replicated(opened) => {
                 // The leadership was handed over before the server stopped, if that was possible.
                 opened.replicated.member().close(Duration::ZERO);
                 Ok(())
@@ -140,7 +146,7 @@ impl Opened {
 /// Receives the progress of recovery.
 type Progress = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
 
-fn store_options(options: &Serve, progress: Progress) -> Result<Options, String> {
+fn store_options(options: &ServeOptions, progress: Progress) -> Result<Options, String> {
     let defaults = Options::default();
     Ok(Options {
         dir: (!options.ephemeral).then(|| options.data.clone()),
@@ -168,14 +174,14 @@ fn store_options(options: &Serve, progress: Progress) -> Result<Options, String>
             value: options.max_value(Limits::MAX_VALUE),
             ..Limits::default()
         },
-        disk: device::open(options.disk, options.log_device)?,
+        disk: disk_layer::open(options.disk, options.log_device)?,
         progress,
         ..defaults
     })
 }
 
 /// Returns the listener for clients that speak TLS, if the options name one.
-fn tls(options: &Serve, listen: SocketAddr) -> Result<Option<TlsListener>, String> {
+fn tls(options: &ServeOptions, listen: SocketAddr) -> Result<Option<TlsListener>, String> {
     let Some(files) = options.tls.files()? else {
         return Ok(None);
     };
@@ -189,7 +195,7 @@ fn tls(options: &Serve, listen: SocketAddr) -> Result<Option<TlsListener>, Strin
 }
 
 fn config(
-    options: &Serve,
+    options: &ServeOptions,
     threads: usize,
     listen: SocketAddr,
     cluster: Option<Membership>,
@@ -208,9 +214,9 @@ fn config(
         cluster,
         threads,
         io: match options.io {
-            IoChoice::Auto => Io::Auto,
-            IoChoice::Epoll => Io::Epoll,
-            IoChoice::Uring => Io::Uring,
+            IoOption::Auto => Io::Auto,
+            IoOption::Epoll => Io::Epoll,
+            IoOption::Uring => Io::Uring,
         },
         cpus: options.cpus(),
         staleness: options.replication.election(),
@@ -219,8 +225,8 @@ fn config(
         admin: options.admin,
         build: BUILD,
         durability: match options.durability {
-            Durability::Group => server::Durability::Group,
-            Durability::Async => server::Durability::Async,
+            DurabilityOption::Group => server::Durability::Group,
+            DurabilityOption::Async => server::Durability::Async,
         },
         insecure: options.insecure,
         maxmemory: options
@@ -233,7 +239,7 @@ fn config(
 }
 
 /// Warns of a number without a unit, which is a number of bytes and rarely meant.
-fn warn_of_little_memory(options: &Serve) {
+fn warn_of_little_memory(options: &ServeOptions) {
     const LITTLE: u64 = 1 << 20;
     if let Some(Size(bytes)) = options.maxmemory
         && (1..LITTLE).contains(&bytes)
@@ -246,7 +252,7 @@ fn warn_of_little_memory(options: &Serve) {
 
 /// Prints the one line that says which server this is, where it and its data are, and what to type
 /// next.
-fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Result<()> {
+fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::io::Result<()> {
     let data = if options.ephemeral {
         "data in memory only".to_owned()
     } else {
@@ -265,8 +271,10 @@ fn announce(running: &Running, options: &Serve, threads: usize) -> std::io::Resu
         .map_or_else(String::new, |node| format!(", node {node} of a cluster"));
     let durability = match (options.ephemeral, options.durability) {
         (true, _) => "",
-        (false, Durability::Group) => ", durability: group",
-        (false, Durability::Async) => ", durability: async (a crash may lose the last writes)",
+        (false, DurabilityOption::Group) => ", durability: group",
+        (false, DurabilityOption::Async) => {
+            ", durability: async (a crash may lose the last writes)"
+        }
     };
     let tls = running
         .tls_address()

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config_file;
-use crate::logging::Log;
+use crate::logging::LogControl;
 
 /// Receives signals from now on. Called before anything is opened, so that no signal finds the
 /// process without a handler. With nothing to read again, SIGHUP ends the process, as it does by
@@ -22,15 +22,15 @@ pub(crate) fn take(rereads: bool) -> Result<Signals, String> {
 }
 
 /// The settings that SIGHUP reads again.
-pub(crate) struct Reread {
+pub(crate) struct ConfigReload {
     config: Option<std::path::PathBuf>,
     certificate: Option<Arc<ServerTls>>,
-    log: Arc<Log>,
+    log: Arc<LogControl>,
 }
 
-impl Reread {
-    pub(crate) fn new(config: Option<&Path>, log: &Arc<Log>) -> Reread {
-        Reread {
+impl ConfigReload {
+    pub(crate) fn new(config: Option<&Path>, log: &Arc<LogControl>) -> ConfigReload {
+        ConfigReload {
             config: config.map(Path::to_owned),
             certificate: None,
             log: Arc::clone(log),
@@ -38,8 +38,8 @@ impl Reread {
     }
 
     /// Reads a certificate and its key, too.
-    pub(crate) fn with_certificate(self, certificate: Option<Arc<ServerTls>>) -> Reread {
-        Reread {
+    pub(crate) fn with_certificate(self, certificate: Option<Arc<ServerTls>>) -> ConfigReload {
+        ConfigReload {
             certificate,
             ..self
         }
@@ -94,7 +94,11 @@ pub(crate) fn interrupt_on(mut signals: Signals, stop: impl Fn() + Send + 'stati
 }
 
 /// Calls `stop` on the first signal, and ends the process on the second.
-pub(crate) fn stop_on(mut signals: Signals, reread: Reread, stop: impl Fn() + Send + 'static) {
+pub(crate) fn stop_on(
+    mut signals: Signals,
+    reread: ConfigReload,
+    stop: impl Fn() + Send + 'static,
+) {
     let listen = move || {
         let mut stopping = false;
         for signal in signals.forever() {

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use crate::logging::Log;
+use crate::logging::LogControl;
 
 /// Options that are not understood here.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Sql {
+pub(crate) struct SqlOptions {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     options: Vec<String>,
 }
 
 /// Explains how to get a binary with SQL.
-pub(crate) fn run(options: &Sql, _: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &SqlOptions, _: &Arc<LogControl>) -> Result<(), String> {
     let options = quoted(&options.options);
     Err(format!(
         "this binary was built without SQL, which takes minutes to compile. To build one with it and \

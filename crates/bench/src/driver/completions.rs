@@ -10,19 +10,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::driver::DONE;
 use crate::latency::Latencies;
+
+/// The ticket of a transaction that is complete at once.
+pub const DONE: u64 = 0;
 
 /// All progress of a run.
 #[derive(Debug)]
 pub struct Completions {
     origin: Instant,
     newest: AtomicU64,
-    progress: Mutex<Vec<Progress>>,
+    progress: Mutex<Vec<CompletionRecord>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct CompletionRecord {
     ticket: u64,
     at: u64,
 }
@@ -49,17 +51,17 @@ impl Completions {
         let mut progress = self.progress.lock();
         if progress.last().is_none_or(|last| last.ticket < ticket) {
             let at = self.origin.elapsed().as_nanos() as u64;
-            progress.push(Progress { ticket, at });
+            progress.push(CompletionRecord { ticket, at });
             self.newest.store(ticket, Ordering::Release);
         }
     }
 
-    pub(super) fn reader(&self) -> Reader<'_> {
-        Reader {
+    pub(super) fn reader(&self) -> CompletionReader<'_> {
+        CompletionReader {
             completions: self,
             seen: Vec::new(),
             waiting: VecDeque::new(),
-            memo: Progress {
+            memo: CompletionRecord {
                 ticket: DONE,
                 at: 0,
             },
@@ -68,23 +70,23 @@ impl Completions {
 }
 
 /// A transaction that is committed and not known to be complete.
-struct Waiting {
+struct PendingTransaction {
     ticket: u64,
     start: u64,
     done: u64,
 }
 
 /// One client's look at the progress.
-pub(super) struct Reader<'c> {
+pub(super) struct CompletionReader<'c> {
     completions: &'c Completions,
     /// The progress that was read so far.
-    seen: Vec<Progress>,
-    waiting: VecDeque<Waiting>,
+    seen: Vec<CompletionRecord>,
+    waiting: VecDeque<PendingTransaction>,
     /// The answer to the last question: neighbours mostly have the same ticket.
-    memo: Progress,
+    memo: CompletionRecord,
 }
 
-impl Reader<'_> {
+impl CompletionReader<'_> {
     /// Adds a transaction that began at `start` and was committed at `done`. It, and others before
     /// it, are recorded once they are complete.
     pub(super) fn pending(&mut self, ticket: u64, start: u64, done: u64, to: &mut Latencies) {
@@ -92,7 +94,7 @@ impl Reader<'_> {
             to.record(Duration::from_nanos(done - start));
             return;
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(PendingTransaction {
             ticket,
             start,
             done,
@@ -116,7 +118,8 @@ impl Reader<'_> {
         while let Some(first) = self.waiting.front()
             && let Some(at) = self.when(first.ticket)
         {
-            let Waiting { start, done, .. } = self.waiting.pop_front().expect("it is the front");
+            let PendingTransaction { start, done, .. } =
+                self.waiting.pop_front().expect("it is the front");
             to.record(Duration::from_nanos(at.max(done) - start));
         }
     }
@@ -126,7 +129,7 @@ impl Reader<'_> {
         if self.memo.ticket != ticket {
             let place = self.seen.partition_point(|seen| seen.ticket < ticket);
             let at = self.seen.get(place)?.at;
-            self.memo = Progress { ticket, at };
+            self.memo = CompletionRecord { ticket, at };
         }
         Some(self.memo.at)
     }

@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::{Driven, Moment, Plan, Window};
-use crate::sample::RunError;
+use super::{DrivePlan, DriveResult, MeasurementWindow, WindowEdge};
+use crate::error::RunError;
 
 /// How long the last transactions may take after the window's end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One client.
-pub trait Caller: 'static {
+pub trait AsyncClient: 'static {
     /// Runs one transaction until its outcome is known, verifying what it sees.
     ///
     /// # Errors
     /// The text says what went wrong, or which result is impossible.
-    fn call(&mut self) -> impl Future<Output = Result<(), String>>;
+    fn call(&mut self) -> impl Future<Output = Result<(), RunError>>;
 }
 
 /// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
@@ -35,21 +35,24 @@ pub trait Caller: 'static {
 /// # Errors
 /// Returns the first error of a client, an error for clients that get no answer, or the user's
 /// request to stop.
-pub fn drive_tasks<C: Caller>(
+pub fn drive_tasks<C: AsyncClient>(
     runtime: &Runtime,
     callers: Vec<C>,
-    plan: Plan,
+    plan: DrivePlan,
     stop: &AtomicBool,
-    mut at: impl FnMut(Moment),
-) -> Result<(Driven, Vec<C>), RunError> {
+    mut at: impl FnMut(WindowEdge),
+) -> Result<(DriveResult, Vec<C>), RunError> {
     let over = Rc::new(Cell::new(false));
     let all = async {
-        let window = Window::after(plan.warm_up, plan.time, Instant::now());
+        let window = MeasurementWindow::after(plan.warm_up, plan.time, Instant::now());
         let tasks: Vec<_> = callers
             .into_iter()
             .map(|caller| spawn_local(one(caller, window, Rc::clone(&over))))
             .collect();
-        for (moment, when) in [(Moment::Begin, window.begin), (Moment::End, window.end)] {
+        for (moment, when) in [
+            (WindowEdge::Begin, window.begin),
+            (WindowEdge::End, window.end),
+        ] {
             while window.now() < when && !over.get() {
                 let left = Duration::from_nanos(when.saturating_sub(window.now()));
                 sleep(left.min(LOOK)).await;
@@ -70,12 +73,12 @@ pub fn drive_tasks<C: Caller>(
     Ok(ended)
 }
 
-async fn one<C: Caller>(
+async fn one<C: AsyncClient>(
     mut caller: C,
-    window: Window,
+    window: MeasurementWindow,
     over: Rc<Cell<bool>>,
-) -> Result<(Driven, C), String> {
-    let mut driven = Driven::default();
+) -> Result<(DriveResult, C), RunError> {
+    let mut driven = DriveResult::default();
     let mut now = window.now();
     while now < window.end && !over.get() {
         let called = caller.call().await;
@@ -95,12 +98,23 @@ async fn one<C: Caller>(
     Ok((driven, caller))
 }
 
-type Task<C> = JoinHandle<Result<(Driven, C), String>>;
+/// Returns a runtime that runs the tasks of many clients, on the calling thread.
+pub(crate) fn client_runtime() -> Result<Runtime, RunError> {
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    built.map_err(|error| RunError::failed("making a runtime")(&error))
+}
 
-async fn together<C>(tasks: Vec<Task<C>>, window: Duration) -> Result<(Driven, Vec<C>), RunError> {
-    let mut all = Driven {
+type Task<C> = JoinHandle<Result<(DriveResult, C), RunError>>;
+
+async fn together<C>(
+    tasks: Vec<Task<C>>,
+    window: Duration,
+) -> Result<(DriveResult, Vec<C>), RunError> {
+    let mut all = DriveResult {
         window,
-        ..Driven::default()
+        ..DriveResult::default()
     };
     let mut callers = Vec::new();
     let mut failed = None;
@@ -111,11 +125,11 @@ async fn together<C>(tasks: Vec<Task<C>>, window: Duration) -> Result<(Driven, V
                 callers.push(caller);
             }
             Ok(Err(error)) => failed = failed.or(Some(error)),
-            Err(_) => failed = failed.or_else(|| Some("a client panicked".to_owned())),
+            Err(_) => failed = failed.or_else(|| Some("a client panicked".into())),
         }
     }
     match failed {
-        Some(error) => Err(RunError::Failed(error)),
+        Some(error) => Err(error),
         None => Ok((all, callers)),
     }
 }
@@ -132,23 +146,27 @@ mod tests {
         fails: u64,
     }
 
-    impl Caller for Slow {
-        async fn call(&mut self) -> Result<(), String> {
+    impl AsyncClient for Slow {
+        async fn call(&mut self) -> Result<(), RunError> {
             sleep(self.time).await;
             self.calls += 1;
             match self.calls == self.fails {
-                true => Err("as asked".to_owned()),
+                true => Err(RunError::Failed("as asked".to_owned())),
                 false => Ok(()),
             }
         }
     }
 
-    fn drive(count: usize, time: Duration, fails: u64) -> Result<(Driven, Vec<Slow>), RunError> {
+    fn drive(
+        count: usize,
+        time: Duration,
+        fails: u64,
+    ) -> Result<(DriveResult, Vec<Slow>), RunError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: Duration::from_millis(20),
             time: Duration::from_millis(200),
@@ -162,7 +180,7 @@ mod tests {
         let mut moments = Vec::new();
         let at = |moment| moments.push(moment);
         let driven = drive_tasks(&runtime, callers, plan, &AtomicBool::new(false), at);
-        assert_eq!(moments, [Moment::Begin, Moment::End]);
+        assert_eq!(moments, [WindowEdge::Begin, WindowEdge::End]);
         driven
     }
 

@@ -9,8 +9,8 @@ struct Stalling {
     stall: Duration,
 }
 
-impl Client for Stalling {
-    fn run(&mut self) -> Result<u64, String> {
+impl BlockingClient for Stalling {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.runs += 1;
         let pause = if self.runs == self.stall_at {
             self.stall
@@ -21,20 +21,23 @@ impl Client for Stalling {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }
 
-fn plan(pace: Pace, ms: u64) -> Plan {
-    Plan {
+fn plan(pace: Pace, ms: u64) -> DrivePlan {
+    DrivePlan {
         pace,
         warm_up: Duration::ZERO,
         time: Duration::from_millis(ms),
     }
 }
 
-fn run<C: Client>(clients: Vec<C>, plan: Plan) -> Result<(Driven, Vec<C>), RunError> {
+fn run<C: BlockingClient>(
+    clients: Vec<C>,
+    plan: DrivePlan,
+) -> Result<(DriveResult, Vec<C>), RunError> {
     let stop = AtomicBool::new(false);
     drive(clients, &Completions::default(), plan, &stop, |_| {})
 }
@@ -90,14 +93,14 @@ struct Ticketed {
     completions: Arc<Completions>,
 }
 
-impl Client for Ticketed {
-    fn run(&mut self) -> Result<u64, String> {
+impl BlockingClient for Ticketed {
+    fn run(&mut self) -> Result<u64, RunError> {
         std::thread::sleep(Duration::from_millis(1));
         self.next += 1;
         Ok(self.next)
     }
 
-    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError> {
         self.completions.advance(ticket);
         Ok(())
     }
@@ -113,7 +116,7 @@ fn a_latency_ends_when_the_ticket_is_complete_and_not_when_the_client_looks() {
     let stop = AtomicBool::new(false);
     let plan = plan(Pace::Saturated, 200);
     let (driven, clients) = drive(vec![client], &completions, plan, &stop, |moment| {
-        if moment == Moment::End {
+        if moment == WindowEdge::End {
             // Half of the waiting tickets become complete now, the rest when the client settles.
             completions.advance(40);
         }
@@ -151,16 +154,16 @@ fn completions_are_found_by_ticket_also_out_of_order() {
 
 struct Failing(u32);
 
-impl Client for Failing {
-    fn run(&mut self) -> Result<u64, String> {
+impl BlockingClient for Failing {
+    fn run(&mut self) -> Result<u64, RunError> {
         self.0 -= 1;
         if self.0 == 0 {
-            return Err("key 7 holds garbage".to_owned());
+            return Err(RunError::Failed("key 7 holds garbage".to_owned()));
         }
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

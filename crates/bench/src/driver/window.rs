@@ -7,7 +7,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The time in which transactions count.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct MeasurementWindow {
     origin: Instant,
     /// When the warm-up began.
     pub start: u64,
@@ -17,13 +17,13 @@ pub struct Window {
     pub end: u64,
 }
 
-impl Window {
+impl MeasurementWindow {
     /// Returns a window of `time` that begins after `warm_up` from now.
     #[must_use]
-    pub fn after(warm_up: Duration, time: Duration, origin: Instant) -> Window {
+    pub fn after(warm_up: Duration, time: Duration, origin: Instant) -> MeasurementWindow {
         let start = origin.elapsed().as_nanos() as u64;
         let begin = start + warm_up.as_nanos() as u64;
-        Window {
+        MeasurementWindow {
             origin,
             start,
             begin,

@@ -1,19 +1,20 @@
 //! `io-replay`: the page accesses of a query, here and of a storage node (paper 4, section 4.4.5).
 
-mod shown;
+mod figures;
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::storage::{Carrier, Reading};
-use crate::target::{Far, Job, Order, Place, Reader, ReadsJob};
+use crate::parameters::{Effort, Param, Scale};
+
+use figures::{RECORDED, THREADS};
+
+use crate::experiment::{Experiment, SweepPoint};
+use crate::run_context::StorageMedium;
+use crate::storage_node::{PageTransport, ReadMethodOption};
+use crate::target::{AccessPattern, FileReader, ReadsJob, RemoteReaders, TargetJob};
 
 /// Sizes of reads.
 const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
-/// The size in which accesses were recorded.
-const RECORDED: usize = 16 << 10;
 /// Reads under way of a connection.
 const DEPTH: usize = 256;
-/// Threads that read on this machine.
-const THREADS: usize = 100;
 /// The caches that are measured, as parts of what the trace touches.
 const PARTS: [f64; 2] = [0.5, 1.0];
 
@@ -32,8 +33,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          remote ones had none.",
     ],
     points,
-    plots: shown::plots,
-    compare: shown::compare,
+    plots: figures::plots,
+    compare: figures::compare,
     columns: &[
         "order",
         "mode",
@@ -54,32 +55,32 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// The kind and place of a point's reads.
 #[derive(Clone, Copy)]
-struct Spot {
-    order: Order,
-    place: Place,
+struct ReadPoint {
+    order: AccessPattern,
+    place: StorageMedium,
     size: usize,
     /// `None`: on this machine.
-    carrier: Option<Carrier>,
+    transport: Option<PageTransport>,
     /// Threads of this machine, or of the node.
     threads: usize,
     links: usize,
 }
 
-impl Spot {
-    fn point(self) -> Point {
-        let reader = match self.carrier {
-            None => Reader::Plain {
+impl ReadPoint {
+    fn point(self) -> SweepPoint {
+        let reader = match self.transport {
+            None => FileReader::Plain {
                 threads: self.threads,
             },
-            Some(carrier) => Reader::Node(Far {
-                carrier,
-                reading: Some(match self.threads {
-                    0 if self.place == Place::Memory => Reading::Here,
-                    0 => Reading::Ring,
-                    threads => Reading::Static(threads),
+            Some(transport) => FileReader::Node(RemoteReaders {
+                transport,
+                read_method: Some(match self.threads {
+                    0 if self.place == StorageMedium::Memory => ReadMethodOption::Here,
+                    0 => ReadMethodOption::Ring,
+                    threads => ReadMethodOption::Static(threads),
                 }),
                 // A node whose threads read by themselves needs as many threads as processors.
-                desks: if self.place == Place::Memory {
+                node_threads: if self.place == StorageMedium::Memory {
                     self.links
                 } else {
                     1
@@ -89,11 +90,11 @@ impl Spot {
             }),
         };
         let cache = match self.order {
-            Order::Replay { cache } => cache,
-            Order::Random | Order::Counted => 0.0,
+            AccessPattern::Replay { cache } => cache,
+            AccessPattern::Random | AccessPattern::Counted => 0.0,
         };
-        let is_replay = matches!(self.order, Order::Replay { .. });
-        let mode = if self.carrier.is_some() {
+        let is_replay = matches!(self.order, AccessPattern::Replay { .. });
+        let mode = if self.transport.is_some() {
             "remote"
         } else {
             "local"
@@ -103,7 +104,10 @@ impl Spot {
             ("mode", mode.into()),
             ("device", self.place.name().into()),
             ("size", self.size.into()),
-            ("carrier", self.carrier.map_or("–", Carrier::name).into()),
+            (
+                "carrier",
+                self.transport.map_or("–", PageTransport::name).into(),
+            ),
             ("cache", cache.into()),
             ("threads", self.threads.into()),
             ("links", self.links.into()),
@@ -115,10 +119,10 @@ impl Spot {
             order: self.order,
             pinned: false,
         };
-        let mut point = Point::new(pairs, Job::Reads(job));
-        let who = match self.carrier {
+        let mut point = SweepPoint::new(pairs, TargetJob::Reads(job));
+        let who = match self.transport {
             None => mode.to_owned(),
-            Some(carrier) => format!("{mode} {}", carrier.name()),
+            Some(transport) => format!("{mode} {}", transport.name()),
         };
         let who = if cache > 0.0 {
             format!("{who}, cache {cache}")
@@ -129,59 +133,69 @@ impl Spot {
         point
     }
 
-    fn here(order: Order, place: Place, size: usize) -> Spot {
-        Spot {
+    fn here(order: AccessPattern, place: StorageMedium, size: usize) -> ReadPoint {
+        ReadPoint {
             order,
             place,
             size,
-            carrier: None,
-            threads: if place == Place::Memory { 2 } else { THREADS },
+            transport: None,
+            threads: if place == StorageMedium::Memory {
+                2
+            } else {
+                THREADS
+            },
             links: 0,
         }
     }
 
-    fn from_node(order: Order, place: Place, size: usize, carrier: Carrier) -> Spot {
-        Spot {
+    fn from_node(
+        order: AccessPattern,
+        place: StorageMedium,
+        size: usize,
+        transport: PageTransport,
+    ) -> ReadPoint {
+        ReadPoint {
             order,
             place,
             size,
-            carrier: Some(carrier),
+            transport: Some(transport),
             threads: 0,
-            links: if place == Place::Memory { 2 } else { 1 },
+            links: if place == StorageMedium::Memory { 2 } else { 1 },
         }
     }
 }
 
-const fn replay(cache: f64) -> Order {
-    Order::Replay { cache }
+const fn replay(cache: f64) -> AccessPattern {
+    AccessPattern::Replay { cache }
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let sizes = scale.pick(&[RECORDED], &SIZES, &SIZES);
     let parts = scale.pick(&[1.0], &PARTS, &PARTS);
-    let carriers = [Carrier::Shm, Carrier::Tcp];
+    let carriers = [PageTransport::Shm, PageTransport::Tcp];
     let mut points = Vec::new();
     for &size in sizes {
         for &part in parts {
             // The point is compared with local reads through the same cache.
-            let here = Spot::here(replay(part), Place::Disk, size).point();
+            let here = ReadPoint::here(replay(part), StorageMedium::Disk, size).point();
             points.push(here.clone());
-            for carrier in carriers {
-                let far = Spot::from_node(replay(part), Place::Disk, size, carrier);
-                points.push(far.point().against(&here));
+            for transport in carriers {
+                let readers =
+                    ReadPoint::from_node(replay(part), StorageMedium::Disk, size, transport);
+                points.push(readers.point().against(&here));
             }
         }
-        let here = Spot::here(replay(0.0), Place::Disk, size).point();
+        let here = ReadPoint::here(replay(0.0), StorageMedium::Disk, size).point();
         points.push(here.clone());
         points.push(
-            Spot::here(Order::Counted, Place::Disk, size)
+            ReadPoint::here(AccessPattern::Counted, StorageMedium::Disk, size)
                 .point()
                 .against(&here),
         );
-        for carrier in carriers {
-            for order in [replay(0.0), Order::Counted] {
-                let far = Spot::from_node(order, Place::Disk, size, carrier);
-                points.push(far.point().against(&here));
+        for transport in carriers {
+            for order in [replay(0.0), AccessPattern::Counted] {
+                let readers = ReadPoint::from_node(order, StorageMedium::Disk, size, transport);
+                points.push(readers.point().against(&here));
             }
         }
     }
@@ -189,8 +203,8 @@ fn points(scale: &Scale) -> Vec<Point> {
     sweeps(scale, sizes, &mut points);
     if scale.effort == Effort::Quick {
         // The other sizes once: replays without a cache take seconds.
-        let other = |job: &Job| matches!(job, Job::Reads(job) if job.unit != RECORDED);
-        let once = |point: Point| {
+        let other = |job: &TargetJob| matches!(job, TargetJob::Reads(job) if job.unit != RECORDED);
+        let once = |point: SweepPoint| {
             if other(&point.job) {
                 point.at_most(1)
             } else {
@@ -203,20 +217,21 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 /// Adds the points on the fast device, in the size of the record.
-fn in_memory(scale: &Scale, points: &mut Vec<Point>) {
+fn in_memory(scale: &Scale, points: &mut Vec<SweepPoint>) {
     let parts = scale.pick(&[1.0], &[0.0, 1.0], &[0.0, 0.5, 1.0]);
     for &part in parts {
-        let here = Spot::here(replay(part), Place::Memory, RECORDED).point();
+        let here = ReadPoint::here(replay(part), StorageMedium::Memory, RECORDED).point();
         points.push(here.clone());
-        for carrier in [Carrier::Shm, Carrier::Tcp] {
-            let far = Spot::from_node(replay(part), Place::Memory, RECORDED, carrier);
-            points.push(far.point().against(&here));
+        for transport in [PageTransport::Shm, PageTransport::Tcp] {
+            let readers =
+                ReadPoint::from_node(replay(part), StorageMedium::Memory, RECORDED, transport);
+            points.push(readers.point().against(&here));
         }
     }
 }
 
 /// Adds the points that sweep threads and connections (figures 4.20 to 4.31).
-fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
+fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<SweepPoint>) {
     let (threads, links): (&[usize], &[usize]) = match scale.effort {
         Effort::Tiny => (&[], &[]),
         Effort::Quick => (&[16], &[2]),
@@ -227,20 +242,25 @@ fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<Point>) {
         Effort::Tiny | Effort::Quick => &[RECORDED][..],
     };
     for &size in sizes {
-        for order in [replay(0.0), replay(0.5), Order::Counted] {
-            let here = Spot::here(order, Place::Disk, size);
-            let far = Spot::from_node(order, Place::Disk, size, Carrier::Shm);
+        for order in [replay(0.0), replay(0.5), AccessPattern::Counted] {
+            let here = ReadPoint::here(order, StorageMedium::Disk, size);
+            let readers =
+                ReadPoint::from_node(order, StorageMedium::Disk, size, PageTransport::Shm);
             points.extend(
                 threads
                     .iter()
-                    .map(|&threads| Spot { threads, ..here }.point()),
+                    .map(|&threads| ReadPoint { threads, ..here }.point()),
             );
             points.extend(
                 threads
                     .iter()
-                    .map(|&threads| Spot { threads, ..far }.point()),
+                    .map(|&threads| ReadPoint { threads, ..readers }.point()),
             );
-            points.extend(links.iter().map(|&links| Spot { links, ..far }.point()));
+            points.extend(
+                links
+                    .iter()
+                    .map(|&links| ReadPoint { links, ..readers }.point()),
+            );
         }
     }
 }

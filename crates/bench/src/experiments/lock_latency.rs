@@ -1,9 +1,10 @@
 //! `lock-latency`: locks by the proxy, and by lightweight transactions of Cassandra (paper 3, section
 //! 6.5).
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Job, Keeper, LocksJob};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
+use crate::target::{LockBackend, LocksJob, TargetJob};
 use cassandra::Paxos;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -49,21 +50,21 @@ struct Turns {
     before: u64,
 }
 
-fn at(keeper: Keeper) -> [(&'static str, Param); 3] {
-    let (nodes, paxos) = match keeper {
-        Keeper::Memory | Keeper::Durable => (0, "none"),
-        Keeper::Replicated => (3, "none"),
-        Keeper::Cql => (1, "none"),
-        Keeper::Lwt { nodes, paxos } => (nodes, paxos.name()),
+fn at(service: LockBackend) -> [(&'static str, Param); 3] {
+    let (nodes, paxos) = match service {
+        LockBackend::Memory | LockBackend::Durable => (0, "none"),
+        LockBackend::Replicated => (3, "none"),
+        LockBackend::Cql => (1, "none"),
+        LockBackend::Lwt { nodes, paxos } => (nodes, paxos.name()),
     };
     [
-        ("system", keeper.name().into()),
+        ("system", service.name().into()),
         ("nodes", usize::from(nodes).into()),
         ("paxos", paxos.into()),
     ]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let turns = match scale.effort {
         Effort::Tiny => Turns {
             counted: 40,
@@ -87,30 +88,34 @@ fn points(scale: &Scale) -> Vec<Point> {
     // Nodes take up to a minute to start and another to be warm.
     let rounds = scale.pick(&[1], &[1], &[2])[0];
     let lwt = counts.iter().flat_map(|&nodes| {
-        let keeper = move |&paxos: &Paxos| Keeper::Lwt { nodes, paxos };
-        variants.iter().map(keeper)
+        let service = move |&paxos: &Paxos| LockBackend::Lwt { nodes, paxos };
+        variants.iter().map(service)
     });
-    let ours = [Keeper::Memory, Keeper::Durable, Keeper::Replicated];
-    let ours = ours.into_iter().map(|keeper| point(keeper, &turns));
-    let cassandras = std::iter::once(Keeper::Cql).chain(lwt);
-    let theirs = cassandras.map(|keeper| point(keeper, &turns).at_most(rounds));
+    let ours = [
+        LockBackend::Memory,
+        LockBackend::Durable,
+        LockBackend::Replicated,
+    ];
+    let ours = ours.into_iter().map(|service| point(service, &turns));
+    let cassandras = std::iter::once(LockBackend::Cql).chain(lwt);
+    let theirs = cassandras.map(|service| point(service, &turns).at_most(rounds));
     ours.chain(theirs).collect()
 }
 
-fn point(keeper: Keeper, turns: &Turns) -> Point {
+fn point(service: LockBackend, turns: &Turns) -> SweepPoint {
     let job = LocksJob {
-        keeper,
+        service,
         turns: turns.counted,
         warm_up: turns.before,
     };
-    Point::new(at(keeper), Job::Locks(job))
+    SweepPoint::new(at(service), TargetJob::Locks(job))
 }
 
 fn plots() -> Vec<Plot> {
     let lines = |title, caption, y, paper| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "nodes",
             y,
             series: "paxos",
@@ -123,7 +128,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Median latency of taking a lock",
             caption: "After figure 11, whose curves are not available as numbers.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "nodes",
                 y: "latency-p50",
                 series: "system",
@@ -136,7 +141,7 @@ fn plots() -> Vec<Plot> {
             "A lock by lightweight transactions, by one of the proxy with its table in memory",
             "Medians of the same run. In the paper the proxy takes about 1/35 of the time; it does not say with how many nodes.",
             "of-memory",
-            vec![Mark::Line {
+            vec![PaperMark::Line {
                 value: 35.0,
                 label: "paper",
             }],
@@ -150,16 +155,16 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Value {
             metric: "of-memory",
-            at: at(Keeper::Lwt { nodes, paxos }).into(),
+            at: at(LockBackend::Lwt { nodes, paxos }).into(),
         },
         aim,
     };
-    let own = |what, metric, keeper, aim| Compare {
+    let own = |what, metric, service, aim| Compare {
         what,
         paper: None,
         ours: Measure::Value {
             metric,
-            at: at(keeper).into(),
+            at: at(service).into(),
         },
         aim,
     };
@@ -176,18 +181,23 @@ fn compare() -> Vec<Compare> {
         of_memory("three nodes, Paxos v1: the same", None, 3, Paxos::V1, None),
         of_memory("three nodes, Paxos v2: the same", None, 3, Paxos::V2, None),
         of_memory("one node, Paxos v1: the same", None, 1, Paxos::V1, None),
-        own("durable: the same", "of-memory", Keeper::Durable, None),
+        own("durable: the same", "of-memory", LockBackend::Durable, None),
         own(
             "replicated: the same",
             "of-memory",
-            Keeper::Replicated,
+            LockBackend::Replicated,
             None,
         ),
-        own("asked over CQL: the same", "of-memory", Keeper::Cql, None),
+        own(
+            "asked over CQL: the same",
+            "of-memory",
+            LockBackend::Cql,
+            None,
+        ),
         own(
             "table in memory: median, ms",
             "latency-p50",
-            Keeper::Memory,
+            LockBackend::Memory,
             None,
         ),
     ]

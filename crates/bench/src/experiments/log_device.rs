@@ -1,8 +1,11 @@
 //! `log-device`: the speed of the log's device by itself (paper 2, figure 8).
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Device, DeviceJob, Job, Place};
+use crate::disk_access::DeviceAccess;
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Measure, PaperMark, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{DeviceJob, TargetJob};
 
 const PIECE: usize = 512 * 1024;
 const KIB: usize = 1024;
@@ -32,13 +35,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all: Vec<usize> = (0..8).map(|i| 512 << i).collect();
     let sync_sizes = scale.pick(&[512, 1024], &[512, 4096, 32768], &all);
     let threads = scale.pick(&[1], &[1, 2], &[1, 2, 3, 4]);
     let mut points = Vec::new();
-    for place in [Place::Disk, Place::Memory] {
-        for device in [Device::File, Device::Direct] {
+    for place in [StorageMedium::Disk, StorageMedium::Memory] {
+        for device in [DeviceAccess::File, DeviceAccess::Direct] {
             for warm_up in [false, true] {
                 for &threads in threads {
                     for &kib in sync_sizes {
@@ -57,7 +60,7 @@ fn points(scale: &Scale) -> Vec<Point> {
                             ("threads", threads.into()),
                             ("sync-size", kib.into()),
                         ];
-                        points.push(Point::new(params, Job::Device(job)));
+                        points.push(SweepPoint::new(params, TargetJob::Device(job)));
                     }
                 }
             }
@@ -67,7 +70,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 fn plots() -> Vec<Plot> {
-    let lines = Shape::Lines {
+    let lines = PlotKind::Lines {
         x: "sync-size",
         y: "rate",
         series: &["device", "warm-up"],
@@ -83,13 +86,13 @@ fn plots() -> Vec<Plot> {
         ],
         paper,
     };
-    let threads = Shape::Lines {
+    let threads = PlotKind::Lines {
         x: "threads",
         y: "rate",
         series: &["device", "warm-up"],
         doubling: false,
     };
-    let mark = |value, label| vec![Mark::Line { value, label }];
+    let mark = |value, label| vec![PaperMark::Line { value, label }];
     vec![
         plot(
             "Disk: rate by bytes from sync to sync",

@@ -1,7 +1,8 @@
 //! Shared by the experiments on the proxy.
 
-use crate::experiment::{Param, Point};
-use crate::target::{Job, QueriesJob, Road};
+use crate::experiment::SweepPoint;
+use crate::parameters::Param;
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 /// Nodes, as in the paper.
 pub(super) const NODES: usize = 5;
@@ -9,30 +10,30 @@ pub(super) const NODES: usize = 5;
 pub(super) const CLIENTS: usize = 96;
 
 /// Returns a job at full speed, through one thread that has clients and nodes.
-pub(super) fn job(road: Road, nodes: usize, clients: usize) -> QueriesJob {
+pub(super) fn job(route: QueryRoute, nodes: usize, clients: usize) -> QueriesJob {
     QueriesJob {
-        road,
+        route,
         nodes,
         pinned: true,
         clients,
         threads: 1,
         // The older design has threads of their own for nodes.
-        aggregation: usize::from(road == Road::Older),
+        aggregation: usize::from(route == QueryRoute::Older),
         rate: None,
     }
 }
 
-pub(super) fn at(road: Road, nodes: usize, clients: usize) -> [(&'static str, Param); 3] {
+pub(super) fn at(route: QueryRoute, nodes: usize, clients: usize) -> [(&'static str, Param); 3] {
     [
-        ("system", road.name().into()),
+        ("system", route.name().into()),
         ("nodes", nodes.into()),
         ("clients", clients.into()),
     ]
 }
 
-pub(super) fn point(road: Road, nodes: usize, clients: usize) -> Point {
-    Point::new(
-        at(road, nodes, clients),
-        Job::Queries(job(road, nodes, clients)),
+pub(super) fn point(route: QueryRoute, nodes: usize, clients: usize) -> SweepPoint {
+    SweepPoint::new(
+        at(route, nodes, clients),
+        TargetJob::Queries(job(route, nodes, clients)),
     )
 }

@@ -1,8 +1,9 @@
 //! `proxy-cassandra`: Cassandra with and without the proxy before it.
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{BeforeJob, Job, Load};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::target::{CassandraJob, CassandraLoad, TargetJob};
 
 use super::proxy::CLIENTS;
 
@@ -50,7 +51,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn at(load: &Load, nodes: u8) -> [(&'static str, Param); 3] {
+fn at(load: &CassandraLoad, nodes: u8) -> [(&'static str, Param); 3] {
     [
         ("load", load.name().into()),
         ("nodes", usize::from(nodes).into()),
@@ -58,33 +59,33 @@ fn at(load: &Load, nodes: u8) -> [(&'static str, Param); 3] {
     ]
 }
 
-fn paced(version: u8, warm_up: u64) -> Load {
-    Load::Paced {
+fn paced(version: u8, warm_up: u64) -> CassandraLoad {
+    CassandraLoad::Paced {
         version,
         rate: RATE,
         warm_up,
     }
 }
 
-fn point(load: Load, nodes: u8) -> Point {
-    let job = BeforeJob {
+fn point(load: CassandraLoad, nodes: u8) -> SweepPoint {
+    let job = CassandraJob {
         load,
         nodes,
-        pinned: matches!(load, Load::Ycsb { .. }),
+        pinned: matches!(load, CassandraLoad::Ycsb { .. }),
         clients: CLIENTS,
     };
-    Point::new(at(&load, nodes), Job::Before(job))
+    SweepPoint::new(at(&load, nodes), TargetJob::Cassandra(job))
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let ycsb = |version| match scale.effort {
-        Effort::Tiny | Effort::Quick => Load::Ycsb {
+        Effort::Tiny | Effort::Quick => CassandraLoad::Ycsb {
             version,
             records: 2000,
             pairs: 2,
             seconds: 8,
         },
-        Effort::Full => Load::Ycsb {
+        Effort::Full => CassandraLoad::Ycsb {
             version,
             records: 100_000,
             pairs: 4,
@@ -101,7 +102,7 @@ fn points(scale: &Scale) -> Vec<Point> {
     let low = versions
         .iter()
         .map(|&version| point(paced(version, requests), 1));
-    let high: Vec<Point> = match scale.effort {
+    let high: Vec<SweepPoint> = match scale.effort {
         Effort::Tiny => Vec::new(),
         Effort::Quick => vec![point(ycsb(4), 1)],
         Effort::Full => vec![point(ycsb(4), 1), point(ycsb(5), 1), point(ycsb(4), 3)],
@@ -115,7 +116,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Throughput through the proxy, by direct, under YCSB A",
             caption: "In the paper an earlier proxy gained up to 19 %.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "nodes",
                 y: "ratio",
                 series: "protocol",
@@ -127,7 +128,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Median latency through the proxy, by direct, at a thousand requests a second",
             caption: "Medians of one run.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "load",
                 y: "beside-direct",
                 series: "protocol",

@@ -1,9 +1,10 @@
 //! `proxy-latency`: the cost of the way through the proxy, at a low rate and under full load (paper
 //! 3, section 6.3).
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{Job, QueriesJob, Road};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -44,23 +45,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn at(load: &str, road: Road) -> [(&'static str, Param); 2] {
-    [("load", load.into()), ("system", road.name().into())]
+fn at(load: &str, route: QueryRoute) -> [(&'static str, Param); 2] {
+    [("load", load.into()), ("system", route.name().into())]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let of = |(load, rate): (&str, Option<f64>)| {
-        let point = |road: Road| {
+        let point = |route: QueryRoute| {
             let job = QueriesJob {
                 pinned: false,
                 rate,
-                ..job(road, NODES, CLIENTS)
+                ..job(route, NODES, CLIENTS)
             };
-            Point::new(at(load, road), Job::Queries(job))
+            SweepPoint::new(at(load, route), TargetJob::Queries(job))
         };
-        let direct = point(Road::Direct);
-        let proxy = point(Road::Proxy).against(&direct);
-        let older = point(Road::Older).against(&direct);
+        let direct = point(QueryRoute::Direct);
+        let proxy = point(QueryRoute::Proxy).against(&direct);
+        let older = point(QueryRoute::Older).against(&direct);
         match scale.effort {
             Effort::Tiny => vec![direct, proxy],
             _ => vec![direct, proxy, older],
@@ -74,7 +75,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "load",
             y,
             series: "system",
@@ -104,7 +105,7 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Value {
             metric,
-            at: at(load, Road::Proxy).into(),
+            at: at(load, QueryRoute::Proxy).into(),
         },
         aim,
     };
@@ -113,7 +114,7 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Share {
             metric,
-            at: at(FULL, Road::Proxy).into(),
+            at: at(FULL, QueryRoute::Proxy).into(),
         },
         aim,
     };

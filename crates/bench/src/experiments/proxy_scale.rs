@@ -1,8 +1,9 @@
 //! `proxy-scale`: the number of the proxy's threads that have clients (paper 3, section 6.4).
 
-use crate::experiment::{Experiment, Param, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
-use crate::target::{Job, QueriesJob, Road};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Param, Scale};
+use crate::plot::{Compare, Measure, Plot, PlotKind};
+use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -40,7 +41,7 @@ fn at(design: &str, threads: usize) -> [(&'static str, Param); 2] {
     [("design", design.into()), ("threads", threads.into())]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[2], &[2, 4], &[2, 4, 8, 16]);
     let of = |(design, aggregation): (&str, usize)| {
         let point = |threads| {
@@ -48,13 +49,13 @@ fn points(scale: &Scale) -> Vec<Point> {
                 pinned: false,
                 threads,
                 aggregation,
-                ..job(Road::Proxy, NODES, CLIENTS)
+                ..job(QueryRoute::Proxy, NODES, CLIENTS)
             };
-            Point::new(at(design, threads), Job::Queries(job))
+            SweepPoint::new(at(design, threads), TargetJob::Queries(job))
         };
         let one = point(1);
         let more = counts.iter().map(|&threads| point(threads).against(&one));
-        let mut all: Vec<Point> = more.collect();
+        let mut all: Vec<SweepPoint> = more.collect();
         all.insert(0, one);
         all
     };
@@ -66,7 +67,7 @@ fn plots() -> Vec<Plot> {
         title: "Throughput by threads that have clients",
         caption: "After figure 10: in the paper linear up to 4 threads, then 1.5 times from 4 to 8 \
                   and 1.4 times from 8 to 16.",
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "threads",
             y: "throughput",
             series: &["design"],

@@ -1,9 +1,10 @@
 //! `proxy-throughput`: tiny queries of many clients, with and without the proxy (paper 3, section
 //! 6.3).
 
-use crate::experiment::{Effort, Experiment, Point, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::Road;
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Scale};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
+use crate::target::QueryRoute;
 
 use super::proxy::{CLIENTS, NODES, at, point};
 
@@ -47,19 +48,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let of = |&nodes: &usize| {
-        let direct = point(Road::Direct, nodes, CLIENTS);
-        let others = [Road::Proxy, Road::Sockets, Road::Older];
-        let mut all: Vec<Point> = vec![direct.clone()];
-        all.extend(others.map(|road| point(road, nodes, CLIENTS).against(&direct)));
+        let direct = point(QueryRoute::Direct, nodes, CLIENTS);
+        let others = [QueryRoute::Proxy, QueryRoute::Sockets, QueryRoute::Older];
+        let mut all: Vec<SweepPoint> = vec![direct.clone()];
+        all.extend(others.map(|route| point(route, nodes, CLIENTS).against(&direct)));
         all
     };
     let counts = scale.pick(&[2], &[1, NODES], &[1, 3, NODES]);
-    let mut points: Vec<Point> = counts.iter().flat_map(of).collect();
+    let mut points: Vec<SweepPoint> = counts.iter().flat_map(of).collect();
     if scale.effort != Effort::Tiny {
-        let twemproxy = point(Road::Twemproxy, 1, FIFTY);
-        let ours = point(Road::Proxy, 1, FIFTY).against(&twemproxy);
+        let twemproxy = point(QueryRoute::Twemproxy, 1, FIFTY);
+        let ours = point(QueryRoute::Proxy, 1, FIFTY).against(&twemproxy);
         points.extend([twemproxy, ours]);
     }
     points
@@ -69,7 +70,7 @@ fn plots() -> Vec<Plot> {
     let bars = |title, caption, y, relative, paper| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "nodes",
             y,
             series: "system",
@@ -79,9 +80,9 @@ fn plots() -> Vec<Plot> {
         paper,
     };
     let paper = |value| {
-        vec![Mark::Bar {
+        vec![PaperMark::Bar {
             value,
-            series: Road::Proxy.name(),
+            series: QueryRoute::Proxy.name(),
         }]
     };
     vec![
@@ -115,7 +116,7 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Share {
             metric,
-            at: at(Road::Proxy, nodes, clients).into(),
+            at: at(QueryRoute::Proxy, nodes, clients).into(),
         },
         aim: Some(aim),
     };
@@ -127,8 +128,8 @@ fn compare() -> Vec<Compare> {
         ),
         ours: Measure::Ratio {
             metric: "throughput",
-            of: at(Road::Proxy, NODES, CLIENTS).into(),
-            to: at(Road::Older, NODES, CLIENTS).into(),
+            of: at(QueryRoute::Proxy, NODES, CLIENTS).into(),
+            to: at(QueryRoute::Older, NODES, CLIENTS).into(),
         },
         aim: None,
     };
@@ -137,8 +138,8 @@ fn compare() -> Vec<Compare> {
         paper: None,
         ours: Measure::Ratio {
             metric: "per-core",
-            of: at(Road::Proxy, nodes, CLIENTS).into(),
-            to: at(Road::Sockets, nodes, CLIENTS).into(),
+            of: at(QueryRoute::Proxy, nodes, CLIENTS).into(),
+            to: at(QueryRoute::Sockets, nodes, CLIENTS).into(),
         },
         aim: None,
     };
@@ -147,7 +148,7 @@ fn compare() -> Vec<Compare> {
         paper: Some("2.9"),
         ours: Measure::Value {
             metric: "per-packet",
-            at: at(Road::Proxy, NODES, CLIENTS).into(),
+            at: at(QueryRoute::Proxy, NODES, CLIENTS).into(),
         },
         aim: None,
     };

@@ -1,26 +1,21 @@
 //! `query-placement`: queries over pages, with operators here or on the storage node (paper 4, section
 //! 4.5).
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{
-    Carried as Road, Data, Job, OperatorsAt, Place, PlacementJob, Query, QueryJob, Variant,
-};
+mod figures;
+mod query_params;
 
-/// The page size of the paper's table 4.6, at which other parameters are swept, too.
-const USUAL_KIB: usize = 16;
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Effort, Scale};
+use crate::run_context::StorageMedium;
+use crate::target::{
+    OperatorPlacement, PlacementJob, QueryJob, QueryTable, QueryVariant, ResultTransport,
+    TargetJob, TpchQuery,
+};
+use figures::PLACED;
+use query_params::{USUAL_KIB, at, job};
+
+/// A large page.
 const LARGE_KIB: usize = 128;
-/// Paper 4, table 4.5.
-const PAPER_SELECTIVITY: [(Query, &str); 3] = [
-    (Query::Q1, "0.97"),
-    (Query::Q6, "0.013"),
-    (Query::Q15, "0.15"),
-];
-const PLACED: [OperatorsAt; 3] = [
-    OperatorsAt::Local,
-    OperatorsAt::RemoteLocal,
-    OperatorsAt::RemoteRemote,
-];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "query-placement",
@@ -42,8 +37,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          connection of remote-remote has a part of the query.",
     ],
     points,
-    plots,
-    compare,
+    plots: figures::plots,
+    compare: figures::compare,
     columns: &[
         "sweep",
         "place",
@@ -72,70 +67,42 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-/// Returns a query in one of the sweeps.
-fn job(query: Query, variant: Variant, way: OperatorsAt) -> QueryJob {
-    QueryJob {
-        query,
-        data: Data {
-            place: Place::Disk,
-            variant,
-            page_kib: USUAL_KIB,
-        },
-        way,
-        road: match way {
-            OperatorsAt::Local => Road::None,
-            _ => Road::Shm,
-        },
-        threads: 1,
-        connections: 1,
-        io_threads: None,
-        pinned: false,
-    }
-}
-
-fn at(sweep: &str, readers: usize, job: &QueryJob) -> [(&'static str, Param); 11] {
-    [
-        ("sweep", sweep.into()),
-        ("place", job.data.place.name().into()),
-        ("variant", job.data.variant.name().into()),
-        ("query", job.query.name().into()),
-        ("page-size", job.data.page_kib.into()),
-        ("threads", job.threads.into()),
-        ("connections", job.connections.into()),
-        ("io-threads", readers.into()),
-        ("pinned", if job.pinned { "yes" } else { "no" }.into()),
-        ("road", job.road.name().into()),
-        ("way", job.way.name().into()),
-    ]
-}
-
-fn point(sweep: &str, readers: usize, job: QueryJob) -> Point {
+fn point(sweep: &str, readers: usize, job: QueryJob) -> SweepPoint {
     let params = at(sweep, readers, &job);
-    Point::new(params, Job::Placement(PlacementJob::Query(job)))
+    SweepPoint::new(params, TargetJob::Placement(PlacementJob::Query(job)))
 }
 
 /// Returns a query in all placements.
-fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) -> Vec<Point> {
-    let job = |way| QueryJob {
+fn cell(
+    query: TpchQuery,
+    data: QueryTable,
+    threads: usize,
+    roads: &[ResultTransport],
+    pinned: bool,
+) -> Vec<SweepPoint> {
+    let job = |placement| QueryJob {
         data,
         threads,
         connections: threads,
         pinned,
-        ..job(query, data.variant, way)
+        ..job(query, data.variant, placement)
     };
     let sweep = if pinned { "pinned" } else { "pages" };
-    let local = point(sweep, threads, job(OperatorsAt::Local));
+    let local = point(sweep, threads, job(OperatorPlacement::Local));
     let ways = [
-        OperatorsAt::RemoteLocal,
-        OperatorsAt::RemoteRemote,
-        OperatorsAt::Auto,
-        OperatorsAt::AutoAway,
+        OperatorPlacement::RemoteLocal,
+        OperatorPlacement::RemoteRemote,
+        OperatorPlacement::Auto,
+        OperatorPlacement::AutoAway,
     ];
     // The planner does not know about pinned threads.
     let ways = if pinned { &ways[..2] } else { &ways[..] };
     let mut all = vec![local.clone()];
-    for &road in roads {
-        let jobs = ways.iter().map(|&way| QueryJob { road, ..job(way) });
+    for &transport in roads {
+        let jobs = ways.iter().map(|&placement| QueryJob {
+            transport,
+            ..job(placement)
+        });
         all.extend(jobs.map(|job| point(sweep, threads, job).against(&local)));
     }
     all
@@ -143,14 +110,14 @@ fn cell(query: Query, data: Data, threads: usize, roads: &[Road], pinned: bool) 
 
 /// The page sizes, threads and roads of a place.
 struct Grid {
-    place: Place,
+    place: StorageMedium,
     sizes: &'static [usize],
     threads: Vec<usize>,
-    roads: &'static [Road],
+    roads: &'static [ResultTransport],
 }
 
 fn grids(scale: &Scale) -> Vec<Grid> {
-    let both: &[Road] = &[Road::Shm, Road::Tcp];
+    let both: &[ResultTransport] = &[ResultTransport::Shm, ResultTransport::Tcp];
     let grid = |place, sizes, threads: &[usize], roads| Grid {
         place,
         sizes,
@@ -159,16 +126,21 @@ fn grids(scale: &Scale) -> Vec<Grid> {
     };
     let all = [1, scale.cores.max(2)];
     match scale.effort {
-        Effort::Tiny => vec![grid(Place::Disk, &[USUAL_KIB], &all[1..], both)],
+        Effort::Tiny => vec![grid(StorageMedium::Disk, &[USUAL_KIB], &all[1..], both)],
         Effort::Quick => vec![
-            grid(Place::Disk, &[4, LARGE_KIB], &all[..1], &both[..1]),
-            grid(Place::Disk, &[USUAL_KIB], &all[..1], both),
-            grid(Place::Memory, &[USUAL_KIB], &all[..1], &both[..1]),
+            grid(StorageMedium::Disk, &[4, LARGE_KIB], &all[..1], &both[..1]),
+            grid(StorageMedium::Disk, &[USUAL_KIB], &all[..1], both),
+            grid(StorageMedium::Memory, &[USUAL_KIB], &all[..1], &both[..1]),
         ],
         Effort::Full => vec![
-            grid(Place::Disk, &[4, 8, 16, 32, 64, LARGE_KIB], &all, both),
             grid(
-                Place::Memory,
+                StorageMedium::Disk,
+                &[4, 8, 16, 32, 64, LARGE_KIB],
+                &all,
+                both,
+            ),
+            grid(
+                StorageMedium::Memory,
                 &[4, USUAL_KIB, LARGE_KIB],
                 &all[..1],
                 &both[..1],
@@ -178,37 +150,37 @@ fn grids(scale: &Scale) -> Vec<Grid> {
 }
 
 /// Returns the points; those that ask the same table are adjacent.
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for grid in grids(scale) {
-        for variant in [Variant::Where, Variant::Full] {
+        for variant in [QueryVariant::Where, QueryVariant::Full] {
             for &page_kib in grid.sizes {
-                let data = Data {
+                let data = QueryTable {
                     place: grid.place,
                     variant,
                     page_kib,
                 };
                 for &threads in &grid.threads {
                     let cell = |query| cell(query, data, threads, grid.roads, false);
-                    points.extend(Query::ALL.into_iter().flat_map(cell));
+                    points.extend(TpchQuery::ALL.into_iter().flat_map(cell));
                 }
-                if data == job(Query::Q1, Variant::Where, OperatorsAt::Local).data {
+                if data == job(TpchQuery::Q1, QueryVariant::Where, OperatorPlacement::Local).data {
                     points.extend(sweeps(scale, data));
                 }
             }
         }
     }
-    let tally = Job::Placement(PlacementJob::Tally);
-    points.push(Point::new([("sweep", "tally".into())], tally));
+    let tally = TargetJob::Placement(PlacementJob::Tally);
+    points.push(SweepPoint::new([("sweep", "tally".into())], tally));
     points
 }
 
 /// Returns the sweeps of readers, connections, and pinned threads, at the usual page size.
-fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
+fn sweeps(scale: &Scale, data: QueryTable) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &readers in scale.pick(&[2], &[1, 2, 4, 16], &[1, 2, 4, 8, 16, 64]) {
-        for (query, way) in all_placed() {
-            let job = job(query, data.variant, way);
+        for (query, placement) in all_placed() {
+            let job = job(query, data.variant, placement);
             let job = QueryJob {
                 io_threads: Some(readers),
                 ..job
@@ -217,256 +189,26 @@ fn sweeps(scale: &Scale, data: Data) -> Vec<Point> {
         }
     }
     for &connections in scale.pick(&[2], &[1, 2, 4, 8], &[1, 2, 4, 8, 16]) {
-        for (query, way) in all_placed() {
-            let threads = match way {
-                OperatorsAt::Local => continue,
-                OperatorsAt::RemoteRemote => scale.cores.max(1),
+        for (query, placement) in all_placed() {
+            let threads = match placement {
+                OperatorPlacement::Local => continue,
+                OperatorPlacement::RemoteRemote => scale.cores.max(1),
                 _ => 1,
             };
             let job = QueryJob {
                 threads,
                 connections,
-                ..job(query, data.variant, way)
+                ..job(query, data.variant, placement)
             };
             points.push(point("connections", threads, job));
         }
     }
-    let pinned = |query| cell(query, data, 1, &[Road::Shm], true);
-    points.extend(Query::ALL.into_iter().flat_map(pinned));
+    let pinned = |query| cell(query, data, 1, &[ResultTransport::Shm], true);
+    points.extend(TpchQuery::ALL.into_iter().flat_map(pinned));
     points
 }
 
-fn all_placed() -> impl Iterator<Item = (Query, OperatorsAt)> {
-    let of = |query: Query| PLACED.map(|way| (query, way));
-    Query::ALL.into_iter().flat_map(of)
-}
-
-/// The figures of each query in the paper, and here.
-type Sweep = [(Query, &'static str, &'static str); 3];
-
-fn plots() -> Vec<Plot> {
-    let names = PLACED.map(|way| Param::from(way.name()));
-    let lines = |x, series| Shape::Lines {
-        x,
-        y: "query-time",
-        series,
-        doubling: true,
-    };
-    let plot = |title, caption, shape, sweep: &str, variant: Variant, query: Query| Plot {
-        title,
-        caption,
-        shape,
-        only: vec![
-            ("sweep", vec![sweep.into()]),
-            ("place", vec![Place::Disk.name().into()]),
-            ("variant", vec![variant.name().into()]),
-            ("query", vec![query.name().into()]),
-            (
-                "road",
-                vec![Road::None.name().into(), Road::Shm.name().into()],
-            ),
-            ("way", names.to_vec()),
-        ],
-        paper: Vec::new(),
-    };
-    let mut plots = Vec::new();
-    let sweeps: [(&str, Sweep); 2] = [
-        (
-            "io-threads",
-            [
-                (
-                    Query::Q1,
-                    "Q1, condition: by threads that read",
-                    "After figure 4.32.",
-                ),
-                (
-                    Query::Q6,
-                    "Q6, condition: by threads that read",
-                    "After figure 4.35.",
-                ),
-                (
-                    Query::Q15,
-                    "Q15, condition: by threads that read",
-                    "After figure 4.38.",
-                ),
-            ],
-        ),
-        (
-            "connections",
-            [
-                (
-                    Query::Q1,
-                    "Q1, condition: by connections",
-                    "After figure 4.33.",
-                ),
-                (
-                    Query::Q6,
-                    "Q6, condition: by connections",
-                    "After figure 4.36.",
-                ),
-                (
-                    Query::Q15,
-                    "Q15, condition: by connections",
-                    "After figure 4.39.",
-                ),
-            ],
-        ),
-    ];
-    for (sweep, of) in sweeps {
-        for (query, title, caption) in of {
-            let shape = lines(sweep, &["way"]);
-            plots.push(plot(title, caption, shape, sweep, Variant::Where, query));
-        }
-    }
-    let sizes: [(Variant, Query, &'static str, &'static str); 6] = [
-        (
-            Variant::Where,
-            Query::Q1,
-            "Q1, condition: by page size",
-            "After figure 4.34.",
-        ),
-        (
-            Variant::Where,
-            Query::Q6,
-            "Q6, condition: by page size",
-            "After figure 4.37.",
-        ),
-        (
-            Variant::Where,
-            Query::Q15,
-            "Q15, condition: by page size",
-            "After figure 4.40.",
-        ),
-        (
-            Variant::Full,
-            Query::Q1,
-            "Q1 with aggregates, columns: by page size",
-            "Ours.",
-        ),
-        (
-            Variant::Full,
-            Query::Q6,
-            "Q6 with aggregates, columns: by page size",
-            "Ours.",
-        ),
-        (
-            Variant::Full,
-            Query::Q15,
-            "Q15 with aggregates, columns: by page size",
-            "Ours.",
-        ),
-    ];
-    for (variant, query, title, caption) in sizes {
-        let shape = lines("page-size", &["way", "threads"]);
-        plots.push(plot(title, caption, shape, "pages", variant, query));
-    }
-    plots
-}
-
-fn compare() -> Vec<Compare> {
-    let usual = |query, way| at("pages", 1, &job(query, Variant::Where, way)).to_vec();
-    let value = |what, paper, metric, way| Compare {
-        what,
-        paper,
-        ours: Measure::Value {
-            metric,
-            at: usual(Query::Q1, way),
-        },
-        aim: None,
-    };
-    let [local, far, there] = PLACED;
-    let mut rows = vec![
-        value(
-            "Q1, condition, 16 KiB: local, s",
-            Some("24.8"),
-            "query-time",
-            local,
-        ),
-        value("… remote-local, s", Some("15.8"), "query-time", far),
-        value("… remote-remote, s", Some("14.5"), "query-time", there),
-    ];
-    for (way, what, paper) in [
-        (far, "… remote-local, by local", "0.64"),
-        (there, "… remote-remote, by local", "0.58"),
-    ] {
-        rows.push(Compare {
-            what,
-            paper: Some(paper),
-            ours: Measure::Ratio {
-                metric: "query-time",
-                of: usual(Query::Q1, way),
-                to: usual(Query::Q1, local),
-            },
-            aim: None,
-        });
-    }
-    rows.extend([
-        value(
-            "… local: cores busy here",
-            Some("0.6 % of all"),
-            "busy-here",
-            local,
-        ),
-        value(
-            "… remote-local: here",
-            Some("50 % of all"),
-            "busy-here",
-            far,
-        ),
-        value("… on the node", Some("6 % of all"), "busy-there", far),
-        value(
-            "… remote-remote: here",
-            Some("100 % of all"),
-            "busy-here",
-            there,
-        ),
-        value("… on the node", Some("100 % of all"), "busy-there", there),
-    ]);
-    for (query, paper) in PAPER_SELECTIVITY {
-        rows.push(Compare {
-            what: match query {
-                Query::Q1 => "selectivity of Q1",
-                Query::Q6 => "selectivity of Q6",
-                Query::Q15 => "selectivity of Q15's sub-query",
-            },
-            paper: Some(paper),
-            ours: Measure::Value {
-                metric: "selectivity",
-                at: usual(query, local),
-            },
-            aim: None,
-        });
-    }
-    let tally = |what, paper, metric, aim| Compare {
-        what,
-        paper,
-        ours: Measure::Value {
-            metric,
-            at: vec![("sweep", "tally".into())],
-        },
-        aim,
-    };
-    let alike = Some("about the same");
-    rows.extend([
-        tally(
-            "128 KiB: slowest placement by quickest, median",
-            alike,
-            "spread",
-            Some(Aim::AtMost(1.15)),
-        ),
-        tally("… at most", alike, "spread-most", Some(Aim::AtMost(1.15))),
-        tally(
-            "auto within 10 % of the best placement: part of the grid",
-            None,
-            "near-best",
-            Some(Aim::AtLeast(0.9)),
-        ),
-        tally(
-            "… the placement that it chose",
-            None,
-            "well-chosen",
-            Some(Aim::AtLeast(0.9)),
-        ),
-    ]);
-    rows
+fn all_placed() -> impl Iterator<Item = (TpchQuery, OperatorPlacement)> {
+    let of = |query: TpchQuery| PLACED.map(|placement| (query, placement));
+    TpchQuery::ALL.into_iter().flat_map(of)
 }

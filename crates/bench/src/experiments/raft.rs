@@ -1,8 +1,10 @@
 //! Shared by the experiments on replicated partitions.
 
-use crate::experiment::{Param, Point};
-use crate::plot::{Plot, Shape};
-use crate::target::{Consensus, Job, Place, ReplicasJob};
+use crate::experiment::SweepPoint;
+use crate::parameters::Param;
+use crate::plot::{Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{Consensus, ReplicasJob, TargetJob};
 
 /// The paper does not say how many keys it has, or whether its transactions conflict. A relative of
 /// the authors' code transfers between ten million slots and has groups of up to 100.
@@ -40,7 +42,7 @@ impl Transfer {
 pub(super) const LOGS: [&str; 2] = ["memory", "disk"];
 
 /// Returns a point: so many members and clients, a log and a way to transfer it.
-pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> Point {
+pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> SweepPoint {
     let (consensus, bulk) = match transfer {
         Transfer::Naive => (Consensus::Naive, 1),
         Transfer::Group(size) => (Consensus::Group(size), 1),
@@ -52,7 +54,7 @@ pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize)
         consensus,
         bulk,
         counters: COUNTERS,
-        log: (log == "disk").then_some(Place::Disk),
+        log: (log == "disk").then_some(StorageMedium::Disk),
     };
     let params = [
         ("log", log.into()),
@@ -60,7 +62,7 @@ pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize)
         ("nodes", nodes.into()),
         ("clients", clients.into()),
     ];
-    Point::new(params, Job::Replicas(job))
+    SweepPoint::new(params, TargetJob::Replicas(job))
 }
 
 /// Returns the place of a point in a sweep.
@@ -87,7 +89,7 @@ pub(super) fn lines(
     Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x,
             y,
             series: &["transfer"],

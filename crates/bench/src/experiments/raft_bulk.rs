@@ -1,7 +1,8 @@
 //! `raft-bulk`: the gain of bulks on top of grouping, by clients (paper 5, figure 6).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
+use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot};
 
 /// The paper's servers.
@@ -24,7 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     columns: raft::COLUMNS,
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[2], &[1, 2, 16], &[1, 2, 4, 8, 16]);
     let mut points = Vec::new();
     for log in LOGS {

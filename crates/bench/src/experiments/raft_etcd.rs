@@ -1,8 +1,9 @@
 //! `raft-etcd`: small puts on three replicas, beside etcd.
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{Job, PutsJob, System};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::target::{PutsJob, ReplicatedSystem, TargetJob};
 
 const NODES: usize = 3;
 const VALUE: usize = 64;
@@ -38,10 +39,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[MANY], &[1, 8, MANY], &[1, 2, 4, 8, 16, 32, MANY]);
     let both = |&clients: &usize| {
-        let point = |system: System| {
+        let point = |system: ReplicatedSystem| {
             let job = PutsJob {
                 system,
                 nodes: NODES,
@@ -52,10 +53,10 @@ fn points(scale: &Scale) -> Vec<Point> {
                 ("system", system.name().into()),
                 ("clients", clients.into()),
             ];
-            Point::new(params, Job::Puts(job))
+            SweepPoint::new(params, TargetJob::Puts(job))
         };
-        let etcd = point(System::Etcd);
-        let kumiki = point(System::Kumiki).against(&etcd);
+        let etcd = point(ReplicatedSystem::Etcd);
+        let kumiki = point(ReplicatedSystem::Kumiki).against(&etcd);
         [etcd, kumiki]
     };
     counts.iter().flat_map(both).collect()
@@ -65,7 +66,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "clients",
             y,
             series: &["system"],

@@ -1,7 +1,8 @@
 //! `raft-grouping`: the gain of grouped log transfer, by clients (paper 5, figures 3 and 4).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
+use crate::parameters::Scale;
 use crate::plot::{Aim, Compare, Measure, Plot};
 
 /// The paper's servers.
@@ -25,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     columns: raft::COLUMNS,
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[8], &[1, 4, 64], &[1, 2, 4, 8, 16, 32, 64]);
     let mut points = Vec::new();
     for log in LOGS {

@@ -1,7 +1,8 @@
 //! `raft-servers`: the cost of more servers (paper 5, figure 5).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::raft::{self, LOGS, Transfer, at, lines};
+use crate::parameters::Scale;
 use crate::plot::{Compare, Measure, Plot};
 
 /// The paper's clients.
@@ -24,14 +25,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     columns: raft::COLUMNS,
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let counts = scale.pick(&[3, 5], &[3, 5, 11], &[3, 5, 7, 9, 11]);
     let mut points = Vec::new();
     for log in LOGS {
         let point = |&nodes: &usize| raft::point(log, Transfer::GROUPED, nodes, CLIENTS);
         let fewest = point(&counts[0]);
         let others = counts[1..].iter().map(point);
-        let others: Vec<Point> = others.map(|point| point.against(&fewest)).collect();
+        let others: Vec<SweepPoint> = others.map(|point| point.against(&fewest)).collect();
         points.push(fewest);
         points.extend(others);
     }

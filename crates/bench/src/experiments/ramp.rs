@@ -1,10 +1,13 @@
 //! Shared by the experiments of paper 1: four server processes, one client process of eight
 //! threads, transactions that as a whole read or write, and several ways to make them atomic.
 
-use crate::experiment::{Param, Point};
+use crate::experiment::SweepPoint;
 use crate::keys::Distribution;
+use crate::parameters::Param;
 use crate::plot::{Aim, Compare, Measure};
-use crate::target::{ClusterJob, Job, Place, Transport, Way};
+use crate::run_context::StorageMedium;
+use crate::systems::{AtomicityProtocol, ClusterTransport};
+use crate::target::{ClusterJob, TargetJob};
 
 /// Server processes.
 pub(super) const NODES: usize = 4;
@@ -31,10 +34,10 @@ pub(super) const ABOUT: &str = "The columns are ways to make such transactions a
     when all of its parts are durable.";
 /// RAMP-Fast with reads by the client: the paper's names, and the transports. The first one is the
 /// baseline of the others.
-pub(super) const PAPERS: [(&str, Transport); 3] = [
-    (GET, Transport::Tcp),
-    (GET_PLUS, Transport::ShmRing),
-    (GET_STAR, Transport::ShmOneSided),
+pub(super) const PAPERS: [(&str, ClusterTransport); 3] = [
+    (GET, ClusterTransport::Tcp),
+    (GET_PLUS, ClusterTransport::ShmRing),
+    (GET_STAR, ClusterTransport::ShmOneSided),
 ];
 /// Messages over TCP.
 pub(super) const GET: &str = "GET/PUT";
@@ -44,7 +47,8 @@ pub(super) const GET_PLUS: &str = "GET+/PUT+";
 pub(super) const GET_STAR: &str = "GET*/PUT+";
 
 /// The logs of the servers, by name.
-pub(super) const LOGS: [(&str, Option<Place>); 2] = [("memory", None), ("disk", Some(Place::Disk))];
+pub(super) const LOGS: [(&str, Option<StorageMedium>); 2] =
+    [("memory", None), ("disk", Some(StorageMedium::Disk))];
 
 /// Returns a job whose transactions have `width` of the thousand keys, uniformly drawn.
 pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
@@ -52,40 +56,41 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
         nodes: NODES,
         server_threads: None,
         threads: 8,
-        way: Way::S2pl,
+        protocol: AtomicityProtocol::S2pl,
         keys: KEYS,
         draws: Distribution::Uniform,
         width,
         value: 1024,
         reads: reads as f64 / 100.0,
         log: None,
-        transport: Transport::Tcp,
+        transport: ClusterTransport::Tcp,
     }
 }
 
 /// Returns this job in all ways: first those that servers coordinate, with two-phase locking as the
 /// baseline; then the paper's three.
-pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<Point> {
-    let point = |system: &str, way: Way, transport: Transport| {
+pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<SweepPoint> {
+    let point = |system: &str, protocol: AtomicityProtocol, transport: ClusterTransport| {
         let job = ClusterJob {
-            way,
+            protocol,
             transport,
             ..job
         };
-        let mut point = Point::new(params.clone(), Job::Cluster(job));
+        let mut point = SweepPoint::new(params.clone(), TargetJob::Cluster(job));
         point.id = format!("system={system} {}", point.id);
         point.params.insert("system".to_owned(), system.into());
         point
     };
-    let of_servers = Way::ALL.map(|way| point(way.name(), way, Transport::Tcp));
-    let of_client = PAPERS.map(|(name, over)| point(name, Way::RampFDirect, over));
+    let of_servers = AtomicityProtocol::ALL
+        .map(|protocol| point(protocol.name(), protocol, ClusterTransport::Tcp));
+    let of_client = PAPERS.map(|(name, over)| point(name, AtomicityProtocol::RampFDirect, over));
     let mut points = compared(of_servers.into());
     points.extend(compared(of_client.into()));
     points
 }
 
 /// Returns these points; the first one is the baseline of the others.
-pub(super) fn compared(mut points: Vec<Point>) -> Vec<Point> {
+pub(super) fn compared(mut points: Vec<SweepPoint>) -> Vec<SweepPoint> {
     let (baseline, others) = points.split_first_mut().expect("there is a baseline");
     for other in others {
         *other = other.clone().against(baseline);
@@ -117,7 +122,7 @@ pub(super) fn beside_s2pl<const N: usize>(
         paper: Some("only drawn"),
         ours: Measure::Share {
             metric: "throughput",
-            at: at(Way::RampF.name(), log, more),
+            at: at(AtomicityProtocol::RampF.name(), log, more),
         },
         aim: Some(Aim::AtLeast(aim)),
     }
@@ -136,7 +141,7 @@ pub(super) fn direct_beside_s2pl<const N: usize>(
         ours: Measure::Ratio {
             metric: "throughput",
             of: at(GET, log, more.clone()),
-            to: at(Way::S2pl.name(), log, more),
+            to: at(AtomicityProtocol::S2pl.name(), log, more),
         },
         aim: None,
     }

@@ -1,8 +1,10 @@
 //! `ramp-idle`: the cost of rings and published versions where they bring no gain.
 
-use crate::experiment::{Experiment, Param, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot};
-use crate::target::{ClusterJob, IdleJob, Job, PairsJob, Transport, Way};
+use crate::systems::{AtomicityProtocol, ClusterTransport};
+use crate::target::{ClusterJob, IdleJob, PairsJob, TargetJob};
 
 use super::ramp;
 
@@ -43,36 +45,39 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn params(work: &str, transport: Transport) -> [(&'static str, Param); 2] {
+fn params(work: &str, transport: ClusterTransport) -> [(&'static str, Param); 2] {
     [
         ("work", work.into()),
         ("transport", transport.name().into()),
     ]
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
-    let one_sided = Transport::ShmOneSided;
-    let both = [one_sided, Transport::Tcp];
-    let idle = |&transport: &Transport| {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
+    let one_sided = ClusterTransport::ShmOneSided;
+    let both = [one_sided, ClusterTransport::Tcp];
+    let idle = |&transport: &ClusterTransport| {
         let job = IdleJob {
             nodes: ramp::NODES,
             transport,
         };
-        Point::new(params(NOTHING, transport), Job::Idle(job))
+        SweepPoint::new(params(NOTHING, transport), TargetJob::Idle(job))
     };
     let writes = |transport| ClusterJob {
-        way: Way::RampFDirect,
+        protocol: AtomicityProtocol::RampFDirect,
         transport,
         ..ramp::job(WIDTH, 0)
     };
     let pairs = PairsJob {
-        first: writes(Transport::ShmRing),
+        first: writes(ClusterTransport::ShmRing),
         second: writes(one_sided),
         pairs: scale.pick(&[6], &[6], &[24])[0],
     };
     let transports = scale.pick(&both[..1], &both[..1], &both);
-    let mut points: Vec<Point> = transports.iter().map(idle).collect();
-    points.push(Point::new(params(WRITES, one_sided), Job::Pairs(pairs)));
+    let mut points: Vec<SweepPoint> = transports.iter().map(idle).collect();
+    points.push(SweepPoint::new(
+        params(WRITES, one_sided),
+        TargetJob::Pairs(pairs),
+    ));
     points
 }
 
@@ -86,7 +91,7 @@ fn compare() -> Vec<Compare> {
         paper,
         ours: Measure::Value {
             metric,
-            at: params(work, Transport::ShmOneSided).into(),
+            at: params(work, ClusterTransport::ShmOneSided).into(),
         },
         aim,
     };

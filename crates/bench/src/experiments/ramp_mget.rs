@@ -1,8 +1,9 @@
 //! `ramp-mget`: the cost of a read-atomic `MGET` of keys of four servers.
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{Job, MgetJob, Mgets};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::target::{MgetGuarantee, MgetJob, TargetJob};
 
 use super::ramp;
 
@@ -35,23 +36,28 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [1usize, 4, CLIENTS, 64];
     let of = |&clients: &usize| {
-        let point = |mgets: Mgets| {
+        let point = |guarantee: MgetGuarantee| {
             let job = MgetJob {
-                mgets,
+                guarantee,
                 nodes: ramp::NODES,
                 clients,
                 width: 2,
                 value: 1024,
             };
-            let params = [("system", mgets.name().into()), ("clients", clients.into())];
-            Point::new(params, Job::Mget(job))
+            let params = [
+                ("system", guarantee.name().into()),
+                ("clients", clients.into()),
+            ];
+            SweepPoint::new(params, TargetJob::Mget(job))
         };
-        let [split, others @ ..] = Mgets::ALL;
+        let [split, others @ ..] = MgetGuarantee::ALL;
         let split = point(split);
-        let mut points: Vec<Point> = others.map(|mgets| point(mgets).against(&split)).into();
+        let mut points: Vec<SweepPoint> = others
+            .map(|guarantee| point(guarantee).against(&split))
+            .into();
         points.insert(0, split);
         points
     };
@@ -63,7 +69,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "clients",
             y,
             series: &["system"],
@@ -87,15 +93,18 @@ fn plots() -> Vec<Plot> {
 }
 
 fn compare() -> Vec<Compare> {
-    let at = |mgets: Mgets, clients: usize| {
-        vec![("system", mgets.name().into()), ("clients", clients.into())]
+    let at = |guarantee: MgetGuarantee, clients: usize| {
+        vec![
+            ("system", guarantee.name().into()),
+            ("clients", clients.into()),
+        ]
     };
     let share = |what, clients: usize| Compare {
         what,
         paper: None,
         ours: Measure::Share {
             metric: "throughput",
-            at: at(Mgets::Ramp, clients),
+            at: at(MgetGuarantee::Ramp, clients),
         },
         aim: Some(Aim::AtLeast(0.8)),
     };
@@ -107,8 +116,8 @@ fn compare() -> Vec<Compare> {
             paper: None,
             ours: Measure::Ratio {
                 metric: "throughput",
-                of: at(Mgets::Ramp, CLIENTS),
-                to: at(Mgets::Serializable, CLIENTS),
+                of: at(MgetGuarantee::Ramp, CLIENTS),
+                to: at(MgetGuarantee::Serializable, CLIENTS),
             },
             aim: Some(Aim::AtLeast(1.0)),
         },

@@ -1,9 +1,11 @@
 //! `ramp-reads`: transactions of eight keys over four servers, by the share of reads (paper 1,
 //! section 5.4).
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{ClusterJob, Way};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::systems::AtomicityProtocol;
+use crate::target::ClusterJob;
 
 use super::ramp::{self, Said};
 
@@ -35,7 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [0usize, 25, 50, 75, 95, 100];
     let mut points = Vec::new();
     for &reads in scale.pick(&[50], &[0, 50, 95, 100], &all) {
@@ -52,7 +54,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, log: &str| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "reads",
             y,
             series: &["system"],
@@ -93,12 +95,12 @@ fn plots() -> Vec<Plot> {
 fn compare() -> Vec<Compare> {
     let share =
         |what, log, reads: usize, aim| ramp::beside_s2pl(what, log, [("reads", reads.into())], aim);
-    let value = |what, metric, way: Way, reads: usize| Compare {
+    let value = |what, metric, protocol: AtomicityProtocol, reads: usize| Compare {
         what,
         paper: None,
         ours: Measure::Value {
             metric,
-            at: ramp::at(way.name(), "memory", [("reads", reads.into())]),
+            at: ramp::at(protocol.name(), "memory", [("reads", reads.into())]),
         },
         aim: None,
     };
@@ -158,13 +160,13 @@ fn compare() -> Vec<Compare> {
         value(
             "ramp-f, 95 % reads: reads of one round",
             "one-round",
-            Way::RampF,
+            AtomicityProtocol::RampF,
             95,
         ),
         value(
             "ramp-h, 95 % reads: reads of one round",
             "one-round",
-            Way::RampH,
+            AtomicityProtocol::RampH,
             95,
         ),
     ]);

@@ -1,10 +1,12 @@
 //! `ramp-scale`: transactions over up to 128 partitions, simulated with service times that are
 //! measured here.
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::keys::Distribution;
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{Job, ScaleJob, Way};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::systems::AtomicityProtocol;
+use crate::target::{ScaleJob, TargetJob};
 
 /// The number of partitions of the comparisons.
 const MOST: usize = 128;
@@ -43,14 +45,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let transactions = match scale.effort {
         Effort::Tiny => 500,
         Effort::Quick => 10_000,
         Effort::Full => 100_000,
     };
     let base = ScaleJob {
-        way: Way::S2pl,
+        protocol: AtomicityProtocol::S2pl,
         partitions: 1,
         real: true,
         clients: 8,
@@ -87,19 +89,23 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<Point> {
-    let point = |way: Way| {
+fn ways(servers: &str, draw: &str, job: ScaleJob) -> Vec<SweepPoint> {
+    let point = |protocol: AtomicityProtocol| {
         let params = [
             ("servers", Param::from(servers)),
-            ("system", way.name().into()),
+            ("system", protocol.name().into()),
             ("draw", draw.into()),
             ("partitions", job.partitions.into()),
         ];
-        Point::new(params, Job::Scale(ScaleJob { way, ..job }))
+        SweepPoint::new(params, TargetJob::Scale(ScaleJob { protocol, ..job }))
     };
-    let baseline = point(Way::S2pl);
-    let others = Way::ALL.into_iter().filter(|way| *way != Way::S2pl);
-    let others: Vec<Point> = others.map(|way| point(way).against(&baseline)).collect();
+    let baseline = point(AtomicityProtocol::S2pl);
+    let others = AtomicityProtocol::ALL
+        .into_iter()
+        .filter(|protocol| *protocol != AtomicityProtocol::S2pl);
+    let others: Vec<SweepPoint> = others
+        .map(|protocol| point(protocol).against(&baseline))
+        .collect();
     std::iter::once(baseline).chain(others).collect()
 }
 
@@ -107,7 +113,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, only: &[(&'static str, &str)]| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "partitions",
             y,
             series: &["system"],
@@ -157,10 +163,10 @@ fn plots() -> Vec<Plot> {
 }
 
 fn compare() -> Vec<Compare> {
-    let at = |way: Way, draw: &str, partitions: usize| {
+    let at = |protocol: AtomicityProtocol, draw: &str, partitions: usize| {
         vec![
             ("servers", Param::from("simulated")),
-            ("system", way.name().into()),
+            ("system", protocol.name().into()),
             ("draw", draw.into()),
             ("partitions", partitions.into()),
         ]
@@ -170,17 +176,17 @@ fn compare() -> Vec<Compare> {
         paper: None,
         ours: Measure::Share {
             metric: "throughput",
-            at: at(Way::RampF, draw, MOST),
+            at: at(AtomicityProtocol::RampF, draw, MOST),
         },
         aim: None,
     };
-    let grows = |what, way, draw| Compare {
+    let grows = |what, protocol, draw| Compare {
         what,
         paper: None,
         ours: Measure::Ratio {
             metric: "throughput",
-            of: at(way, draw, MOST),
-            to: at(way, draw, 4),
+            of: at(protocol, draw, MOST),
+            to: at(protocol, draw, 4),
         },
         aim: None,
     };
@@ -198,15 +204,23 @@ fn compare() -> Vec<Compare> {
         by_s2pl("128 partitions, zipfian: ramp-f by s2pl", "zipfian"),
         grows(
             "ramp-f, uniform: 128 partitions by 4",
-            Way::RampF,
+            AtomicityProtocol::RampF,
             "uniform",
         ),
-        grows("s2pl, uniform: 128 partitions by 4", Way::S2pl, "uniform"),
+        grows(
+            "s2pl, uniform: 128 partitions by 4",
+            AtomicityProtocol::S2pl,
+            "uniform",
+        ),
         grows(
             "ramp-f, zipfian: 128 partitions by 4",
-            Way::RampF,
+            AtomicityProtocol::RampF,
             "zipfian",
         ),
-        grows("s2pl, zipfian: 128 partitions by 4", Way::S2pl, "zipfian"),
+        grows(
+            "s2pl, zipfian: 128 partitions by 4",
+            AtomicityProtocol::S2pl,
+            "zipfian",
+        ),
     ]
 }

@@ -1,7 +1,8 @@
 //! `ramp-size`: transactions over four servers, by the number of their keys (paper 1, section 5.3).
 
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Measure, Plot, Shape};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Measure, Plot, PlotKind};
 use crate::target::ClusterJob;
 
 use super::ramp::{self, Said};
@@ -35,7 +36,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let all = [1usize, 2, 4, 8, 16, 32, 64];
     let mut points = Vec::new();
     for &size in scale.pick(&[4], &[1, 4, 16, 64], &all) {
@@ -52,7 +53,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, log: &str| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "size",
             y,
             series: &["system"],

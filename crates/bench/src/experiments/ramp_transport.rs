@@ -1,8 +1,10 @@
 //! `ramp-transport`: the same transactions over several transports (paper 1, section 5.2).
 
-use crate::experiment::{Experiment, Param, Point, Scale};
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::{ClusterJob, CopyJob, Job, Transport, Way};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::{Param, Scale};
+use crate::plot::{Aim, Compare, Measure, PaperMark, Plot, PlotKind};
+use crate::systems::{AtomicityProtocol, ClusterTransport};
+use crate::target::{ClusterJob, CopyJob, TargetJob};
 
 use super::ramp;
 
@@ -55,15 +57,18 @@ fn params(reader: &str, reads: usize, transport: &str) -> [(&'static str, Param)
     ]
 }
 
-fn points(_: &Scale) -> Vec<Point> {
-    let by = |reader: &'static str, way: Way, reads: usize| {
-        move |transport: Transport| {
+fn points(_: &Scale) -> Vec<SweepPoint> {
+    let by = |reader: &'static str, protocol: AtomicityProtocol, reads: usize| {
+        move |transport: ClusterTransport| {
             let job = ClusterJob {
-                way,
+                protocol,
                 transport,
                 ..ramp::job(WIDTH, reads)
             };
-            Point::new(params(reader, reads, transport.name()), Job::Cluster(job))
+            SweepPoint::new(
+                params(reader, reads, transport.name()),
+                TargetJob::Cluster(job),
+            )
         }
     };
     let copies = CopyJob {
@@ -72,28 +77,32 @@ fn points(_: &Scale) -> Vec<Point> {
         width: WIDTH,
         value: ramp::job(WIDTH, ALL).value,
     };
-    let copies = Point::new(params("client", ALL, COPY), Job::Copy(copies));
-    let most = Transport::ALL.map(by("client", Way::RampFDirect, MOST));
-    let mut all = Transport::ALL
-        .map(by("client", Way::RampFDirect, ALL))
+    let copies = SweepPoint::new(params("client", ALL, COPY), TargetJob::Copy(copies));
+    let most = ClusterTransport::ALL.map(by("client", AtomicityProtocol::RampFDirect, MOST));
+    let mut all = ClusterTransport::ALL
+        .map(by("client", AtomicityProtocol::RampFDirect, ALL))
         .to_vec();
     all.push(copies);
     // A server reads its own keys as usual, and asks other servers for theirs.
-    let server = [Transport::Tcp, Transport::ShmRing].map(by("server", Way::RampF, MOST));
+    let server = [ClusterTransport::Tcp, ClusterTransport::ShmRing].map(by(
+        "server",
+        AtomicityProtocol::RampF,
+        MOST,
+    ));
     let groups = [most.to_vec(), all, server.to_vec()];
     groups.into_iter().flat_map(ramp::compared).collect()
 }
 
 fn plots() -> Vec<Plot> {
-    let paper = |value, transport: Transport| Mark::Bar {
+    let paper = |value, transport: ClusterTransport| PaperMark::Bar {
         value,
         series: transport.name(),
     };
-    let transports = || Transport::ALL.map(|one| one.name().into()).to_vec();
+    let transports = || ClusterTransport::ALL.map(|one| one.name().into()).to_vec();
     let bars = |title, caption, y, paper| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "reads",
             y,
             series: "transport",
@@ -112,9 +121,9 @@ fn plots() -> Vec<Plot> {
              Ethernet.",
             "throughput",
             vec![
-                paper(1.32, Transport::TcpIpoib),
-                paper(2.39, Transport::VerbsSend),
-                paper(2.53, Transport::VerbsRing),
+                paper(1.32, ClusterTransport::TcpIpoib),
+                paper(2.39, ClusterTransport::VerbsSend),
+                paper(2.53, ClusterTransport::VerbsRing),
             ],
         ),
         bars(
@@ -127,29 +136,30 @@ fn plots() -> Vec<Plot> {
 }
 
 fn compare() -> Vec<Compare> {
-    let row = |what, paper, aim: Option<f64>, (reader, reads, transport): (&str, _, Transport)| {
-        let at = params(reader, reads, transport.name()).into();
-        Compare {
-            what,
-            paper,
-            ours: Measure::Share {
-                metric: "throughput",
-                at,
-            },
-            aim: aim.map(Aim::AtLeast),
-        }
-    };
+    let row =
+        |what, paper, aim: Option<f64>, (reader, reads, transport): (&str, _, ClusterTransport)| {
+            let at = params(reader, reads, transport.name()).into();
+            Compare {
+                what,
+                paper,
+                ours: Measure::Share {
+                    metric: "throughput",
+                    at,
+                },
+                aim: aim.map(Aim::AtLeast),
+            }
+        };
     let between = |what, metric, to: &str, paper, aim| Compare {
         what,
         paper,
         ours: Measure::Ratio {
             metric,
-            of: params("client", ALL, Transport::ShmOneSided.name()).into(),
+            of: params("client", ALL, ClusterTransport::ShmOneSided.name()).into(),
             to: params("client", ALL, to).into(),
         },
         aim,
     };
-    let (ring, one_sided) = (Transport::ShmRing, Transport::ShmOneSided);
+    let (ring, one_sided) = (ClusterTransport::ShmRing, ClusterTransport::ShmOneSided);
     let rings_of_paper = Some("2.53 of Ethernet, 1.92 of IPoIB");
     let most = |transport| ("client", MOST, transport);
     let all = |transport| ("client", ALL, transport);
@@ -176,19 +186,19 @@ fn compare() -> Vec<Compare> {
             "tcp-ipoib by tcp, 95 % reads",
             Some("1.32"),
             None,
-            most(Transport::TcpIpoib),
+            most(ClusterTransport::TcpIpoib),
         ),
         row(
             "verbs-send by tcp, 95 % reads",
             Some("2.39"),
             None,
-            most(Transport::VerbsSend),
+            most(ClusterTransport::VerbsSend),
         ),
         row(
             "verbs-ring by tcp, 95 % reads",
             rings_of_paper,
             None,
-            most(Transport::VerbsRing),
+            most(ClusterTransport::VerbsRing),
         ),
         row(
             "GET+/PUT+ by GET/PUT (shm-ring by tcp), 100 % reads",

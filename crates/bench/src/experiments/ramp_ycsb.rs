@@ -1,9 +1,12 @@
 //! `ramp-ycsb`: YCSB's reads and updates as transactions over four servers (paper 1, section 5.5).
 
-use crate::experiment::{Experiment, Param, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::keys::Distribution;
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{ClusterJob, Place, Way};
+use crate::parameters::{Param, Scale};
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::systems::AtomicityProtocol;
+use crate::target::ClusterJob;
 
 use super::ramp::{self, Said};
 
@@ -41,7 +44,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let uniform = ("uniform", Distribution::Uniform);
     let zipfian = ("zipfian", Distribution::YCSB);
     let few = ("1000", ramp::KEYS);
@@ -64,9 +67,9 @@ fn points(scale: &Scale) -> Vec<Point> {
 fn at(
     keys: (&str, u64),
     draw: (&str, Distribution),
-    log: (&str, Option<Place>),
+    log: (&str, Option<StorageMedium>),
     reads: usize,
-) -> Vec<Point> {
+) -> Vec<SweepPoint> {
     let params = [
         ("keys", Param::from(keys.0)),
         ("draw", draw.0.into()),
@@ -86,7 +89,7 @@ fn plots() -> Vec<Plot> {
     let lines = |title, caption, y, log: &str| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "reads",
             y,
             series: &["system"],
@@ -102,7 +105,7 @@ fn plots() -> Vec<Plot> {
     let bars = |title, caption, draw: &str| Plot {
         title,
         caption,
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "keys",
             y: "throughput",
             series: "system",
@@ -156,7 +159,7 @@ fn compare() -> Vec<Compare> {
         paper: None,
         ours: Measure::Value {
             metric: "one-round",
-            at: ramp::at(Way::RampF.name(), "memory", place(keys, draw)),
+            at: ramp::at(AtomicityProtocol::RampF.name(), "memory", place(keys, draw)),
         },
         aim,
     };

@@ -1,20 +1,21 @@
 //! `remote-io`: reads of a storage node compared with local reads and with the fabric alone (paper
 //! 4, sections 4.4.1 to 4.4.4).
 
-mod shown;
+mod figures;
 
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
-use crate::storage::{Carrier, Reading};
-use crate::target::{Far, Job, Order, Place, Reader, ReadsJob};
+use crate::parameters::{Effort, Param, Scale};
 
-/// Sizes of reads.
-const SIZES: [usize; 4] = [512, 4 << 10, 16 << 10, 64 << 10];
+use figures::{BUSY, SIZES};
+
+use crate::experiment::{Experiment, SweepPoint};
+use crate::run_context::StorageMedium;
+use crate::storage_node::{PageTransport, ReadMethodOption};
+use crate::target::{AccessPattern, FileReader, ReadsJob, RemoteReaders, TargetJob};
+
 /// Reads under way of a reader with few connections.
 const DEPTH: usize = 256;
 /// The most bytes under way of such a reader: as many as readers of pages prefetch.
 const AHEAD: usize = 4 << 20;
-/// Threads of the paper's local I/O from which on its devices are busy.
-const BUSY: usize = 100;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "remote-io",
@@ -34,8 +35,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          ratios. Its devices are this machine's disk, and /dev/shm as the fast one.",
     ],
     points,
-    plots: shown::plots,
-    compare: shown::compare,
+    plots: figures::plots,
+    compare: figures::compare,
     columns: &[
         "mode",
         "device",
@@ -54,150 +55,153 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// A point, derived from the parameters that are the same for all.
-struct Spot {
+struct ReadPoint {
     mode: &'static str,
-    place: Option<Place>,
+    place: Option<StorageMedium>,
     size: usize,
-    carrier: Option<Carrier>,
+    transport: Option<PageTransport>,
     way: &'static str,
     threads: usize,
     links: usize,
     pinned: bool,
-    reader: Reader,
+    reader: FileReader,
 }
 
-impl Spot {
-    fn point(self) -> Point {
-        let place = self.place.unwrap_or(Place::Memory);
+impl ReadPoint {
+    fn point(self) -> SweepPoint {
+        let place = self.place.unwrap_or(StorageMedium::Memory);
         let job = ReadsJob {
             place,
             unit: self.size,
             reader: self.reader,
-            order: Order::Random,
+            order: AccessPattern::Random,
             pinned: self.pinned,
         };
-        let reader = match self.carrier {
-            Some(carrier) => format!("{} {}", carrier.name(), self.way),
+        let reader = match self.transport {
+            Some(transport) => format!("{} {}", transport.name(), self.way),
             None => self.way.to_owned(),
         };
         let pairs: [(&str, Param); 9] = [
             ("mode", self.mode.into()),
             ("reader", Param::Text(reader)),
-            ("device", self.place.map_or("–", Place::name).into()),
+            ("device", self.place.map_or("–", StorageMedium::name).into()),
             ("size", self.size.into()),
-            ("carrier", self.carrier.map_or("–", Carrier::name).into()),
+            (
+                "carrier",
+                self.transport.map_or("–", PageTransport::name).into(),
+            ),
             ("way", self.way.into()),
             ("threads", self.threads.into()),
             ("links", self.links.into()),
             ("pinned", if self.pinned { "yes" } else { "no" }.into()),
         ];
-        Point::new(pairs, Job::Reads(job))
+        SweepPoint::new(pairs, TargetJob::Reads(job))
     }
 }
 
-fn fabric(carrier: Carrier, size: usize, links: usize, pinned: bool) -> Point {
-    let far = Far {
-        carrier,
-        reading: None,
-        desks: if pinned { 1 } else { links.min(2) },
+fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> SweepPoint {
+    let readers = RemoteReaders {
+        transport,
+        read_method: None,
+        node_threads: if pinned { 1 } else { links.min(2) },
         connections: links,
         depth: DEPTH,
     };
-    Spot {
+    ReadPoint {
         mode: "fabric",
         place: None,
         size,
-        carrier: Some(carrier),
+        transport: Some(transport),
         way: "–",
         threads: 0,
         links,
         pinned,
-        reader: Reader::Node(far),
+        reader: FileReader::Node(readers),
     }
     .point()
 }
 
-fn plain(place: Place, size: usize, threads: usize, pinned: bool) -> Point {
-    Spot {
+fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> SweepPoint {
+    ReadPoint {
         mode: "local",
         place: Some(place),
         size,
-        carrier: None,
+        transport: None,
         way: "plain",
         threads,
         links: 0,
         pinned,
-        reader: Reader::Plain { threads },
+        reader: FileReader::Plain { threads },
     }
     .point()
 }
 
-fn own(place: Place, size: usize, reading: Reading, pinned: bool) -> Point {
-    let depth = match reading {
+fn own(place: StorageMedium, size: usize, read_method: ReadMethodOption, pinned: bool) -> SweepPoint {
+    let depth = match read_method {
         // The paper's way has no limit; more threads at once than this bring nothing here.
-        Reading::Dynamic => 128,
+        ReadMethodOption::Dynamic => 128,
         _ => DEPTH,
     };
-    Spot {
+    ReadPoint {
         mode: "local",
         place: Some(place),
         size,
-        carrier: None,
-        way: reading.name(),
-        threads: threads(reading),
+        transport: None,
+        way: read_method.name(),
+        threads: threads(read_method),
         links: 0,
         pinned,
-        reader: Reader::Own { reading, depth },
+        reader: FileReader::Own { read_method, depth },
     }
     .point()
 }
 
-fn threads(reading: Reading) -> usize {
-    match reading {
-        Reading::Static(threads) => threads,
-        Reading::Dynamic | Reading::Ring | Reading::Here => 0,
+fn threads(read_method: ReadMethodOption) -> usize {
+    match read_method {
+        ReadMethodOption::Static(threads) => threads,
+        ReadMethodOption::Dynamic | ReadMethodOption::Ring | ReadMethodOption::Here => 0,
     }
 }
 
 fn remote(
-    place: Place,
+    place: StorageMedium,
     size: usize,
-    carrier: Carrier,
-    reading: Reading,
+    transport: PageTransport,
+    read_method: ReadMethodOption,
     links: usize,
     pinned: bool,
-) -> Point {
-    let far = Far {
-        carrier,
-        reading: Some(reading),
+) -> SweepPoint {
+    let readers = RemoteReaders {
+        transport,
+        read_method: Some(read_method),
         // A node whose threads read by themselves needs as many threads as processors.
-        desks: if reading == Reading::Here && !pinned {
+        node_threads: if read_method == ReadMethodOption::Here && !pinned {
             links
         } else {
             1
         },
         connections: links,
         depth: match place {
-            Place::Memory => DEPTH.min(AHEAD / size),
+            StorageMedium::Memory => DEPTH.min(AHEAD / size),
             // Some are on their way while the disk has as many as it takes.
-            Place::Disk => 2 * DEPTH / links.min(4),
+            StorageMedium::Disk => 2 * DEPTH / links.min(4),
         },
     };
-    Spot {
+    ReadPoint {
         mode: "remote",
         place: Some(place),
         size,
-        carrier: Some(carrier),
-        way: reading.name(),
-        threads: threads(reading),
+        transport: Some(transport),
+        way: read_method.name(),
+        threads: threads(read_method),
         links,
         pinned,
-        reader: Reader::Node(far),
+        reader: FileReader::Node(readers),
     }
     .point()
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let sizes = scale.pick(&[512, 64 << 10], &SIZES, &SIZES);
     let is_full = scale.effort == Effort::Full;
     let mut points = Vec::new();
@@ -212,45 +216,57 @@ fn points(scale: &Scale) -> Vec<Point> {
     points
 }
 
-const CARRIERS: [Carrier; 2] = [Carrier::Shm, Carrier::Tcp];
+const CARRIERS: [PageTransport; 2] = [PageTransport::Shm, PageTransport::Tcp];
 
 /// Adds the points of figures 4.2 to 4.5.
-fn fabrics(scale: &Scale, size: usize, points: &mut Vec<Point>) {
+fn fabrics(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     let links = scale.pick(&[1], &[1], &[1, 2, 4, 8]);
-    for carrier in CARRIERS {
-        points.extend(links.iter().map(|&n| fabric(carrier, size, n, false)));
-        points.push(fabric(carrier, size, 1, true));
+    for transport in CARRIERS {
+        points.extend(links.iter().map(|&n| fabric(transport, size, n, false)));
+        points.push(fabric(transport, size, 1, true));
     }
     if scale.effort == Effort::Full {
-        points.push(fabric(Carrier::Verbs, size, 1, false));
+        points.push(fabric(PageTransport::Verbs, size, 1, false));
     }
 }
 
 /// Adds the points of figures 4.6 to 4.9 and 4.12 to 4.17, on the disk. All are compared with plain
 /// threads.
-fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
-    let base = plain(Place::Disk, size, BUSY, false);
+fn on_disk(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
+    let base = plain(StorageMedium::Disk, size, BUSY, false);
     let more: &[usize] = match size {
         512 => scale.pick(&[], &[16], &[1, 4, 16, 32, 64, 200]),
         _ => scale.pick(&[], &[], &[1, 4, 16, 32, 64, 200]),
     };
     points.push(base.clone());
-    let mut add = |point: Point| points.push(point.against(&base));
+    let mut add = |point: SweepPoint| points.push(point.against(&base));
     for &threads in more {
-        add(plain(Place::Disk, size, threads, false));
+        add(plain(StorageMedium::Disk, size, threads, false));
     }
-    add(own(Place::Disk, size, Reading::Ring, false));
+    add(own(StorageMedium::Disk, size, ReadMethodOption::Ring, false));
     if size == 512 || scale.effort == Effort::Full {
-        add(own(Place::Disk, size, Reading::Static(BUSY), false));
-        add(own(Place::Disk, size, Reading::Dynamic, false));
-    }
-    for carrier in CARRIERS {
-        add(remote(Place::Disk, size, carrier, Reading::Ring, 1, false));
-        add(remote(
-            Place::Disk,
+        add(own(
+            StorageMedium::Disk,
             size,
-            carrier,
-            Reading::Static(BUSY),
+            ReadMethodOption::Static(BUSY),
+            false,
+        ));
+        add(own(StorageMedium::Disk, size, ReadMethodOption::Dynamic, false));
+    }
+    for transport in CARRIERS {
+        add(remote(
+            StorageMedium::Disk,
+            size,
+            transport,
+            ReadMethodOption::Ring,
+            1,
+            false,
+        ));
+        add(remote(
+            StorageMedium::Disk,
+            size,
+            transport,
+            ReadMethodOption::Static(BUSY),
             1,
             false,
         ));
@@ -280,10 +296,10 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
     };
     for &(links, threads) in sweep {
         add(remote(
-            Place::Disk,
+            StorageMedium::Disk,
             size,
-            Carrier::Shm,
-            Reading::Static(threads),
+            PageTransport::Shm,
+            ReadMethodOption::Static(threads),
             links,
             false,
         ));
@@ -291,41 +307,53 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<Point>) {
 }
 
 /// Adds the same points in memory: with a processor for each process, and without.
-fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
-    let alone = plain(Place::Memory, size, 1, true);
+fn in_memory(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
+    let alone = plain(StorageMedium::Memory, size, 1, true);
     points.push(alone.clone());
-    points.push(own(Place::Memory, size, Reading::Here, true).against(&alone));
-    for carrier in CARRIERS {
-        let far = remote(Place::Memory, size, carrier, Reading::Here, 1, true);
-        points.push(far.against(&alone));
+    points.push(own(StorageMedium::Memory, size, ReadMethodOption::Here, true).against(&alone));
+    for transport in CARRIERS {
+        let readers = remote(
+            StorageMedium::Memory,
+            size,
+            transport,
+            ReadMethodOption::Here,
+            1,
+            true,
+        );
+        points.push(readers.against(&alone));
     }
-    let both = plain(Place::Memory, size, 2, false);
+    let both = plain(StorageMedium::Memory, size, 2, false);
     points.push(both.clone());
     if scale.effort == Effort::Tiny {
         return;
     }
-    let mut add = |point: Point| points.push(point.against(&both));
-    add(own(Place::Memory, size, Reading::Static(2), false));
-    for carrier in CARRIERS {
+    let mut add = |point: SweepPoint| points.push(point.against(&both));
+    add(own(
+        StorageMedium::Memory,
+        size,
+        ReadMethodOption::Static(2),
+        false,
+    ));
+    for transport in CARRIERS {
         add(remote(
-            Place::Memory,
+            StorageMedium::Memory,
             size,
-            carrier,
-            Reading::Here,
+            transport,
+            ReadMethodOption::Here,
             2,
             false,
         ));
     }
     if scale.effort == Effort::Full {
-        add(plain(Place::Memory, size, 1, false));
-        add(own(Place::Memory, size, Reading::Ring, false));
+        add(plain(StorageMedium::Memory, size, 1, false));
+        add(own(StorageMedium::Memory, size, ReadMethodOption::Ring, false));
         for links in [1, 4] {
-            let reading = Reading::Static(2);
+            let read_method = ReadMethodOption::Static(2);
             add(remote(
-                Place::Memory,
+                StorageMedium::Memory,
                 size,
-                Carrier::Shm,
-                reading,
+                PageTransport::Shm,
+                read_method,
                 links,
                 false,
             ));
@@ -334,13 +362,18 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<Point>) {
 }
 
 /// Adds the points of figures 4.10 and 4.11.
-fn dynamic(is_full: bool, points: &mut Vec<Point>) {
+fn dynamic(is_full: bool, points: &mut Vec<SweepPoint>) {
     let links: &[usize] = if is_full { &[1, 2, 4, 8] } else { &[1, 4] };
     for pinned in [false, true] {
-        points.extend(
-            links
-                .iter()
-                .map(|&n| remote(Place::Disk, 512, Carrier::Shm, Reading::Dynamic, n, pinned)),
-        );
+        points.extend(links.iter().map(|&n| {
+            remote(
+                StorageMedium::Disk,
+                512,
+                PageTransport::Shm,
+                ReadMethodOption::Dynamic,
+                n,
+                pinned,
+            )
+        }));
     }
 }

@@ -1,14 +1,22 @@
 //! Shared by the experiments on the store's log.
 
 use crate::driver::Pace;
-use crate::experiment::Scale;
-use crate::target::{Job, LogKnobs, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::parameters::Scale;
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 /// Returns the paper's workload, at full speed.
-pub(super) fn job(scale: &Scale, read_percent: u32, workers: usize, log: Option<LogKnobs>) -> Job {
-    Job::Store(StoreJob {
-        workload: Workload::Ycsb(Ycsb::reads_and_updates(read_percent, scale.records)),
+pub(super) fn job(
+    scale: &Scale,
+    read_percent: u32,
+    workers: usize,
+    log: Option<LogSettings>,
+) -> TargetJob {
+    TargetJob::Store(StoreJob {
+        workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(
+            read_percent,
+            scale.records,
+        )),
         pace: Pace::Saturated,
         workers,
         log,

@@ -1,9 +1,11 @@
 //! `silo-buffers`: how many log buffers a worker needs (paper 2, figure 11).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::silo;
-use crate::plot::{Compare, Measure, Plot, Shape};
-use crate::target::{LogKnobs, Place};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::LogSettings;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-buffers",
@@ -28,28 +30,29 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let buffers = scale.pick(&[2, 4], &[2, 4, 16], &[2, 4, 8, 16, 32]);
     let mut points = Vec::new();
     for workers in silo::threads(scale) {
-        let point = |log: &str, buffers: usize, knobs| {
+        let point = |log: &str, buffers: usize, log_settings| {
             let params = [
                 ("log", log.into()),
                 ("workers", workers.into()),
                 ("buffers", buffers.into()),
             ];
-            Point::new(params, silo::job(scale, 0, workers, knobs))
+            SweepPoint::new(params, silo::job(scale, 0, workers, log_settings))
         };
         let baseline = point("none", 0, None);
         points.push(baseline.clone());
-        for place in [Place::Memory, Place::Disk] {
+        for place in [StorageMedium::Memory, StorageMedium::Disk] {
             for &log_buffers in buffers {
-                let knobs = LogKnobs {
+                let log_settings = LogSettings {
                     log_buffers,
                     epoch_time: Some(std::time::Duration::from_millis(40)),
-                    ..LogKnobs::new(place)
+                    ..LogSettings::new(place)
                 };
-                points.push(point(place.name(), log_buffers, Some(knobs)).against(&baseline));
+                points
+                    .push(point(place.name(), log_buffers, Some(log_settings)).against(&baseline));
             }
         }
     }
@@ -60,7 +63,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "buffers",
             y,
             series: &["log", "workers"],

@@ -11,15 +11,19 @@
 //! | `slow log` | the same with two logs in memory, one of them on a device that is slower than its worker: the paper's cause of long latencies |
 //! | `one client` | one transaction after the other, each waited for, log on the disk; beside the device by itself |
 
+mod figures;
+
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::disk_access::{DeviceAccess, SlowDevice};
 use crate::driver::Pace;
-use crate::experiment::{Effort, Experiment, Param, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::silo;
-use crate::plot::{Aim, Compare, Mark, Measure, Plot, Shape};
-use crate::target::{Device, DeviceJob, Job, LogKnobs, Place, Slow, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::parameters::{Effort, Param, Scale};
+use crate::run_context::StorageMedium;
+use crate::target::{DeviceJob, LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-latency",
@@ -40,8 +44,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          every client is notified.",
     ],
     points,
-    plots,
-    compare,
+    plots: figures::plots,
+    compare: figures::compare,
     columns: &[
         "load",
         "epoch",
@@ -57,7 +61,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The slow device: less than one worker of a small machine writes.
-const SLOW: Slow = Slow {
+const SLOW: SlowDevice = SlowDevice {
     log: 1,
     bytes_per_second: 20_000_000,
     sync: Duration::from_micros(500),
@@ -90,20 +94,20 @@ impl Mode {
         ]
     }
 
-    fn knobs(self, place: Place) -> LogKnobs {
-        let knobs = LogKnobs {
+    fn log_settings(self, place: StorageMedium) -> LogSettings {
+        let log_settings = LogSettings {
             measure_latency: true,
-            ..LogKnobs::new(place)
+            ..LogSettings::new(place)
         };
         match self {
-            Mode::Fixed(us, diff) => LogKnobs {
+            Mode::Fixed(us, diff) => LogSettings {
                 epoch_time: Some(Duration::from_micros(us)),
                 max_epoch_diff: diff.and_then(NonZeroU64::new),
-                ..knobs
+                ..log_settings
             },
-            Mode::Adaptive(us) => LogKnobs {
+            Mode::Adaptive(us) => LogSettings {
                 durability_target: Duration::from_micros(us),
-                ..knobs
+                ..log_settings
             },
         }
     }
@@ -132,12 +136,12 @@ fn few_modes(effort: Effort) -> Vec<Mode> {
     modes(effort).into_iter().filter(is_one).collect()
 }
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = sweep(scale, "saturated", modes(scale.effort), 1, |mode| {
-        mode.knobs(Place::Memory)
+        mode.log_settings(StorageMedium::Memory)
     });
     if scale.effort == Effort::Full {
-        let on_disk = |mode: Mode| mode.knobs(Place::Disk);
+        let on_disk = |mode: Mode| mode.log_settings(StorageMedium::Disk);
         points.extend(sweep(
             scale,
             "saturated, disk",
@@ -146,10 +150,10 @@ fn points(scale: &Scale) -> Vec<Point> {
             on_disk,
         ));
     }
-    let slow = |mode: Mode| LogKnobs {
+    let slow = |mode: Mode| LogSettings {
         loggers: 2,
         slow: Some(SLOW),
-        ..mode.knobs(Place::Memory)
+        ..mode.log_settings(StorageMedium::Memory)
     };
     points.extend(sweep(scale, "slow log", few_modes(scale.effort), 2, slow));
     points.extend(one_client(scale));
@@ -162,8 +166,8 @@ fn sweep(
     load: &str,
     modes: Vec<Mode>,
     loggers: usize,
-    knobs: impl Fn(Mode) -> LogKnobs,
-) -> Vec<Point> {
+    log_settings: impl Fn(Mode) -> LogSettings,
+) -> Vec<SweepPoint> {
     let workers = scale.workers(loggers).max(loggers);
     let none = [
         ("load", load.into()),
@@ -171,20 +175,24 @@ fn sweep(
         ("epoch", "no log".into()),
         ("diff", "–".into()),
     ];
-    let baseline = Point::new(none, silo::job(scale, 0, workers, None));
+    let baseline = SweepPoint::new(none, silo::job(scale, 0, workers, None));
     let variants = modes.into_iter().map(|mode| {
         let [a, b, c] = mode.params();
         let params = [("load", load.into()), a, b, c];
-        Point::new(params, silo::job(scale, 0, workers, Some(knobs(mode)))).against(&baseline)
+        SweepPoint::new(
+            params,
+            silo::job(scale, 0, workers, Some(log_settings(mode))),
+        )
+        .against(&baseline)
     });
     std::iter::once(baseline.clone()).chain(variants).collect()
 }
 
-fn one_client(scale: &Scale) -> Vec<Point> {
+fn one_client(scale: &Scale) -> Vec<SweepPoint> {
     // As many bytes as the block of one transaction.
     let device = DeviceJob {
-        place: Place::Disk,
-        device: Device::File,
+        place: StorageMedium::Disk,
+        device: DeviceAccess::File,
         piece: 512,
         sync_size: 512,
         threads: 1,
@@ -198,218 +206,19 @@ fn one_client(scale: &Scale) -> Vec<Point> {
             ("diff", "–".into()),
         ]
     };
-    let baseline = Point::new(name("device", "write and sync"), Job::Device(device));
+    let baseline = SweepPoint::new(name("device", "write and sync"), TargetJob::Device(device));
     let store = |mode: Mode| {
-        Job::Store(StoreJob {
-            workload: Workload::Ycsb(Ycsb::reads_and_updates(0, scale.records)),
+        TargetJob::Store(StoreJob {
+            workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(0, scale.records)),
             pace: Pace::Closed,
             workers: 1,
-            log: Some(mode.knobs(Place::Disk)),
+            log: Some(mode.log_settings(StorageMedium::Disk)),
         })
     };
-    let point =
-        |mode: &str, epoch: &str, how| Point::new(name(mode, epoch), store(how)).against(&baseline);
+    let point = |mode: &str, epoch: &str, how| {
+        SweepPoint::new(name(mode, epoch), store(how)).against(&baseline)
+    };
     let adaptive = point("adaptive", "adaptive 3 ms", Mode::Adaptive(3000));
     let fixed = point("fixed", "1 ms", Mode::Fixed(1000, None));
     vec![baseline, adaptive, fixed]
-}
-
-fn plots() -> Vec<Plot> {
-    let only = |load: &str| ("load", vec![load.into()]);
-    let fixed = || ("mode", vec!["fixed".into()]);
-    let bars = |y, relative| Shape::Bars {
-        x: "epoch",
-        y,
-        series: "diff",
-        relative,
-    };
-    let slow = |y| Shape::Bars {
-        x: "load",
-        y,
-        series: "diff",
-        relative: false,
-    };
-    let bar = |value, series| Mark::Bar { value, series };
-    let line = |value, label| Mark::Line { value, label };
-    vec![
-        Plot {
-            title: "One slow log, epochs of 1 ms: mean latency",
-            caption: "The paper's cause: one logger is behind, and all wait for it. Here its device takes 20 MB/s, less than its worker writes. Pale: the paper's 9.1 ms without max-epoch-diff and 3.3 ms with 3 (section 6.3).",
-            shape: slow("latency"),
-            only: vec![only("slow log"), fixed()],
-            paper: vec![bar(9.1, "off"), bar(3.3, "3")],
-        },
-        Plot {
-            title: "One slow log, epochs of 1 ms: throughput",
-            caption: "What max-epoch-diff costs here. In the paper 3 costs 17 %, 2 costs 75 %.",
-            shape: slow("throughput"),
-            only: vec![only("slow log"), fixed()],
-            paper: Vec::new(),
-        },
-        Plot {
-            title: "Latency by epoch time and max-epoch-diff",
-            caption: "After figure 18, latency, with one number of workers: all logs alike. The paper's 9.1 ms without max-epoch-diff and 3.3 ms with 3 are at 1 ms, with 52 workers and 4 loggers; they are drawn where they are near enough.",
-            shape: bars("latency", false),
-            only: vec![
-                only("saturated"),
-                fixed(),
-                ("epoch", vec!["0.5 ms".into(), "1 ms".into(), "2 ms".into()]),
-            ],
-            paper: vec![line(9.1, "paper, off"), line(3.3, "paper, 3")],
-        },
-        Plot {
-            title: "Throughput as a share of that without a log",
-            caption: "After figure 18, throughput, with one number of workers.",
-            shape: bars("throughput", true),
-            only: vec![only("saturated"), fixed()],
-            paper: Vec::new(),
-        },
-        Plot {
-            title: "Latency against throughput",
-            caption: "Down and right is better. Adaptive points are labelled by their target, fixed ones by epoch time and max-epoch-diff.",
-            shape: Shape::Scatter {
-                x: "throughput",
-                y: "latency",
-                series: "mode",
-                label: &["epoch", "diff"],
-            },
-            only: vec![
-                only("saturated"),
-                ("mode", vec!["fixed".into(), "adaptive".into()]),
-            ],
-            paper: Vec::new(),
-        },
-        Plot {
-            title: "Where the time goes, one slow log",
-            caption: "Figure 5's parts, in the mean: in the worker's buffer, in the logger's queue, written and synced, waiting for the other logs.",
-            shape: Shape::Stack {
-                x: &["epoch", "diff"],
-                parts: &["in-buffer", "in-queue", "in-write", "in-notification"],
-            },
-            only: vec![
-                only("slow log"),
-                ("mode", vec!["fixed".into(), "adaptive".into()]),
-            ],
-            paper: Vec::new(),
-        },
-        Plot {
-            title: "Where the time goes, all logs alike",
-            caption: "The same without a slow log, epochs of 1 ms and adaptive.",
-            shape: Shape::Stack {
-                x: &["epoch", "diff"],
-                parts: &["in-buffer", "in-queue", "in-write", "in-notification"],
-            },
-            only: vec![
-                only("saturated"),
-                ("epoch", vec!["1 ms".into(), "adaptive 3 ms".into()]),
-            ],
-            paper: Vec::new(),
-        },
-        Plot {
-            title: "One client: mean latency",
-            caption: "One transaction after the other on the disk, beside the device's own write and sync of as many bytes.",
-            shape: Shape::Bars {
-                x: "epoch",
-                y: "latency",
-                series: "mode",
-                relative: false,
-            },
-            only: vec![only("one client")],
-            paper: Vec::new(),
-        },
-    ]
-}
-
-fn compare() -> Vec<Compare> {
-    let at = |load: &str, epoch: &str, diff: &str| -> Vec<(&'static str, Param)> {
-        vec![
-            ("load", load.into()),
-            ("epoch", epoch.into()),
-            ("diff", diff.into()),
-        ]
-    };
-    let one = |load: &str, diff: &str| at(load, "1 ms", diff);
-    let ratio = |metric, of, to| Measure::Ratio { metric, of, to };
-    let latency = |at| Measure::Value {
-        metric: "latency",
-        at,
-    };
-    let row = |what, paper, ours, aim| Compare {
-        what,
-        paper,
-        ours,
-        aim,
-    };
-    let mut rows = vec![
-        row(
-            "one slow log, 1 ms: mean latency without max-epoch-diff, ms",
-            Some("9.1 (52 workers, 4 loggers; text of section 6.3)"),
-            latency(one("slow log", "off")),
-            None,
-        ),
-        row(
-            "one slow log, 1 ms: mean latency with max-epoch-diff 3, ms",
-            Some("3.3"),
-            latency(one("slow log", "3")),
-            None,
-        ),
-        row(
-            "… shortened by a factor of",
-            Some("2.8"),
-            ratio("latency", one("slow log", "off"), one("slow log", "3")),
-            Some(Aim::AtLeast(2.8)),
-        ),
-        row(
-            "… throughput with 3, by without",
-            Some("0.83 (−17 %)"),
-            ratio("throughput", one("slow log", "3"), one("slow log", "off")),
-            Some(Aim::AtLeast(0.83)),
-        ),
-        row(
-            "… throughput with 2, by without",
-            Some("0.25 (−75 %)"),
-            ratio("throughput", one("slow log", "2"), one("slow log", "off")),
-            None,
-        ),
-        row(
-            "all logs alike, 1 ms: mean latency without max-epoch-diff, ms",
-            Some("9.1"),
-            latency(one("saturated", "off")),
-            None,
-        ),
-        row(
-            "all logs alike, 1 ms: mean latency with 3, ms",
-            Some("3.3"),
-            latency(one("saturated", "3")),
-            None,
-        ),
-    ];
-    rows.extend([
-        row(
-            "all logs alike, 1 ms: throughput with 3, by without",
-            Some("0.83"),
-            ratio("throughput", one("saturated", "3"), one("saturated", "off")),
-            None,
-        ),
-        row(
-            "one client, adaptive: mean latency, by the device's own",
-            None,
-            ratio(
-                "latency",
-                at("one client", "adaptive 3 ms", "–"),
-                at("one client", "write and sync", "–"),
-            ),
-            Some(Aim::AtMost(1.5)),
-        ),
-        row(
-            "saturated: the best fixed setting beats the adaptive ones on both axes by a factor of",
-            None,
-            Measure::Beaten {
-                ours: vec![("load", "saturated".into()), ("mode", "adaptive".into())],
-                others: vec![("load", "saturated".into()), ("mode", "fixed".into())],
-            },
-            Some(Aim::AtMost(1.1)),
-        ),
-    ]);
-    rows
 }

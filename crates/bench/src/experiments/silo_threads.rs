@@ -1,9 +1,11 @@
 //! `silo-threads`: the cost of logging, by workers and loggers (paper 2, figures 9 and 10).
 
-use crate::experiment::{Experiment, Point, Scale};
+use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::silo;
-use crate::plot::{Aim, Compare, Measure, Plot, Shape};
-use crate::target::{LogKnobs, Place};
+use crate::parameters::Scale;
+use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::LogSettings;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "silo-threads",
@@ -12,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: &[
         "Workers run transactions of ten operations on a million records of 8-byte keys and 4-byte \
          values, as fast as they can; half of the operations write, or all of them. Loggers write \
-         what the workers changed, and sync it. Every transaction is waited for, by somebody else \
+         what the workers changed, and sync it. Every transaction is waited for, by another thread \
          than its worker.",
         "The grey line is the same store without a log: the distance to it is the price of \
          durability. A point's share of it is taken run by run, with runs of both close together.",
@@ -33,33 +35,34 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let threads = silo::threads(scale);
     let shares = scale.pick(&[0], &[50, 0], &[50, 0]);
     let loggers = scale.pick(&[1], &[1, 2], &[1, 2, 4]);
     let mut points = Vec::new();
     for &reads in shares {
         for &workers in &threads {
-            let point = |log: &str, loggers: usize, knobs| {
+            let point = |log: &str, loggers: usize, log_settings| {
                 let params = [
                     ("reads", (reads as usize).into()),
                     ("log", log.into()),
                     ("loggers", loggers.into()),
                     ("workers", workers.into()),
                 ];
-                Point::new(params, silo::job(scale, reads, workers, knobs))
+                SweepPoint::new(params, silo::job(scale, reads, workers, log_settings))
             };
             let baseline = point("none", 0, None);
             points.push(baseline.clone());
-            for place in [Place::Memory, Place::Disk] {
+            for place in [StorageMedium::Memory, StorageMedium::Disk] {
                 // A logger without a worker has nothing to do.
                 let some = loggers.iter().filter(|&&loggers| loggers <= workers);
                 for &loggers in some {
-                    let knobs = LogKnobs {
+                    let log_settings = LogSettings {
                         loggers,
-                        ..LogKnobs::new(place)
+                        ..LogSettings::new(place)
                     };
-                    points.push(point(place.name(), loggers, Some(knobs)).against(&baseline));
+                    points
+                        .push(point(place.name(), loggers, Some(log_settings)).against(&baseline));
                 }
             }
         }
@@ -71,7 +74,7 @@ fn plots() -> Vec<Plot> {
     let plot = |title, caption, y, reads: usize| Plot {
         title,
         caption,
-        shape: Shape::Lines {
+        shape: PlotKind::Lines {
             x: "workers",
             y,
             series: &["log", "loggers"],

@@ -1,10 +1,12 @@
 //! `transfers`: transfers between accounts, whose sum is constant.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Plot, Shape};
-use crate::target::{Job, LogKnobs, Place, StoreJob};
-use crate::workload::{Transfers, Workload};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{TransferSettings, WorkloadSettings};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "transfers",
@@ -28,30 +30,30 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for &accounts in scale.pick(&[10], &[10, 1000], &[10, 100, 1000]) {
-        let point = |log: &str, knobs| {
+        let point = |log: &str, log_settings| {
             let workers = scale.workers(1).max(2);
             let audit_every = 100;
             let job = StoreJob {
-                workload: Workload::Transfers(Transfers {
+                workload: WorkloadSettings::Transfers(TransferSettings {
                     accounts,
                     audit_every,
                 }),
                 pace: Pace::Saturated,
                 workers,
-                log: knobs,
+                log: log_settings,
             };
             let params = [
                 ("accounts", accounts.into()),
                 ("log", log.into()),
                 ("workers", workers.into()),
             ];
-            Point::new(params, Job::Store(job))
+            SweepPoint::new(params, TargetJob::Store(job))
         };
         let baseline = point("none", None);
-        let logged = point("disk", Some(LogKnobs::new(Place::Disk))).against(&baseline);
+        let logged = point("disk", Some(LogSettings::new(StorageMedium::Disk))).against(&baseline);
         points.extend([baseline, logged]);
     }
     points
@@ -61,7 +63,7 @@ fn plots() -> Vec<Plot> {
     vec![Plot {
         title: "Throughput by accounts",
         caption: "With and without a log on the disk.",
-        shape: Shape::Bars {
+        shape: PlotKind::Bars {
             x: "accounts",
             y: "throughput",
             series: "log",

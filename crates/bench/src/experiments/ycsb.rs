@@ -1,10 +1,12 @@
 //! `ycsb`: YCSB's workloads at the store's interface, in closed and open loops.
 
 use crate::driver::Pace;
-use crate::experiment::{Experiment, Point, Scale};
-use crate::plot::{Compare, Plot, Shape};
-use crate::target::{Job, LogKnobs, Place, StoreJob};
-use crate::workload::{Workload, Ycsb};
+use crate::experiment::{Experiment, SweepPoint};
+use crate::parameters::Scale;
+use crate::plot::{Compare, Plot, PlotKind};
+use crate::run_context::StorageMedium;
+use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::workload::{WorkloadSettings, YcsbSettings};
 
 /// Rates of the open loops, transactions a second: well below what a worker can do, so that the
 /// latency is the store's and not that of a queue.
@@ -36,25 +38,25 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     ],
 };
 
-fn points(scale: &Scale) -> Vec<Point> {
+fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for letter in "ABCDEF".chars() {
-        let ycsb = Ycsb::standard(letter, scale.records).expect("it is one of the six");
-        let point = |log: &str, pace_name: &str, pace, knobs| {
+        let ycsb = YcsbSettings::standard(letter, scale.records).expect("it is one of the six");
+        let point = |log: &str, pace_name: &str, pace, log_settings| {
             let job = StoreJob {
-                workload: Workload::Ycsb(ycsb.clone()),
+                workload: WorkloadSettings::Ycsb(ycsb.clone()),
                 pace,
                 workers: scale.workers(1),
-                log: knobs,
+                log: log_settings,
             };
             let params = [
                 ("workload", letter.to_string().as_str().into()),
                 ("log", log.into()),
                 ("pace", pace_name.into()),
             ];
-            Point::new(params, Job::Store(job))
+            SweepPoint::new(params, TargetJob::Store(job))
         };
-        let disk = Some(LogKnobs::new(Place::Disk));
+        let disk = Some(LogSettings::new(StorageMedium::Disk));
         let baseline = point("none", "saturated", Pace::Saturated, None);
         points.push(baseline.clone());
         points.push(point("disk", "saturated", Pace::Saturated, disk).against(&baseline));
@@ -70,7 +72,7 @@ fn points(scale: &Scale) -> Vec<Point> {
 }
 
 fn plots() -> Vec<Plot> {
-    let bars = |y| Shape::Bars {
+    let bars = |y| PlotKind::Bars {
         x: "workload",
         y,
         series: "log",
@@ -87,7 +89,7 @@ fn plots() -> Vec<Plot> {
         Plot {
             title: "Workload A: p99 latency",
             caption: "From the intended beginning of a transaction to its durability.",
-            shape: Shape::Bars {
+            shape: PlotKind::Bars {
                 x: "pace",
                 y: "latency-p99",
                 series: "log",

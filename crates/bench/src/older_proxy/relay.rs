@@ -13,7 +13,7 @@ use reactor::buffered::{Failure, LINGER, LOOK, MOST};
 use reactor::{Network, SocketEvent, Sockets};
 use slab::Slab;
 
-use super::shared::{Line, Order, Queue, Shared};
+use super::relay_queues::{AcceptQueue, RelayCommand, RelayQueues, RelayedConnection};
 
 /// Connections that wait to be accepted by the proxy thread.
 const ACCEPTED: usize = 256;
@@ -23,8 +23,8 @@ const FIRST: usize = 1024;
 /// The network's thread.
 pub(super) struct Relay {
     sockets: Sockets,
-    shared: Arc<Shared>,
-    listeners: Slab<(TcpListener, Arc<Queue>)>,
+    shared: Arc<RelayQueues>,
+    listeners: Slab<(TcpListener, Arc<AcceptQueue>)>,
     connections: Slab<Connection>,
     /// Events for the proxy thread.
     news: Vec<SocketEvent>,
@@ -33,7 +33,7 @@ pub(super) struct Relay {
 
 struct Connection {
     stream: TcpStream,
-    line: Arc<Line>,
+    line: Arc<RelayedConnection>,
     token: usize,
     connecting: bool,
     /// Output taken over from the proxy thread.
@@ -45,7 +45,7 @@ struct Connection {
 }
 
 impl Relay {
-    pub(super) fn new(sockets: Sockets, shared: Arc<Shared>) -> Relay {
+    pub(super) fn new(sockets: Sockets, shared: Arc<RelayQueues>) -> Relay {
         Relay {
             sockets,
             shared,
@@ -66,7 +66,7 @@ impl Relay {
                 tracing::error!(%error, "the network cannot wait for events");
                 return;
             }
-            let orders = mem::take(&mut self.shared.mail.lock().orders);
+            let orders = mem::take(&mut self.shared.mailbox.lock().orders);
             for order in orders {
                 self.carry_out(order);
             }
@@ -84,35 +84,35 @@ impl Relay {
         if self.news.is_empty() {
             return;
         }
-        let mut mail = self.shared.mail.lock();
+        let mut mailbox = self.shared.mailbox.lock();
         for news in self.news.drain(..) {
-            let known = mail.happened.entry(news.token).or_insert(news);
+            let known = mailbox.happened.entry(news.token).or_insert(news);
             known.readable |= news.readable;
             known.writable |= news.writable;
             known.ended |= news.ended;
         }
-        drop(mail);
+        drop(mailbox);
         self.shared.arrived.notify_one();
     }
 
-    fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: RelayCommand) {
         match order {
-            Order::Listen(socket, queue) => self.listen(socket, queue),
-            Order::Accept(queue) => self.accept(&queue),
-            Order::Unlisten(queue) => {
+            RelayCommand::Listen(socket, queue) => self.listen(socket, queue),
+            RelayCommand::Accept(queue) => self.accept(&queue),
+            RelayCommand::Unlisten(queue) => {
                 if let Some(place) = queue.state.lock().place.take() {
                     self.listeners.remove(place);
                 }
             }
-            Order::Watch(line, stream) => self.watch(line, stream),
-            Order::Connect(line, address) => self.connect(line, address),
-            Order::Send(line) => self.at(&line, Relay::send),
-            Order::Receive(line) => self.at(&line, Relay::receive),
-            Order::Close(line) => self.at(&line, |relay, place| {
+            RelayCommand::Watch(line, stream) => self.watch(line, stream),
+            RelayCommand::Connect(line, address) => self.connect(line, address),
+            RelayCommand::Send(line) => self.at(&line, Relay::send),
+            RelayCommand::Receive(line) => self.at(&line, Relay::receive),
+            RelayCommand::Close(line) => self.at(&line, |relay, place| {
                 relay.connections[place].closing = Some(Instant::now() + LINGER);
                 relay.send(place);
             }),
-            Order::Stop => {
+            RelayCommand::Stop => {
                 self.stopping = true;
                 let by = Instant::now() + LINGER;
                 let places: Vec<usize> = self.connections.iter().map(|(at, _)| at).collect();
@@ -125,14 +125,14 @@ impl Relay {
     }
 
     /// Runs `act` for a connection that still exists.
-    fn at(&mut self, line: &Line, act: impl FnOnce(&mut Relay, usize)) {
+    fn at(&mut self, line: &RelayedConnection, act: impl FnOnce(&mut Relay, usize)) {
         let place = line.state.lock().place;
         if let Some(place) = place {
             act(self, place);
         }
     }
 
-    fn tell(&mut self, token: usize, readable: bool, writable: bool, ended: bool) {
+    fn notify(&mut self, token: usize, readable: bool, writable: bool, ended: bool) {
         self.news.push(SocketEvent {
             token,
             readable,
@@ -141,7 +141,7 @@ impl Relay {
         });
     }
 
-    fn listen(&mut self, socket: std::net::TcpListener, queue: Arc<Queue>) {
+    fn listen(&mut self, socket: std::net::TcpListener, queue: Arc<AcceptQueue>) {
         let entry = self.listeners.vacant_entry();
         let place = entry.key();
         match self.sockets.listen(socket, place) {
@@ -153,7 +153,7 @@ impl Relay {
         }
     }
 
-    fn accept(&mut self, queue: &Queue) {
+    fn accept(&mut self, queue: &AcceptQueue) {
         let mut state = queue.state.lock();
         let Some((listener, _)) = state.place.and_then(|place| self.listeners.get(place)) else {
             return;
@@ -176,22 +176,27 @@ impl Relay {
             }
         }
         drop(state);
-        self.tell(queue.token, true, false, false);
+        self.notify(queue.token, true, false, false);
     }
 
-    fn watch(&mut self, line: Arc<Line>, mut stream: TcpStream) {
+    fn watch(&mut self, line: Arc<RelayedConnection>, mut stream: TcpStream) {
         let place = self.connections.vacant_key();
         let watched = self.sockets.watch(&mut stream, FIRST + place);
         self.admit(line, watched.map(|()| stream), false);
     }
 
-    fn connect(&mut self, line: Arc<Line>, address: SocketAddr) {
+    fn connect(&mut self, line: Arc<RelayedConnection>, address: SocketAddr) {
         let place = self.connections.vacant_key();
         let stream = self.sockets.connect(address, FIRST + place);
         self.admit(line, stream, true);
     }
 
-    fn admit(&mut self, line: Arc<Line>, stream: io::Result<TcpStream>, connecting: bool) {
+    fn admit(
+        &mut self,
+        line: Arc<RelayedConnection>,
+        stream: io::Result<TcpStream>,
+        connecting: bool,
+    ) {
         let mut state = line.state.lock();
         let token = state.token;
         match stream {
@@ -210,7 +215,7 @@ impl Relay {
             Err(error) => {
                 state.failed = Some(Failure::new(&error));
                 drop(state);
-                self.tell(token, true, true, true);
+                self.notify(token, true, true, true);
             }
         }
     }
@@ -248,7 +253,7 @@ impl Relay {
             Ok(()) => {
                 connection.connecting = false;
                 connection.line.state.lock().made = true;
-                self.tell(token, false, true, false);
+                self.notify(token, false, true, false);
             }
             Err(error) if error.kind() == ErrorKind::NotConnected => {}
             Err(error) => self.fail(place, error),
@@ -274,7 +279,7 @@ impl Relay {
             match self.sockets.read(&mut connection.stream, &mut bytes) {
                 Ok(0) => {
                     connection.line.state.lock().ended = true;
-                    return self.tell(token, true, false, true);
+                    return self.notify(token, true, false, true);
                 }
                 Ok(count) => {
                     brought = true;
@@ -293,7 +298,7 @@ impl Relay {
             }
         }
         if brought {
-            self.tell(token, true, false, false);
+            self.notify(token, true, false, false);
         }
     }
 
@@ -329,7 +334,7 @@ impl Relay {
         if connection.closing.is_some() && connection.sending.is_empty() {
             self.remove(place);
         } else if has_room {
-            self.tell(token, false, true, false);
+            self.notify(token, false, true, false);
         }
     }
 
@@ -340,7 +345,7 @@ impl Relay {
         connection.line.state.lock().failed = Some(Failure::new(&error));
         self.remove(place);
         if !closed {
-            self.tell(token, true, true, true);
+            self.notify(token, true, true, true);
         }
     }
 

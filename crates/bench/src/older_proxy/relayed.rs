@@ -31,59 +31,62 @@ use reactor::buffered::MOST;
 use reactor::{Network, SocketEvent, Sockets, Wake};
 
 use super::relay::Relay;
-use super::shared::{Line, Order, Queue, Shared, State};
+use super::relay_queues::{
+    AcceptQueue, ConnectionState, RelayCommand, RelayQueues, RelayedConnection,
+};
 
 /// See the module's page.
-pub struct Relayed {
-    shared: Arc<Shared>,
+pub struct RelayedNetwork {
+    shared: Arc<RelayQueues>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A connection.
 pub struct RelayedStream {
-    line: Arc<Line>,
+    line: Arc<RelayedConnection>,
     /// The socket, until it is watched.
     accepted: Option<TcpStream>,
 }
 
 /// The listener.
 pub struct RelayedListener {
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+    queue: Arc<AcceptQueue>,
+    shared: Arc<RelayQueues>,
 }
 
 impl Drop for RelayedListener {
     fn drop(&mut self) {
-        self.shared.order(Order::Unlisten(Arc::clone(&self.queue)));
+        self.shared
+            .order(RelayCommand::Unlisten(Arc::clone(&self.queue)));
     }
 }
 
 /// Wakes the proxy thread.
-pub struct RelayedWaker(Arc<Shared>);
+pub struct RelayedWaker(Arc<RelayQueues>);
 
 impl Wake for RelayedWaker {
     fn wake(&self) {
-        self.0.mail.lock().woken = true;
+        self.0.mailbox.lock().woken = true;
         self.0.arrived.notify_one();
     }
 }
 
-impl Network for Relayed {
+impl Network for RelayedNetwork {
     type Stream = RelayedStream;
     type Listener = RelayedListener;
     type Waker = RelayedWaker;
 
-    fn open() -> io::Result<Relayed> {
+    fn open() -> io::Result<RelayedNetwork> {
         let mut sockets = Sockets::open()?;
-        let shared = Arc::new(Shared {
-            mail: Mutex::default(),
+        let shared = Arc::new(RelayQueues {
+            mailbox: Mutex::default(),
             arrived: Condvar::new(),
             waker: sockets.waker()?,
         });
         let theirs = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("proxy-network".to_owned());
         let thread = builder.spawn(move || Relay::new(sockets, theirs).run())?;
-        Ok(Relayed {
+        Ok(RelayedNetwork {
             shared,
             thread: Some(thread),
         })
@@ -98,11 +101,12 @@ impl Network for Relayed {
         socket: std::net::TcpListener,
         token: usize,
     ) -> io::Result<RelayedListener> {
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(AcceptQueue {
             token,
             state: Mutex::default(),
         });
-        self.shared.order(Order::Listen(socket, Arc::clone(&queue)));
+        self.shared
+            .order(RelayCommand::Listen(socket, Arc::clone(&queue)));
         Ok(RelayedListener {
             queue,
             shared: Arc::clone(&self.shared),
@@ -116,13 +120,13 @@ impl Network for Relayed {
         let held = next.is_none() && mem::take(&mut state.held);
         drop(state);
         if held {
-            self.shared.order(Order::Accept(Arc::clone(queue)));
+            self.shared.order(RelayCommand::Accept(Arc::clone(queue)));
         }
         let (stream, address) = next.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))?;
-        let line = Line {
-            state: Mutex::new(State {
+        let line = RelayedConnection {
+            state: Mutex::new(ConnectionState {
                 made: true,
-                ..State::default()
+                ..ConnectionState::default()
             }),
         };
         let stream = RelayedStream {
@@ -136,20 +140,20 @@ impl Network for Relayed {
         stream.line.state.lock().token = token;
         if let Some(accepted) = stream.accepted.take() {
             let line = Arc::clone(&stream.line);
-            self.shared.order(Order::Watch(line, accepted));
+            self.shared.order(RelayCommand::Watch(line, accepted));
         }
         Ok(())
     }
 
     fn connect(&mut self, address: SocketAddr, token: usize) -> io::Result<RelayedStream> {
-        let line = Arc::new(Line {
-            state: Mutex::new(State {
+        let line = Arc::new(RelayedConnection {
+            state: Mutex::new(ConnectionState {
                 token,
-                ..State::default()
+                ..ConnectionState::default()
             }),
         });
         self.shared
-            .order(Order::Connect(Arc::clone(&line), address));
+            .order(RelayCommand::Connect(Arc::clone(&line), address));
         Ok(RelayedStream {
             line,
             accepted: None,
@@ -189,7 +193,8 @@ impl Network for Relayed {
         let goes_on = mem::take(&mut state.held);
         drop(state);
         if goes_on {
-            self.shared.order(Order::Receive(Arc::clone(&stream.line)));
+            self.shared
+                .order(RelayCommand::Receive(Arc::clone(&stream.line)));
         }
         Ok(count)
     }
@@ -217,7 +222,8 @@ impl Network for Relayed {
         let asks = !mem::replace(&mut state.asked, true);
         drop(state);
         if asks {
-            self.shared.order(Order::Send(Arc::clone(&stream.line)));
+            self.shared
+                .order(RelayCommand::Send(Arc::clone(&stream.line)));
         }
         Ok(count)
     }
@@ -228,8 +234,8 @@ impl Network for Relayed {
         }
         let token = stream.line.state.lock().token;
         // The next connection with this number must not get this event.
-        self.shared.mail.lock().happened.remove(&token);
-        self.shared.order(Order::Close(stream.line));
+        self.shared.mailbox.lock().happened.remove(&token);
+        self.shared.order(RelayCommand::Close(stream.line));
     }
 
     fn wait(
@@ -238,25 +244,25 @@ impl Network for Relayed {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
-        let mut mail = self.shared.mail.lock();
-        while mail.happened.is_empty() && !mail.woken {
+        let mut mailbox = self.shared.mailbox.lock();
+        while mailbox.happened.is_empty() && !mailbox.woken {
             match until {
-                None => self.shared.arrived.wait(&mut mail),
+                None => self.shared.arrived.wait(&mut mailbox),
                 Some(until) if until <= Instant::now() => break,
                 Some(until) => {
-                    self.shared.arrived.wait_until(&mut mail, until);
+                    self.shared.arrived.wait_until(&mut mailbox, until);
                 }
             }
         }
-        mail.woken = false;
-        happened.extend(mail.happened.drain().map(|(_, happened)| happened));
+        mailbox.woken = false;
+        happened.extend(mailbox.happened.drain().map(|(_, happened)| happened));
         Ok(())
     }
 }
 
-impl Drop for Relayed {
+impl Drop for RelayedNetwork {
     fn drop(&mut self) {
-        self.shared.order(Order::Stop);
+        self.shared.order(RelayCommand::Stop);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

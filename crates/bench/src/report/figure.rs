@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::axis::Axis;
 use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
-use crate::experiment::Param;
 use crate::metric;
-use crate::plot::{Mark, Plot, Shape};
+use crate::parameters::Param;
+use crate::plot::{PaperMark, Plot, PlotKind};
 use crate::result::{PointResult, Results};
-use crate::sample::Moment;
+use crate::sample::TimelinePoint;
 
 /// The number of colours; the last one is for points without a log, or without anything to
 /// distinguish.
@@ -40,21 +40,21 @@ pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
     };
     let points: Vec<&PointResult> = results.points.iter().filter(inside).collect();
     match &plot.shape {
-        Shape::Lines {
+        PlotKind::Lines {
             x,
             y,
             series,
             doubling,
         } => lines(plot, &points, x, y, series, *doubling),
-        Shape::Bars {
+        PlotKind::Bars {
             x,
             y,
             series,
             relative,
         } => bars(plot, &points, x, y, series, *relative),
-        Shape::Stack { x, parts } => stack(plot, &points, x, parts),
-        Shape::Course => course(plot, &points),
-        Shape::Scatter {
+        PlotKind::Stack { x, parts } => stack(plot, &points, x, parts),
+        PlotKind::Timeline => timeline(plot, &points),
+        PlotKind::Scatter {
             x,
             y,
             series,
@@ -143,9 +143,11 @@ fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
 /// Returns the paper's values that are drawn as lines: all of them if they are near enough to ours,
 /// otherwise none, because some alone would mislead.
 fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
-    let line = |mark: &Mark| match *mark {
-        Mark::Line { value, label } => Some((value, format!("{label}: {}", metric::tick(value)))),
-        Mark::Bar { .. } => None,
+    let line = |mark: &PaperMark| match *mark {
+        PaperMark::Line { value, label } => {
+            Some((value, format!("{label}: {}", metric::tick(value))))
+        }
+        PaperMark::Bar { .. } => None,
     };
     let lines: Vec<(f64, String)> = plot.paper.iter().filter_map(line).collect();
     if lines.iter().all(|(value, _)| *value <= most * NEAR) {
@@ -327,7 +329,7 @@ fn in_order<'p>(points: &[&'p PointResult], param: &str) -> Vec<&'p PointResult>
 fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec<Bar>)> {
     let mut bars = Vec::new();
     for mark in &plot.paper {
-        if let Mark::Bar { value, series: of } = *mark {
+        if let PaperMark::Bar { value, series: of } = *mark {
             bars.push(Bar {
                 pieces: vec![(legend.colour(&bar_name(series, of), false), value)],
                 quoted: true,
@@ -387,18 +389,18 @@ fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Op
 }
 
 /// Returns the cores of the first point whose course is known.
-fn course(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
+fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     let runs = points.iter().filter_map(|point| point.repetitions.last());
-    let run = runs.into_iter().find(|run| !run.course.is_empty())?;
+    let run = runs.into_iter().find(|run| !run.timeline.is_empty())?;
     let exactly = |value: f64| Value {
         median: value,
         min: value,
         max: value,
     };
-    let line = |colour: usize, cores: fn(&Moment) -> f64| Series {
+    let line = |colour: usize, cores: fn(&TimelinePoint) -> f64| Series {
         colour,
         dots: run
-            .course
+            .timeline
             .iter()
             .map(|moment| Dot {
                 x: exactly(moment.at),
@@ -408,7 +410,7 @@ fn course(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
             })
             .collect(),
     };
-    let moments = || run.course.iter();
+    let moments = || run.timeline.iter();
     let chart = Xy {
         x: Axis::from_zero(moments().map(|moment| moment.at)),
         y: Axis::from_zero(moments().flat_map(|moment| [moment.reader, moment.node])),

@@ -1,6 +1,6 @@
 //! Comparisons with a paper's values, computed from results.
 
-use crate::experiment::Param;
+use crate::parameters::Param;
 use crate::plot::{Aim, Compare, Measure};
 use crate::result::{PointResult, Results};
 
@@ -93,16 +93,19 @@ fn beaten(results: &Results, ours: &At, others: &At) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Effort, Point, Scale};
-    use crate::machine::{Host, Noise};
-    use crate::result::{Repetition, SCHEMA};
-    use crate::sample::{Check, Values};
-    use crate::target::{Device, DeviceJob, Job, Place};
+    use crate::disk_access::DeviceAccess;
+    use crate::experiment::SweepPoint;
+    use crate::machine::{HostInfo, Noise};
+    use crate::parameters::{Effort, Scale};
+    use crate::result::{RunResult, SCHEMA};
+    use crate::run_context::StorageMedium;
+    use crate::sample::{Check, MetricValues};
+    use crate::target::{DeviceJob, TargetJob};
 
     fn results(points: &[(&str, f64, f64)]) -> Results {
         let job = DeviceJob {
-            place: Place::Disk,
-            device: Device::File,
+            place: StorageMedium::Disk,
+            device: DeviceAccess::File,
             piece: 512,
             sync_size: 512,
             threads: 1,
@@ -110,17 +113,17 @@ mod tests {
         };
         let point = |(i, &(mode, throughput, latency)): (usize, &(&str, f64, f64))| {
             let params = [("mode", mode.into()), ("n", i.into())];
-            let mut result = PointResult::new(&Point::new(params, Job::Device(job)));
-            let mut values = Values::default();
+            let mut result = PointResult::new(&SweepPoint::new(params, TargetJob::Device(job)));
+            let mut values = MetricValues::default();
             values.set("throughput", throughput);
             values.set("latency", latency);
-            result.repetitions.push(Repetition {
+            result.repetitions.push(RunResult {
                 round: 0,
                 order: i,
                 values,
                 checks: vec![Check::new("fine", Ok(()))],
                 noise: Noise::default(),
-                course: Vec::new(),
+                timeline: Vec::new(),
             });
             result
         };
@@ -134,7 +137,7 @@ mod tests {
             started: 0,
             complete: true,
             recorded: false,
-            host: Host::default(),
+            host: HostInfo::default(),
             scale: Scale::of(Effort::Tiny),
             points: points.iter().enumerate().map(point).collect(),
         };

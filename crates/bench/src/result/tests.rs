@@ -1,11 +1,14 @@
 use super::*;
-use crate::experiment::Effort;
-use crate::target::{Device, DeviceJob, Place};
+use crate::disk_access::DeviceAccess;
+use crate::error::RunError;
+use crate::parameters::Effort;
+use crate::run_context::StorageMedium;
+use crate::target::DeviceJob;
 
-fn job() -> Job {
-    Job::Device(DeviceJob {
-        place: Place::Disk,
-        device: Device::File,
+fn job() -> TargetJob {
+    TargetJob::Device(DeviceJob {
+        place: StorageMedium::Disk,
+        device: DeviceAccess::File,
         piece: 4096,
         sync_size: 4096,
         threads: 1,
@@ -13,10 +16,10 @@ fn job() -> Job {
     })
 }
 
-fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
-    let mut values = Values::default();
+fn run(round: usize, order: usize, rate: f64, noisy: bool) -> RunResult {
+    let mut values = MetricValues::default();
     values.set("rate", rate);
-    Repetition {
+    RunResult {
         round,
         order,
         values,
@@ -25,12 +28,12 @@ fn run(round: usize, order: usize, rate: f64, noisy: bool) -> Repetition {
             noisy,
             ..Noise::default()
         },
-        course: Vec::new(),
+        timeline: Vec::new(),
     }
 }
 
-fn point(name: &str, baseline: Option<&PointResult>, runs: Vec<Repetition>) -> PointResult {
-    let point = Point::new([("name", name.into())], job());
+fn point(name: &str, baseline: Option<&PointResult>, runs: Vec<RunResult>) -> PointResult {
+    let point = SweepPoint::new([("name", name.into())], job());
     PointResult {
         baseline: baseline.map(|point| point.id.clone()),
         repetitions: runs,
@@ -49,7 +52,7 @@ fn results(points: Vec<PointResult>) -> Results {
         started: 1,
         complete: true,
         recorded: false,
-        host: Host::default(),
+        host: HostInfo::default(),
         scale: Scale::of(Effort::Tiny),
         points,
     };
@@ -57,7 +60,7 @@ fn results(points: Vec<PointResult>) -> Results {
     results
 }
 
-fn rate(results: &Results, point: usize) -> Summary {
+fn rate(results: &Results, point: usize) -> MetricSummary {
     results.points[point].summary["rate"]
 }
 
@@ -112,7 +115,7 @@ fn a_point_with_a_failed_check_has_no_figures() {
     let mut broken = run(1, 2, 30.0, false);
     broken.checks.push(Check::new(
         "every key is right",
-        Err("key 7 is missing".to_owned()),
+        Err(RunError::Failed("key 7 is missing".to_owned())),
     ));
     let results = results(vec![point("a", None, vec![run(0, 1, 10.0, false), broken])]);
     assert!(results.points[0].summary.is_empty());

@@ -136,7 +136,7 @@ impl Cost {
 
 /// The service times of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Costs {
+pub struct ServiceTimes {
     /// The costs of reads.
     pub read: Cost,
     /// The costs of writes.

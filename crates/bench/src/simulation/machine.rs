@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 use ::simulation::EventQueue;
 
-use super::Machines;
+use super::config::Machines;
 
 /// A thread.
 pub(super) type ThreadId = usize;
 
 /// A piece of work.
 #[derive(Debug)]
-pub(super) struct Work<W> {
+pub(super) struct PendingWork<W> {
     /// Its service time, in nanoseconds.
     pub(super) service: f64,
     pub(super) what: W,
@@ -23,51 +23,51 @@ pub(super) struct Work<W> {
 
 /// An event at a time.
 enum Event<W> {
-    Arrives(ThreadId, Work<W>),
+    Arrives(ThreadId, PendingWork<W>),
     Ends(ThreadId),
 }
 
-struct Thread<W> {
+struct SimulatedThread<W> {
     host: usize,
-    work: VecDeque<Work<W>>,
+    work: VecDeque<PendingWork<W>>,
     /// It has work, and waits for a processor or has one.
     is_ready: bool,
 }
 
-struct Host {
+struct SimulatedHost {
     free: usize,
     ready: VecDeque<ThreadId>,
 }
 
 /// All threads, and the work on its way to them.
-pub(super) struct Machine<W> {
+pub(super) struct ThreadScheduler<W> {
     now: u64,
     events: EventQueue<u64, Event<W>>,
-    threads: Vec<Thread<W>>,
-    hosts: Vec<Host>,
+    threads: Vec<SimulatedThread<W>>,
+    hosts: Vec<SimulatedHost>,
     /// The total time of all pieces of work that have begun.
     used: f64,
     /// The thread whose piece of work was returned last; it still has its processor.
     ended: Option<ThreadId>,
 }
 
-impl<W> Machine<W> {
+impl<W> ThreadScheduler<W> {
     /// Creates a machine with so many threads.
-    pub(super) fn new(threads: usize, machines: Machines) -> Machine<W> {
-        let host = |free| Host {
+    pub(super) fn new(threads: usize, machines: Machines) -> ThreadScheduler<W> {
+        let host = |free| SimulatedHost {
             free,
             ready: VecDeque::new(),
         };
-        let (hosts, of): (Vec<Host>, Box<dyn Fn(usize) -> usize>) = match machines {
+        let (hosts, of): (Vec<SimulatedHost>, Box<dyn Fn(usize) -> usize>) = match machines {
             Machines::Shared(processors) => (vec![host(processors)], Box::new(|_| 0)),
             Machines::Apart => ((0..threads).map(|_| host(1)).collect(), Box::new(|at| at)),
         };
-        let thread = |at| Thread {
+        let thread = |at| SimulatedThread {
             host: of(at),
             work: VecDeque::new(),
             is_ready: false,
         };
-        Machine {
+        ThreadScheduler {
             now: 0,
             events: EventQueue::new(),
             threads: (0..threads).map(thread).collect(),
@@ -89,14 +89,16 @@ impl<W> Machine<W> {
 
     /// Gives a thread work after a delay.
     pub(super) fn give(&mut self, thread: ThreadId, delay: u64, service: f64, what: W) {
-        let work = Work { service, what };
+        let work = PendingWork { service, what };
         self.events
             .push(self.now + delay, Event::Arrives(thread, work));
     }
 
     /// Gives the thread whose work was returned last more work, before all of its other work.
     pub(super) fn go_on(&mut self, thread: ThreadId, service: f64, what: W) {
-        self.threads[thread].work.push_front(Work { service, what });
+        self.threads[thread]
+            .work
+            .push_front(PendingWork { service, what });
     }
 
     /// Runs until a piece of work is done, and returns it with its thread; `None` if no work is
@@ -156,7 +158,7 @@ impl<W> Machine<W> {
 mod tests {
     use super::*;
 
-    fn ends(mut machine: Machine<u32>) -> Vec<(u64, u32)> {
+    fn ends(mut machine: ThreadScheduler<u32>) -> Vec<(u64, u32)> {
         let mut ends = Vec::new();
         while let Some((_, what)) = machine.next() {
             ends.push((machine.now(), what));
@@ -166,14 +168,14 @@ mod tests {
 
     #[test]
     fn a_thread_does_one_thing_after_the_other_and_processors_are_shared() {
-        let mut machine = Machine::new(3, Machines::Shared(2));
+        let mut machine = ThreadScheduler::new(3, Machines::Shared(2));
         machine.give(0, 0, 10.0, 1);
         machine.give(0, 0, 10.0, 2);
         machine.give(1, 0, 10.0, 3);
         machine.give(2, 5, 10.0, 4);
         // The third thread has waited for a processor, and the first one is behind it.
         assert_eq!(ends(machine), [(10, 1), (10, 3), (20, 4), (20, 2)]);
-        let mut machine = Machine::new(2, Machines::Shared(1));
+        let mut machine = ThreadScheduler::new(2, Machines::Shared(1));
         machine.give(0, 0, 10.0, 1);
         machine.give(1, 1, 10.0, 2);
         machine.give(0, 2, 10.0, 3);
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_comes_before_what_waits() {
-        let mut machine = Machine::new(1, Machines::Shared(1));
+        let mut machine = ThreadScheduler::new(1, Machines::Shared(1));
         machine.give(0, 0, 10.0, 1);
         machine.give(0, 0, 10.0, 2);
         assert_eq!(machine.next(), Some((0, 1)));
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn threads_with_machines_of_their_own_do_not_wait_for_each_other() {
-        let mut machine = Machine::new(3, Machines::Apart);
+        let mut machine = ThreadScheduler::new(3, Machines::Apart);
         for thread in 0..3 {
             machine.give(thread, 1, 10.0, thread as u32);
         }

@@ -17,7 +17,7 @@ pub(super) struct Version {
 
 /// One part of a transaction that must be prepared.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct PreparedPart {
     pub(super) txn: TxnId,
     pub(super) attempt: u32,
     /// The lower, the older: an older transaction waits, a younger one dies.
@@ -27,7 +27,7 @@ pub(super) struct Part {
 }
 
 #[derive(Clone, Default)]
-struct Hold {
+struct LockHolders {
     readers: Vec<(u64, TxnId)>,
     writer: Option<(u64, TxnId)>,
 }
@@ -45,8 +45,8 @@ pub(super) enum Vote {
 #[derive(Default)]
 pub(super) struct Partition {
     newest: HashMap<u64, Version, foldhash::fast::FixedState>,
-    holds: HashMap<u64, Hold, foldhash::fast::FixedState>,
-    waiting: Vec<Part>,
+    holds: HashMap<u64, LockHolders, foldhash::fast::FixedState>,
+    waiting: Vec<PreparedPart>,
 }
 
 impl Partition {
@@ -68,7 +68,7 @@ impl Partition {
     }
 
     /// Holds the keys of a part, or lets it wait, or refuses it.
-    pub(super) fn hold(&mut self, part: &Part) -> Vote {
+    pub(super) fn hold(&mut self, part: &PreparedPart) -> Vote {
         let mut vote = Vote::Yes;
         for key in &*part.keys {
             let Some(hold) = self.holds.get(key) else {
@@ -103,7 +103,7 @@ impl Partition {
 
     /// Gives up the keys that a transaction holds or waits for here. Returns the parts that need
     /// not wait any more, with their votes.
-    pub(super) fn release(&mut self, txn: TxnId, keys: &[u64]) -> Vec<(Part, Vote)> {
+    pub(super) fn release(&mut self, txn: TxnId, keys: &[u64]) -> Vec<(PreparedPart, Vote)> {
         self.waiting.retain(|part| part.txn != txn);
         for key in keys {
             let Some(hold) = self.holds.get_mut(key) else {
@@ -115,10 +115,11 @@ impl Partition {
                 self.holds.remove(key);
             }
         }
-        let concerned = |part: &Part| part.keys.iter().any(|key| keys.contains(key));
-        let (mut again, rest): (Vec<Part>, Vec<Part>) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition(concerned);
+        let concerned = |part: &PreparedPart| part.keys.iter().any(|key| keys.contains(key));
+        let (mut again, rest): (Vec<PreparedPart>, Vec<PreparedPart>) =
+            std::mem::take(&mut self.waiting)
+                .into_iter()
+                .partition(concerned);
         self.waiting = rest;
         // The oldest first: then no younger one blocks it.
         again.sort_by_key(|part| part.age);
@@ -137,8 +138,8 @@ impl Partition {
 mod tests {
     use super::*;
 
-    fn part(txn: TxnId, keys: &[u64], writes: bool) -> Part {
-        Part {
+    fn part(txn: TxnId, keys: &[u64], writes: bool) -> PreparedPart {
+        PreparedPart {
             txn,
             attempt: 1,
             age: txn as u64,
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    fn votes(released: &[(Part, Vote)]) -> Vec<(TxnId, Vote)> {
+    fn votes(released: &[(PreparedPart, Vote)]) -> Vec<(TxnId, Vote)> {
         released
             .iter()
             .map(|(part, vote)| (part.txn, *vote))

@@ -18,8 +18,8 @@
 //! A role's service time is divided evenly into its steps: a client's into asking and taking
 //! answers; a coordinator's and a participant's into prepare, commit and the rest.
 
-mod client;
-mod coordinator;
+mod client_role;
+mod coordinator_role;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,21 +28,22 @@ use std::sync::Arc;
 use cluster::ramp::filter;
 use fastrand::Rng;
 
+use crate::error::RunError;
 use crate::keys::{Chooser, Population};
-use crate::target::Way;
+use crate::systems::AtomicityProtocol;
 
+use super::config::{SimulationConfig, SimulationResult};
 use super::costs::Cost;
-use super::machine::{Machine, ThreadId};
+use super::machine::{ThreadId, ThreadScheduler};
 use super::partition::{Partition, TxnId, Version};
-use super::sizes::Sizes;
-use super::{Config, Outcome};
+use super::sizes::MessageSizes;
 
 /// Pauses between attempts, in nanoseconds.
 const FIRST_PAUSE: f64 = 300_000.0;
 const LONGEST_PAUSE: f64 = 20_000_000.0;
 
 /// A piece of work.
-enum What {
+enum ProtocolStep {
     Begin,
     Asked {
         txn: TxnId,
@@ -111,7 +112,7 @@ struct Txn {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct SimulationCounts {
     messages: u64,
     bytes: u64,
     reads: u64,
@@ -123,10 +124,10 @@ struct Counts {
 }
 
 /// The state of the simulation.
-pub(super) struct World<'c> {
-    config: &'c Config,
-    sizes: Sizes,
-    machine: Machine<What>,
+pub(super) struct ProtocolSimulation<'c> {
+    config: &'c SimulationConfig,
+    sizes: MessageSizes,
+    machine: ThreadScheduler<ProtocolStep>,
     partitions: Vec<Partition>,
     txns: Vec<Txn>,
     free: Vec<TxnId>,
@@ -135,20 +136,20 @@ pub(super) struct World<'c> {
     chooser: Chooser,
     rng: Rng,
     clock: u64,
-    counts: Counts,
+    counts: SimulationCounts,
     /// The share of keys for which a filter errs.
     errors: f64,
 }
 
-impl<'c> World<'c> {
-    pub(super) fn new(config: &'c Config) -> World<'c> {
+impl<'c> ProtocolSimulation<'c> {
+    pub(super) fn new(config: &'c SimulationConfig) -> ProtocolSimulation<'c> {
         let population = Arc::new(Population::new(config.keys, 1));
         let bits = (8 * filter::BYTES) as f64;
         let set = 1.0 - (1.0 - 1.0 / bits).powi(4 * config.width as i32);
-        World {
+        ProtocolSimulation {
             config,
-            sizes: Sizes::new(config.way, config.width, config.value),
-            machine: Machine::new(config.partitions + config.clients, config.machines),
+            sizes: MessageSizes::new(config.protocol, config.width, config.value),
+            machine: ThreadScheduler::new(config.partitions + config.clients, config.machines),
             partitions: (0..config.partitions)
                 .map(|_| Partition::default())
                 .collect(),
@@ -158,17 +159,17 @@ impl<'c> World<'c> {
             chooser: Chooser::new(config.draws, population),
             rng: Rng::with_seed(config.seed),
             clock: 0,
-            counts: Counts::default(),
+            counts: SimulationCounts::default(),
             errors: set.powi(4),
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Outcome, String> {
+    pub(super) fn run(mut self) -> Result<SimulationResult, RunError> {
         for client in 0..self.config.clients {
             let thread = self.config.partitions + client;
             // They do not all begin at the same moment.
             self.machine
-                .give(thread, client as u64 * 1000, 0.0, What::Begin);
+                .give(thread, client as u64 * 1000, 0.0, ProtocolStep::Begin);
         }
         let warm_up = self.config.transactions / 10;
         let warm_up = warm_up.max(3 * self.config.clients) as u64;
@@ -177,7 +178,7 @@ impl<'c> World<'c> {
         let mut is_warm = false;
         while self.counts.ended < end {
             let Some((thread, what)) = self.machine.next() else {
-                return Err("the simulation stands still".to_owned());
+                return Err(RunError::Failed("the simulation stands still".to_owned()));
             };
             self.step(thread, what)?;
             if !is_warm && self.counts.ended >= warm_up {
@@ -188,33 +189,33 @@ impl<'c> World<'c> {
         let time = (self.machine.now() - before.1).max(1);
         let used = self.machine.used() - before.2;
         let mut outcome = outcome(before.0, self.counts, (time, used));
-        if self.config.way == Way::S2pl {
+        if self.config.protocol == AtomicityProtocol::S2pl {
             outcome.one_round = None;
         }
         Ok(outcome)
     }
 
-    fn step(&mut self, thread: ThreadId, what: What) -> Result<(), String> {
+    fn step(&mut self, thread: ThreadId, what: ProtocolStep) -> Result<(), RunError> {
         match what {
-            What::Begin => self.begin(thread - self.config.partitions),
-            What::Asked { txn } => self.ask(txn),
-            What::Look { txn, part } => self.look(txn, part),
-            What::Seen { txn } => return self.seen(txn),
-            What::Start { txn } => return self.start(txn),
-            What::Prepare { txn, part, attempt } => self.prepare(txn, part, attempt),
-            What::Vote {
+            ProtocolStep::Begin => self.begin(thread - self.config.partitions),
+            ProtocolStep::Asked { txn } => self.ask(txn),
+            ProtocolStep::Look { txn, part } => self.look(txn, part),
+            ProtocolStep::Seen { txn } => return self.seen(txn),
+            ProtocolStep::Start { txn } => return self.start(txn),
+            ProtocolStep::Prepare { txn, part, attempt } => self.prepare(txn, part, attempt),
+            ProtocolStep::Vote {
                 txn,
                 attempt,
                 yes,
                 by,
             } => self.vote(txn, attempt, yes, by),
-            What::CommitAll { txn } => return self.commit_all(txn),
-            What::Commit { txn, part } => self.commit(txn, part),
-            What::Acknowledged { txn } => self.acknowledged(txn),
-            What::Finish { txn } => self.finish(txn),
-            What::Aborted { txn, part } => self.release(txn, part),
-            What::Forgotten => {}
-            What::Ended => self.ended(thread - self.config.partitions),
+            ProtocolStep::CommitAll { txn } => return self.commit_all(txn),
+            ProtocolStep::Commit { txn, part } => self.commit(txn, part),
+            ProtocolStep::Acknowledged { txn } => self.acknowledged(txn),
+            ProtocolStep::Finish { txn } => self.finish(txn),
+            ProtocolStep::Aborted { txn, part } => self.release(txn, part),
+            ProtocolStep::Forgotten => {}
+            ProtocolStep::Ended => self.ended(thread - self.config.partitions),
         }
         Ok(())
     }
@@ -227,7 +228,7 @@ impl<'c> World<'c> {
     }
 
     /// Sends a message: work for another thread.
-    fn send(&mut self, to: ThreadId, bytes: usize, service: f64, what: What) {
+    fn send(&mut self, to: ThreadId, bytes: usize, service: f64, what: ProtocolStep) {
         self.counts.messages += 1;
         self.counts.bytes += bytes as u64;
         let delay = self.config.delay.as_nanos() as u64;
@@ -284,13 +285,17 @@ impl<'c> World<'c> {
     }
 }
 
-fn outcome(before: Counts, after: Counts, (time, used): (u64, f64)) -> Outcome {
+fn outcome(
+    before: SimulationCounts,
+    after: SimulationCounts,
+    (time, used): (u64, f64),
+) -> SimulationResult {
     let ended = after.ended - before.ended;
     let each = |count: u64| count as f64 / ended.max(1) as f64;
     let reads = after.reads - before.reads;
     let one_round = after.one_round - before.one_round;
     let attempts = after.attempts - before.attempts;
-    Outcome {
+    SimulationResult {
         throughput: ended as f64 * 1e9 / time as f64,
         latency: std::time::Duration::from_nanos(each(after.latency - before.latency) as u64),
         service: std::time::Duration::from_nanos((used / ended.max(1) as f64) as u64),

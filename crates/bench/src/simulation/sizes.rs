@@ -10,24 +10,24 @@ use cluster::codec;
 use cluster::message::{Answer, Message, Notice, Request, ParticipantList};
 use cluster::ramp::{Algorithm, siblings};
 
-use crate::target::Way;
+use crate::systems::AtomicityProtocol;
 
 /// The length that stands before each message.
 const FRAME: usize = 4;
 
 /// Bytes of a message: once, and for each key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct MessageSize {
     once: usize,
     key: usize,
 }
 
-impl Size {
+impl MessageSize {
     /// Derives it from the lengths with few keys; numbers of keys take one byte then.
-    fn from(length: impl Fn(usize) -> usize) -> Size {
+    fn from(length: impl Fn(usize) -> usize) -> MessageSize {
         let (one, two) = (length(1), length(2));
         let key = two - one;
-        Size {
+        MessageSize {
             once: FRAME + one - key,
             key,
         }
@@ -43,41 +43,43 @@ impl Size {
 /// The sizes of all messages of a way.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The names are those of the messages.
-pub struct Sizes {
-    pub ask_newest: Size,
+pub struct MessageSizes {
+    pub ask_newest: MessageSize,
     /// With versions that have no information about others.
-    pub found_newest: Size,
+    pub found_newest: MessageSize,
     /// The bytes of each version about those that were written with it, in addition to that.
     pub siblings: usize,
-    pub ask_id: Size,
-    pub found_id: Size,
+    pub ask_id: MessageSize,
+    pub found_id: MessageSize,
     /// With one id for each key.
-    pub ask_one_of: Size,
-    pub read: Size,
-    pub read_reply: Size,
-    pub write: Size,
-    pub write_reply: Size,
-    pub prepare_read: Size,
-    pub prepare_write: Size,
-    pub commit: Size,
-    pub done: Size,
-    pub notice: Size,
+    pub ask_one_of: MessageSize,
+    pub read: MessageSize,
+    pub read_reply: MessageSize,
+    pub write: MessageSize,
+    pub write_reply: MessageSize,
+    pub prepare_read: MessageSize,
+    pub prepare_write: MessageSize,
+    pub commit: MessageSize,
+    pub done: MessageSize,
+    pub notice: MessageSize,
 }
 
-impl Sizes {
+impl MessageSizes {
     /// Returns the sizes for transactions of `width` keys with values of `value` bytes.
     #[must_use]
-    pub fn new(way: Way, width: usize, value: usize) -> Sizes {
-        let names: Vec<[u8; 11]> = (0..width.max(2) as u64).map(|key| way.key(key)).collect();
+    pub fn new(protocol: AtomicityProtocol, width: usize, value: usize) -> MessageSizes {
+        let names: Vec<[u8; 11]> = (0..width.max(2) as u64)
+            .map(|key| protocol.key(key))
+            .collect();
         let written = names[..width].iter().map(|name| &name[..]);
-        let algorithm = way.algorithm().unwrap_or(Algorithm::Fast);
+        let algorithm = protocol.algorithm().unwrap_or(Algorithm::Fast);
         let told = siblings(algorithm, written);
         let bytes = vec![0; value];
         let some = |count: usize| names[..count].iter().map(|name| &name[..]);
         let gets = |n: usize| some(n).map(|key| Op::Get { key }).collect::<Vec<_>>();
         let puts = |n: usize| some(n).map(|key| Op::put(key, &bytes)).collect::<Vec<_>>();
         let asks = |ask: fn(&[u8]) -> Ask<'_>| {
-            Size::from(|n| {
+            MessageSize::from(|n| {
                 request(Request::Versions {
                     asks: some(n).map(ask).collect(),
                 })
@@ -89,7 +91,7 @@ impl Sizes {
                 siblings: Vec::new().into(),
                 content,
             });
-            Size::from(|n| reply(Answer::Versions(vec![version.clone(); n])))
+            MessageSize::from(|n| reply(Answer::Versions(vec![version.clone(); n])))
         };
         let content = OwnedContent {
             value: bytes.clone(),
@@ -111,27 +113,27 @@ impl Sizes {
         };
         let coordinate = |ops| request(Request::Coordinate { holds: true, ops });
         let values = |n| reply(Answer::Replies(vec![OwnedReply::Bytes(bytes.clone()); n]));
-        Sizes {
+        MessageSizes {
             ask_newest: asks(|key| Ask::Newest { key }),
             found_newest: found(Some(content)),
             siblings: told.len(),
             ask_id: asks(|key| Ask::Id { key }),
             found_id: found(None),
             ask_one_of: asks(|key| Ask::OneOf { key, ids: vec![ID] }),
-            read: Size::from(|n| coordinate(gets(n))),
-            read_reply: Size::from(values),
-            write: Size::from(|n| coordinate(puts(n))),
-            write_reply: Size::from(|n| reply(Answer::Replies(vec![OwnedReply::Ok; n]))),
-            prepare_read: Size::from(|n| prepare(gets(n))),
-            prepare_write: Size::from(|n| prepare(puts(n))),
-            commit: Size::from(|_| {
+            read: MessageSize::from(|n| coordinate(gets(n))),
+            read_reply: MessageSize::from(values),
+            write: MessageSize::from(|n| coordinate(puts(n))),
+            write_reply: MessageSize::from(|n| reply(Answer::Replies(vec![OwnedReply::Ok; n]))),
+            prepare_read: MessageSize::from(|n| prepare(gets(n))),
+            prepare_write: MessageSize::from(|n| prepare(puts(n))),
+            commit: MessageSize::from(|_| {
                 request(Request::Commit {
                     id: ID,
                     awaited: true,
                 })
             }),
-            done: Size::from(|_| reply(Answer::Done)),
-            notice: Size::from(|_| length(&Message::Notice(Notice::Forget { id: ID }))),
+            done: MessageSize::from(|_| reply(Answer::Done)),
+            notice: MessageSize::from(|_| length(&Message::Notice(Notice::Forget { id: ID }))),
         }
     }
 }
@@ -161,20 +163,23 @@ mod tests {
 
     #[test]
     fn values_and_siblings_are_most_of_it() {
-        let of = |way| Sizes::new(way, 8, 1000);
-        for way in Way::ALL {
-            let sizes = of(way);
+        let of = |protocol| MessageSizes::new(protocol, 8, 1000);
+        for protocol in AtomicityProtocol::ALL {
+            let sizes = of(protocol);
             assert!(
                 sizes.read_reply.of(8) > 8000 && sizes.read.of(8) < 400,
-                "{way:?}"
+                "{protocol:?}"
             );
             assert!(sizes.commit.of(0) < 60 && sizes.notice.of(0) < 60);
             assert!(sizes.prepare_write.of(4) > 4000 && sizes.prepare_read.of(4) < 400);
         }
         // Each version names eight keys of eleven bytes, or none, or has a filter of 32.
-        let told = |way| of(way).siblings;
-        assert!((8 * 11..8 * 16).contains(&told(Way::RampF)));
-        assert!((32..40).contains(&told(Way::RampH)) && told(Way::RampS) < 8);
-        assert!(of(Way::RampS).found_id.of(8) < 400);
+        let told = |protocol| of(protocol).siblings;
+        assert!((8 * 11..8 * 16).contains(&told(AtomicityProtocol::RampF)));
+        assert!(
+            (32..40).contains(&told(AtomicityProtocol::RampH))
+                && told(AtomicityProtocol::RampS) < 8
+        );
+        assert!(of(AtomicityProtocol::RampS).found_id.of(8) < 400);
     }
 }

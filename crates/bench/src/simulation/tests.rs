@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::costs::{Cost, Costs, Line};
-use super::{Config, Machines, Outcome, run};
+use super::costs::{Cost, Line, ServiceTimes};
+use super::{Machines, SimulationConfig, SimulationResult, run};
 use crate::keys::Distribution;
-use crate::target::Way;
+use crate::systems::AtomicityProtocol;
 
 /// Returns costs with which every role takes so many microseconds, for any work.
-fn costs(client: f64, server: f64) -> Costs {
+fn costs(client: f64, server: f64) -> ServiceTimes {
     let line = |us: f64| Line([us * 1e3, 0.0, 0.0, 0.0]);
     let cost = Cost {
         client: line(client),
@@ -17,15 +17,15 @@ fn costs(client: f64, server: f64) -> Costs {
         participant: line(server),
         single: line(server),
     };
-    Costs {
+    ServiceTimes {
         read: cost,
         write: cost,
     }
 }
 
-fn config(way: Way, partitions: usize) -> Config {
-    Config {
-        way,
+fn config(protocol: AtomicityProtocol, partitions: usize) -> SimulationConfig {
+    SimulationConfig {
+        protocol,
         partitions,
         clients: 16 * partitions,
         keys: 100_000,
@@ -42,7 +42,7 @@ fn config(way: Way, partitions: usize) -> Config {
     }
 }
 
-fn outcome(config: &Config) -> Outcome {
+fn outcome(config: &SimulationConfig) -> SimulationResult {
     run(config).unwrap()
 }
 
@@ -52,22 +52,26 @@ fn close(value: f64, right: f64) -> bool {
 
 #[test]
 fn one_server_is_as_fast_as_its_service_time() {
-    for way in [Way::S2pl, Way::RampF, Way::RampH] {
-        let found = outcome(&config(way, 1));
-        assert!(close(found.throughput, 50_000.0), "{way:?}: {found:?}");
-        assert!(close(found.messages, 2.0), "{way:?}: {found:?}");
+    for protocol in [
+        AtomicityProtocol::S2pl,
+        AtomicityProtocol::RampF,
+        AtomicityProtocol::RampH,
+    ] {
+        let found = outcome(&config(protocol, 1));
+        assert!(close(found.throughput, 50_000.0), "{protocol:?}: {found:?}");
+        assert!(close(found.messages, 2.0), "{protocol:?}: {found:?}");
     }
     // Little's law: so many clients, each with one transaction under way.
-    let found = outcome(&config(Way::RampF, 1));
+    let found = outcome(&config(AtomicityProtocol::RampF, 1));
     let under_way = found.throughput * found.latency.as_secs_f64();
     assert!(close(under_way, 16.0), "{found:?}");
 }
 
 #[test]
 fn a_shared_processor_serves_clients_and_servers() {
-    let shared = Config {
+    let shared = SimulationConfig {
         machines: Machines::Shared(1),
-        ..config(Way::RampF, 1)
+        ..config(AtomicityProtocol::RampF, 1)
     };
     let found = outcome(&shared);
     assert!(close(found.throughput, 1e6 / 30.0), "{found:?}");
@@ -76,88 +80,99 @@ fn a_shared_processor_serves_clients_and_servers() {
 
 #[test]
 fn messages_are_those_of_the_protocols() {
-    let reads = |way| {
-        let only = Config {
+    let reads = |protocol| {
+        let only = SimulationConfig {
             reads: 1.0,
             width: 2,
             keys: 1_000_000,
-            ..config(way, 128)
+            ..config(protocol, 128)
         };
         outcome(&only).messages
     };
     // Of two keys nearly all are of two partitions: ask and answer with each, …
-    assert!(close(reads(Way::RampF), 4.0), "{}", reads(Way::RampF));
+    assert!(
+        close(reads(AtomicityProtocol::RampF), 4.0),
+        "{}",
+        reads(AtomicityProtocol::RampF)
+    );
     // … twice, …
-    assert!(close(reads(Way::RampS), 8.0));
+    assert!(close(reads(AtomicityProtocol::RampS), 8.0));
     // … or client and coordinator, then prepare, vote, commit, done, forget.
-    assert!(close(reads(Way::S2pl), 7.0));
-    let writes = Config {
+    assert!(close(reads(AtomicityProtocol::S2pl), 7.0));
+    let writes = SimulationConfig {
         reads: 0.0,
         width: 2,
         keys: 1_000_000,
-        ..config(Way::RampF, 128)
+        ..config(AtomicityProtocol::RampF, 128)
     };
     assert!(close(outcome(&writes).messages, 7.0));
 }
 
 #[test]
 fn partitions_add_up_without_holds_and_less_with_them() {
-    let of = |way, partitions, draws| {
-        let many = Config {
+    let of = |protocol, partitions, draws| {
+        let many = SimulationConfig {
             draws,
             keys: 1000,
             reads: 0.5,
-            ..config(way, partitions)
+            ..config(protocol, partitions)
         };
         outcome(&many)
     };
     let uniform = Distribution::Uniform;
     let (four, sixteen) = (
-        of(Way::RampF, 4, uniform).throughput,
-        of(Way::RampF, 16, uniform).throughput,
+        of(AtomicityProtocol::RampF, 4, uniform).throughput,
+        of(AtomicityProtocol::RampF, 16, uniform).throughput,
     );
     assert!(sixteen > 2.5 * four, "{four} {sixteen}");
-    let hot = of(Way::S2pl, 8, Distribution::YCSB);
-    let cold = of(Way::S2pl, 8, uniform);
+    let hot = of(AtomicityProtocol::S2pl, 8, Distribution::YCSB);
+    let cold = of(AtomicityProtocol::S2pl, 8, uniform);
     assert!(hot.throughput < cold.throughput / 2.0, "{hot:?} {cold:?}");
     assert!(hot.retries > cold.retries, "{hot:?} {cold:?}");
-    let ramp = of(Way::RampF, 8, Distribution::YCSB);
+    let ramp = of(AtomicityProtocol::RampF, 8, Distribution::YCSB);
     assert!(ramp.throughput > 1.5 * hot.throughput, "{ramp:?} {hot:?}");
 }
 
 #[test]
 fn readers_meet_writers_as_often_as_there_are_writers() {
-    let of = |way, reads| {
-        let hot = Config {
+    let of = |protocol, reads| {
+        let hot = SimulationConfig {
             keys: 200,
             reads,
-            ..config(way, 8)
+            ..config(protocol, 8)
         };
         outcome(&hot).one_round.unwrap()
     };
-    let (many, few) = (of(Way::RampF, 0.5), of(Way::RampF, 0.99));
+    let (many, few) = (
+        of(AtomicityProtocol::RampF, 0.5),
+        of(AtomicityProtocol::RampF, 0.99),
+    );
     assert!(many < few && few > 0.95 && many > 0.0, "{many} {few}");
-    assert_eq!(of(Way::RampS, 0.9), 0.0);
-    let (hybrid, fast) = (of(Way::RampH, 0.9), of(Way::RampF, 0.9));
+    assert_eq!(of(AtomicityProtocol::RampS, 0.9), 0.0);
+    let (hybrid, fast) = (
+        of(AtomicityProtocol::RampH, 0.9),
+        of(AtomicityProtocol::RampF, 0.9),
+    );
     assert!((hybrid - fast).abs() < 0.05, "{hybrid} {fast}");
 }
 
 #[test]
 fn without_the_second_round_reads_are_fractured() {
-    let planted = Config {
+    let planted = SimulationConfig {
         keys: 200,
         reads: 0.5,
         plant: true,
-        ..config(Way::RampF, 8)
+        ..config(AtomicityProtocol::RampF, 8)
     };
-    assert!(run(&planted).unwrap_err().contains("saw write"));
+    let found = run(&planted).unwrap_err().to_string();
+    assert!(found.contains("saw write"), "{found}");
 }
 
 #[test]
 fn a_seed_is_a_run() {
-    let one = config(Way::S2pl, 4);
+    let one = config(AtomicityProtocol::S2pl, 4);
     let (a, b) = (outcome(&one), outcome(&one));
     assert_eq!(a.throughput.to_bits(), b.throughput.to_bits());
-    let other = outcome(&Config { seed: 4, ..one });
+    let other = outcome(&SimulationConfig { seed: 4, ..one });
     assert_ne!(a.throughput.to_bits(), other.throughput.to_bits());
 }

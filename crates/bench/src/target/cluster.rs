@@ -3,39 +3,29 @@
 //!
 //! A run starts the processes, loads the keys, drives the client's threads, checks the keys, and
 //! (with a log) kills the processes and starts them again to see that everything acknowledged came
-//! back. A transaction as a whole reads its keys or writes all of them; `book` checks that it was
-//! atomic, `way` has the ways to make it so.
+//! back. A transaction as a whole reads its keys or writes all of them; `atomicity_check` checks
+//! that it was atomic.
 
-mod book;
-mod servers;
-mod transport;
-mod way;
-
-use std::net::SocketAddr;
-use std::time::Duration;
+mod atomicity_check;
 
 use client::Client;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::awake::Awake;
-use crate::driver::{Completions, DONE, Driven, Moment, Pace, Plan};
+use crate::driver::{Completions, DONE, DrivePlan, DriveResult, Pace, WindowEdge};
+use crate::error::RunError;
+use crate::keep_awake::KeepAwake;
 use crate::keys::Distribution;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, RunSample};
 use crate::stamp::{self, Stamp};
-use crate::target::{Context, Place};
+use crate::systems::{AtomicityProtocol, ClusterShape, ClusterTransport, KumikiCluster};
 
-use book::{Book, Keys, LOADER, Put, Reads};
-pub(super) use servers::{Servers, Shape};
-pub use transport::Transport;
-pub(super) use way::READ_ATOMIC;
-pub use way::Way;
+use atomicity_check::{AcknowledgedWrite, ObservedReads, TransactionKeys, WriteHistory};
 
 /// Keys that are checked at once.
 const BATCH: usize = 100;
-/// Threads that load keys.
-const LOADERS: usize = 4;
 /// Up to so many keys are all checked in the end; of more keys about as many are.
 const CHECKED: u64 = 16_384;
 
@@ -50,7 +40,8 @@ pub struct ClusterJob {
     /// Threads of the client.
     pub threads: usize,
     /// The way by which transactions are atomic.
-    pub way: Way,
+    #[serde(rename = "way")]
+    pub protocol: AtomicityProtocol,
     /// Keys in all.
     pub keys: u64,
     /// How they are drawn.
@@ -62,51 +53,51 @@ pub struct ClusterJob {
     /// Share of transactions that read, from 0 to 1.
     pub reads: f64,
     /// Where the servers' logs lie; `None`: everything is in memory only.
-    pub log: Option<Place>,
+    pub log: Option<StorageMedium>,
     /// How messages travel.
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: ClusterTransport,
 }
 
-pub(super) fn run(job: &ClusterJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    run_with(job, job.way.reads(), context)
+pub(super) fn run(job: &ClusterJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    run_with(job, job.protocol.reads(), context)
 }
 
 /// As [`run`]; `reads` says where RAMP's reads run.
 pub(super) fn run_with(
     job: &ClusterJob,
     reads: client::Reads,
-    context: &Context<'_>,
-) -> Result<Sample, RunError> {
-    let binary = program(context)?;
+    context: &RunContext<'_>,
+) -> Result<RunSample, RunError> {
+    let binary = context.unrecorded_server()?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
-    let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
-    let dir = context.directory(job.log.unwrap_or(Place::Memory))?;
-    let shape = Shape {
+    let (address, note) = job.transport.prepare()?;
+    let dir = context.directory(job.log.unwrap_or(StorageMedium::Memory))?;
+    let shape = ClusterShape {
         threads: job.server_threads,
         logged: job.log.is_some(),
         transport: job.transport,
         address,
-        ..Shape::partitions(job.nodes)
+        ..ClusterShape::partitions(job.nodes)
     };
-    let mut servers = Servers::new(binary, dir.path(), shape)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = connect(&servers, reads, job.transport)?;
-    let load = Load {
+    let client = servers.connect(reads)?;
+    let load = ClusterRun {
         job,
         context,
-        keys: Keys::new(context.seed, job.keys, job.width, job.draws),
+        keys: TransactionKeys::new(context.seed, job.keys, job.width, job.draws),
     };
     let filled = load.fill(&client).and_then(|()| load.learn(&client));
     filled.map_err(|error| RunError::failed("loading")(&error))?;
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note,
-        ..Sample::default()
+        ..RunSample::default()
     };
-    let Some(book) = load.drive(&client, &servers, &mut sample)? else {
+    let Some(history) = load.drive(&client, &servers, &mut sample)? else {
         return Ok(sample);
     };
-    let held = load.check(&client, &book);
+    let held = load.check(&client, &history);
     let outcome = held.clone().map(drop);
     sample
         .checks
@@ -115,65 +106,43 @@ pub(super) fn run_with(
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = connect(&servers, reads, job.transport).map_err(|error| error.to_string());
-        let again = again.and_then(|client| load.check(&client, &book));
+        let again = servers.connect(reads).map_err(RunError::of);
+        let again = again.and_then(|client| load.check(&client, &history));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),
-            false => Err("the servers hold other values than before they were killed".to_owned()),
+            false => Err(RunError::Failed(
+                "the servers hold other values than before they were killed".to_owned(),
+            )),
         });
         sample.checks.push(Check::new(what, same));
     }
     Ok(sample)
 }
 
-/// Returns the program whose processes are measured; the error says why they are not.
-pub(super) fn program<'c>(context: &Context<'c>) -> Result<&'c std::path::Path, RunError> {
-    if context.recorder.is_some() || context.affinity.is_some() {
-        let why = "servers in processes of their own are neither recorded nor placed";
-        return Err(RunError::Skipped(why.to_owned()));
-    }
-    context.server()
-}
-
-pub(super) fn connect(
-    servers: &Servers,
-    reads: client::Reads,
-    transport: Transport,
-) -> Result<Client, RunError> {
-    let mut options = client::Options::new(servers.secret());
-    options.reads = reads;
-    options.transport = transport.of_client();
-    options.one_sided = transport.is_one_sided();
-    options.timeout = Duration::from_secs(60);
-    let addresses: Vec<SocketAddr> = servers.addresses().collect();
-    let client = Client::connect(addresses, options);
-    client.map_err(|error| RunError::failed("connecting")(&error))
-}
-
 /// The work of transactions.
-struct Load<'r> {
+struct ClusterRun<'r> {
     job: &'r ClusterJob,
-    context: &'r Context<'r>,
-    keys: Keys,
+    context: &'r RunContext<'r>,
+    keys: TransactionKeys,
 }
 
-impl Load<'_> {
+impl ClusterRun<'_> {
     /// Writes all keys.
-    fn fill(&self, client: &Client) -> Result<(), String> {
+    fn fill(&self, client: &Client) -> Result<(), RunError> {
         let all: Vec<u64> = (0..self.job.keys).collect();
-        fill(client, self.job.way, &all, self.job.value)
+        self.job.protocol.load_all(client, &all, self.job.value)
     }
 
     /// Makes a client that reads by itself learn where the keys are. It would also learn that by
     /// reading for a while: longer than short runs last, if there are many keys.
-    fn learn(&self, client: &Client) -> Result<(), String> {
+    fn learn(&self, client: &Client) -> Result<(), RunError> {
         if !self.job.transport.is_one_sided() {
             return Ok(());
         }
         let all: Vec<u64> = (0..self.job.keys).collect();
         let mut batches = all.chunks(BATCH);
         batches.try_for_each(|some| {
-            let read = self.job.way.read(client, some, self.job.value);
+            let read = self.job.protocol.read(client, some, self.job.value);
             read.map(drop)
         })
     }
@@ -182,11 +151,11 @@ impl Load<'_> {
     fn drive(
         &self,
         client: &Client,
-        servers: &Servers,
-        sample: &mut Sample,
-    ) -> Result<Option<Book>, RunError> {
+        servers: &KumikiCluster,
+        sample: &mut RunSample,
+    ) -> Result<Option<WriteHistory>, RunError> {
         let completions = Completions::default();
-        let threads = (1..=self.job.threads as u32).map(|writer| Thread {
+        let threads = (1..=self.job.threads as u32).map(|writer| ClientThread {
             client,
             job: *self.job,
             keys: self.keys.clone(),
@@ -194,24 +163,24 @@ impl Load<'_> {
             writer,
             clock: completions.origin(),
             puts: Vec::new(),
-            reads: Reads::default(),
+            reads: ObservedReads::default(),
             plant: self.context.plant && writer == 1,
         });
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };
-        let awake = self.job.log.map(|_| Awake::default());
-        let mut use_of = Use::default();
+        let awake = self.job.log.map(|_| KeepAwake::default());
+        let mut use_of = ResourceUse::default();
         let at = |moment| use_of.note(moment, servers, client, awake.as_ref());
         let threads = threads.collect();
         let driven = crate::driver::drive(threads, &completions, plan, self.context.stop, at);
         drop(awake);
         let (driven, threads) = match driven {
             Ok(driven) => driven,
-            Err(RunError::Failed(what)) => {
-                let outcome = Err(what);
+            Err(wrong @ RunError::Failed(_)) => {
+                let outcome = Err(wrong);
                 sample
                     .checks
                     .push(Check::new("every answer is right", outcome));
@@ -219,78 +188,74 @@ impl Load<'_> {
             }
             Err(other) => return Err(other),
         };
-        driven.tell(&mut sample.values);
-        use_of.tell(&driven, sample);
+        driven.add_figures(&mut sample.values);
+        use_of.add_figures(&driven, sample);
         let served = match driven.transactions {
-            0 => Err("no transaction began within the window".to_owned()),
+            0 => Err(RunError::Failed(
+                "no transaction began within the window".to_owned(),
+            )),
             _ => Ok(()),
         };
         sample.checks.push(Check::new("the servers serve", served));
         sample
             .checks
             .push(Check::new("every answer is right", Ok(())));
-        let puts: Vec<Vec<Put>> = threads.iter().map(|thread| thread.puts.clone()).collect();
-        let book = Book::new(&self.keys, &puts);
+        let puts: Vec<Vec<AcknowledgedWrite>> =
+            threads.iter().map(|thread| thread.puts.clone()).collect();
+        let history = WriteHistory::new(&self.keys, &puts);
         let mut reads = threads.iter().map(|thread| &thread.reads);
-        let whole = reads.try_for_each(|reads| book.judge(reads));
+        let whole = reads.try_for_each(|reads| history.judge(reads));
         sample
             .checks
             .push(Check::new("no read is fractured", whole));
-        Ok(Some(book))
+        Ok(Some(history))
     }
 
     /// Reads all keys, or a sample if there are many: each holds a last write. Returns their
     /// stamps.
-    fn check(&self, client: &Client, book: &Book) -> Result<Vec<(u64, Stamp)>, String> {
+    fn check(
+        &self,
+        client: &Client,
+        history: &WriteHistory,
+    ) -> Result<Vec<(u64, Stamp)>, RunError> {
         let step = self.job.keys.div_ceil(CHECKED) as usize;
         let some: Vec<u64> = (0..self.job.keys).step_by(step).collect();
         let mut held = Vec::new();
         for some in some.chunks(BATCH) {
-            let stamps = self.job.way.read(client, some, self.job.value)?;
+            let stamps = self.job.protocol.read(client, some, self.job.value)?;
             held.extend(some.iter().copied().zip(stamps));
         }
-        book.settle(&held)?;
+        history.settle(&held)?;
         Ok(held)
     }
 }
 
-/// Writes these keys, by several threads.
-pub(super) fn fill(client: &Client, way: Way, keys: &[u64], length: usize) -> Result<(), String> {
-    let stamp = Stamp {
-        writer: LOADER,
-        sequence: 0,
-    };
-    std::thread::scope(|scope| {
-        let parts = keys.chunks(keys.len().div_ceil(LOADERS).max(1));
-        let load = |some| scope.spawn(move || way.load(client, some, stamp, length));
-        let threads: Vec<_> = parts.map(load).collect();
-        threads.into_iter().try_for_each(|thread| {
-            let panicked = |_| Err("a thread that loads has panicked".to_owned());
-            thread.join().unwrap_or_else(panicked)
-        })
-    })
-}
-
 /// The use of resources at the window's beginning and end.
 #[derive(Default)]
-struct Use {
+struct ResourceUse {
     client: [f64; 2],
     servers: [f64; 2],
     /// RAMP's reads, and those of several rounds: the client's own and the servers' together.
     reads: [[u64; 2]; 2],
 }
 
-impl Use {
-    fn note(&mut self, moment: Moment, servers: &Servers, client: &Client, awake: Option<&Awake>) {
-        let place = usize::from(moment == Moment::End);
-        self.client[place] = machine::own_cpu() - awake.map_or(0.0, Awake::cpu);
+impl ResourceUse {
+    fn note(
+        &mut self,
+        moment: WindowEdge,
+        servers: &KumikiCluster,
+        client: &Client,
+        awake: Option<&KeepAwake>,
+    ) {
+        let place = usize::from(moment == WindowEdge::End);
+        self.client[place] = machine::own_cpu() - awake.map_or(0.0, KeepAwake::cpu);
         self.servers[place] = servers.cpu();
         let own = client.read_counts();
         let [reads, several] = servers.ramp_reads();
         self.reads[place] = [own.reads + reads, own.several_rounds + several];
     }
 
-    fn tell(&self, driven: &Driven, sample: &mut Sample) {
+    fn add_figures(&self, driven: &DriveResult, sample: &mut RunSample) {
         let spent = |used: [f64; 2]| (used[1] - used[0]) * 1e6 / driven.transactions as f64;
         let (client, servers) = (spent(self.client), spent(self.servers));
         sample.values.set("cpu", client + servers);
@@ -306,33 +271,33 @@ impl Use {
 }
 
 /// One thread of the client.
-struct Thread<'r> {
+struct ClientThread<'r> {
     client: &'r Client,
     job: ClusterJob,
-    keys: Keys,
+    keys: TransactionKeys,
     rng: Rng,
     writer: u32,
     clock: std::time::Instant,
     /// Its writes: the sequence is the place, from 1 on.
-    puts: Vec<Put>,
-    reads: Reads,
+    puts: Vec<AcknowledgedWrite>,
+    reads: ObservedReads,
     /// Leaves a key out of a write, to see that it is found.
     plant: bool,
 }
 
-impl Thread<'_> {
+impl ClientThread<'_> {
     fn now(&self) -> u64 {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    fn get(&mut self) -> Result<(), String> {
+    fn get(&mut self) -> Result<(), RunError> {
         let keys = self.keys.draw(&mut self.rng);
-        let stamps = self.job.way.read(self.client, &keys, self.job.value)?;
+        let stamps = self.job.protocol.read(self.client, &keys, self.job.value)?;
         self.reads.push(&keys, &stamps);
         Ok(())
     }
 
-    fn put(&mut self) -> Result<(), String> {
+    fn put(&mut self) -> Result<(), RunError> {
         let stamp = Stamp {
             writer: self.writer,
             sequence: self.puts.len() as u64 + 1,
@@ -342,16 +307,16 @@ impl Thread<'_> {
             keys.pop();
         }
         let begin = self.now();
-        let way = self.job.way;
-        way.write(self.client, &keys, stamp, self.job.value)?;
+        let protocol = self.job.protocol;
+        protocol.write(self.client, &keys, stamp, self.job.value)?;
         let end = self.now();
-        self.puts.push(Put { begin, end });
+        self.puts.push(AcknowledgedWrite { begin, end });
         Ok(())
     }
 }
 
-impl crate::driver::Client for Thread<'_> {
-    fn run(&mut self) -> Result<u64, String> {
+impl crate::driver::BlockingClient for ClientThread<'_> {
+    fn run(&mut self) -> Result<u64, RunError> {
         if self.rng.f64() < self.job.reads {
             self.get()?;
         } else {
@@ -360,7 +325,7 @@ impl crate::driver::Client for Thread<'_> {
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

@@ -11,9 +11,10 @@ use std::time::Instant;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
-use crate::target::Context;
+use crate::run_context::RunContext;
+use crate::sample::{Check, RunSample};
 use testkit::SetOnDrop;
 
 /// Transactions between two checks if it is over.
@@ -32,7 +33,7 @@ pub struct CopyJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &CopyJob, context: &Context<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &CopyJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let memory = fill(job);
     let (counts, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let copier = |number: u64| Copier {
@@ -66,7 +67,7 @@ pub(super) fn run(job: &CopyJob, context: &Context<'_>) -> Result<Sample, RunErr
             Err(wrong) => right = Err(wrong),
         }
     }
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     sample.values.set("throughput", copied as f64 / seconds);
     sample.values.set("cpu", cpu * 1e6 / copied as f64);
     let check = Check::new("what is copied is what was there", right);
@@ -97,7 +98,7 @@ struct Copier<'m> {
 
 impl Copier<'_> {
     /// Copies until it is over. Returns the number of transactions since they count, at least.
-    fn all(&mut self, counts: &AtomicBool, over: &AtomicBool) -> Result<u64, String> {
+    fn all(&mut self, counts: &AtomicBool, over: &AtomicBool) -> Result<u64, RunError> {
         let mut values = vec![0; self.job.width * self.job.value];
         let mut keys = vec![0; self.job.width];
         let mut transactions = 0;
@@ -117,7 +118,9 @@ impl Copier<'_> {
         let mut pairs = keys.iter().zip(values.chunks(self.job.value));
         match pairs.all(is_right) {
             true => Ok(transactions),
-            false => Err(format!("of {keys:?} other bytes were copied")),
+            false => Err(RunError::Failed(format!(
+                "of {keys:?} other bytes were copied"
+            ))),
         }
     }
 

@@ -12,18 +12,20 @@ use std::time::{Duration, Instant};
 use disk::{Access, Disk, DiskFile};
 use serde::{Deserialize, Serialize};
 
+use crate::disk_access::DeviceAccess;
+use crate::error::RunError;
 use crate::latency::Latencies;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, RunSample};
 use crate::stamp::Stamp;
-use crate::target::{Context, Device, Place};
 
 /// Writes to files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceJob {
     /// The place of the files.
-    pub place: Place,
+    pub place: StorageMedium,
     /// How they are written.
-    pub device: Device,
+    pub device: DeviceAccess,
     /// Bytes of one write.
     pub piece: usize,
     /// Bytes from sync to sync.
@@ -44,7 +46,7 @@ struct Written {
     cycles: Latencies,
 }
 
-pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunError> {
+pub(super) fn run(job: &DeviceJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
     let dir = context.directory(job.place)?;
     let disk = job.device.open(None)?;
     let barrier = Barrier::new(job.threads);
@@ -66,8 +68,8 @@ pub(super) fn run(job: &DeviceJob, context: &Context<'_>) -> Result<Sample, RunE
     if context.stop.load(Ordering::Relaxed) {
         return Err(RunError::Interrupted);
     }
-    let mut sample = Sample::default();
-    tell(job, &written, &mut sample);
+    let mut sample = RunSample::default();
+    add_figures(job, &written, &mut sample);
     let outcome = written
         .iter()
         .enumerate()
@@ -85,13 +87,13 @@ fn refusal(job: &DeviceJob, error: &std::io::Error) -> RunError {
         std::io::ErrorKind::InvalidInput,
         std::io::ErrorKind::Unsupported,
     ];
-    if job.device == Device::Direct && cannot.contains(&error.kind()) {
+    if job.device == DeviceAccess::Direct && cannot.contains(&error.kind()) {
         return RunError::Skipped(format!("no direct I/O in this place: {error}"));
     }
     RunError::failed("writing")(error)
 }
 
-fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
+fn add_figures(job: &DeviceJob, written: &[Written], sample: &mut RunSample) {
     let rate = |one: &Written| {
         one.pieces as f64 * job.piece as f64 / one.took.as_secs_f64().max(1e-9) / 1e6
     };
@@ -102,7 +104,7 @@ fn tell(job: &DeviceJob, written: &[Written], sample: &mut Sample) {
         cycles.merge(&one.cycles);
     }
     sample.values.set("sync-time", syncs.mean_ms());
-    cycles.tell(&mut sample.values);
+    cycles.add_figures(&mut sample.values);
 }
 
 fn name(number: usize) -> String {
@@ -111,7 +113,7 @@ fn name(number: usize) -> String {
 
 fn thread(
     job: &DeviceJob,
-    context: &Context<'_>,
+    context: &RunContext<'_>,
     disk: &dyn Disk,
     dir: &Path,
     number: usize,
@@ -138,7 +140,7 @@ fn thread(
 
 fn write(
     job: &DeviceJob,
-    context: &Context<'_>,
+    context: &RunContext<'_>,
     file: &dyn DiskFile,
     number: usize,
     pieces: u64,
@@ -190,10 +192,10 @@ fn read_back(
     dir: &Path,
     number: usize,
     written: &Written,
-) -> Result<(), String> {
+) -> Result<(), RunError> {
     let file = disk
         .open(&dir.join(name(number)), Access::Read)
-        .map_err(|error| error.to_string())?;
+        .map_err(RunError::of)?;
     let mut mark = [0; 16];
     for piece in 0..written.pieces {
         let right = Some(Stamp {
@@ -203,9 +205,11 @@ fn read_back(
         for end in [0, job.piece - 16] {
             let offset = piece * job.piece as u64 + end as u64;
             file.read_exact_at(&mut mark, offset)
-                .map_err(|error| error.to_string())?;
+                .map_err(RunError::of)?;
             if Stamp::read(piece, &mark) != right {
-                return Err(format!("file {number} holds other bytes at {offset}"));
+                return Err(RunError::Failed(format!(
+                    "file {number} holds other bytes at {offset}"
+                )));
             }
         }
     }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use client::Client;
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
-use crate::target::cluster::{self as clusters, Servers, Shape};
-use crate::target::{Context, Place, Transport, Way};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, RunSample};
+use crate::systems::{AtomicityProtocol, ClusterShape, ClusterTransport, KumikiCluster};
 
 /// Keys that are there, and bytes of a value.
 const KEYS: u64 = 1000;
@@ -34,27 +35,27 @@ pub struct IdleJob {
     /// Server processes, each with one partition.
     pub nodes: usize,
     /// How messages travel.
-    pub transport: Transport,
+    pub transport: ClusterTransport,
 }
 
-pub(super) fn run(job: &IdleJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let binary = clusters::program(context)?;
-    let (address, note) = job.transport.prepare().map_err(RunError::Skipped)?;
-    let dir = context.directory(Place::Memory)?;
-    let shape = Shape {
+pub(super) fn run(job: &IdleJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    let binary = context.unrecorded_server()?;
+    let (address, note) = job.transport.prepare()?;
+    let dir = context.directory(StorageMedium::Memory)?;
+    let shape = ClusterShape {
         transport: job.transport,
         address,
-        ..Shape::partitions(job.nodes)
+        ..ClusterShape::partitions(job.nodes)
     };
-    let mut servers = Servers::new(binary, dir.path(), shape)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = clusters::connect(&servers, Way::RampFDirect.reads(), job.transport)?;
+    let client = servers.connect(AtomicityProtocol::RampFDirect.reads())?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let filled = clusters::fill(&client, Way::RampFDirect, &all, VALUE);
+    let filled = AtomicityProtocol::RampFDirect.load_all(&client, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
-    let mut sample = Sample {
+    let mut sample = RunSample {
         note,
-        ..Sample::default()
+        ..RunSample::default()
     };
     let used = || [machine::own_cpu(), servers.cpu()];
     let before = read(&client, &all);
@@ -72,22 +73,30 @@ pub(super) fn run(job: &IdleJob, context: &Context<'_>) -> Result<Sample, RunErr
 }
 
 /// Reads all keys, by several threads.
-fn read(client: &Client, keys: &[u64]) -> Result<(), String> {
+fn read(client: &Client, keys: &[u64]) -> Result<(), RunError> {
     std::thread::scope(|scope| {
         let read = |some: &[u64]| {
             let mut batches = some.chunks(BATCH);
-            batches.try_for_each(|keys| Way::RampFDirect.read(client, keys, VALUE).map(drop))
+            batches.try_for_each(|keys| {
+                AtomicityProtocol::RampFDirect
+                    .read(client, keys, VALUE)
+                    .map(drop)
+            })
         };
         let parts = keys.chunks(keys.len().div_ceil(READERS));
         let threads: Vec<_> = parts.map(|some| scope.spawn(move || read(some))).collect();
         threads.into_iter().try_for_each(|thread| {
-            let panicked = |_| Err("a thread that reads has panicked".to_owned());
+            let panicked = |_| {
+                Err(RunError::Failed(
+                    "a thread that reads has panicked".to_owned(),
+                ))
+            };
             thread.join().unwrap_or_else(panicked)
         })
     })
 }
 
-fn wait(time: Duration, context: &Context<'_>) -> Result<(), RunError> {
+fn wait(time: Duration, context: &RunContext<'_>) -> Result<(), RunError> {
     let end = Instant::now() + time;
     while Instant::now() < end {
         if context.stop.load(Ordering::Relaxed) {

@@ -1,35 +1,28 @@
 //! Taking and releasing locks, by one client with one connection.
 //!
-//! | keeper | who decides | to be had by |
-//! |---|---|---|
-//! | `memory` | a proxy, in its memory | RESP |
-//! | `durable` | a proxy, in a store of its own on the disk | RESP |
-//! | `replicated` | a proxy, in three Kumiki nodes with logs on the disk | RESP |
-//! | `cql` | a proxy before one Cassandra node, in its memory | CQL |
-//! | `lwt` | Cassandra nodes, each of which has everything | CQL |
-//!
 //! A run consists of slices, by turns: bare round trips over loopback, a proxy that keeps locks in
-//! memory, and the keeper that is measured. So results that are compared were measured side by
+//! memory, and the one that is measured. So results that are compared were measured side by
 //! side.
 
-mod desk;
-mod keepers;
-mod turns;
+mod job;
+mod lock_client;
+mod lock_processes;
+mod lock_turns;
+
+pub use job::{LockBackend, LocksJob};
 
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use crate::awake::Awake;
-use crate::driver::Client;
+use crate::driver::BlockingClient;
+use crate::error::RunError;
+use crate::keep_awake::KeepAwake;
 use crate::latency::Latencies;
-use crate::sample::{Check, RunError, Sample, Values};
-use crate::target::Context;
-use crate::target::bare::Bare;
-use cassandra::Paxos;
-use desk::{Desk, Lwt, Resp};
-use keepers::Started;
-use turns::{Took, Turns};
+use crate::run_context::RunContext;
+use crate::sample::{Check, MetricValues, RunSample};
+use crate::systems::EchoConnection;
+use lock_client::{LightweightTransactions, LockClient, RespLocks};
+use lock_processes::LockProcesses;
+use lock_turns::{LockLatencies, LockTurns};
 
 /// Slices of each kind in one run.
 const SLICES: u64 = 8;
@@ -39,66 +32,19 @@ const WARM_UP: u64 = 500;
 const REQUEST: usize = 72;
 const REPLY: usize = 36;
 
-/// See the module's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Keeper {
-    /// The proxy's memory.
-    Memory,
-    /// The proxy's own store.
-    Durable,
-    /// Three Kumiki nodes.
-    Replicated,
-    /// The proxy's memory, used like Cassandra.
-    Cql,
-    /// Cassandra.
-    Lwt {
-        /// How many nodes.
-        nodes: u8,
-        /// How they agree.
-        paxos: Paxos,
-    },
-}
-
-impl Keeper {
-    /// Returns its name among the parameters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Keeper::Memory => "memory",
-            Keeper::Durable => "durable",
-            Keeper::Replicated => "replicated",
-            Keeper::Cql => "cql",
-            Keeper::Lwt { .. } => "lwt",
-        }
-    }
-}
-
-/// Locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocksJob {
-    /// The keeper of the locks.
-    pub keeper: Keeper,
-    /// How often one is taken and given back.
-    pub turns: u64,
-    /// The number of turns before that, which do not count. Java compiles code that it has often
-    /// run.
-    pub warm_up: u64,
-}
-
-pub(super) fn run(job: &LocksJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let memory = keepers::start(Keeper::Memory, context)?;
-    let started = match job.keeper {
-        Keeper::Memory => None,
-        other => Some(keepers::start(other, context)?),
+pub(super) fn run(job: &LocksJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    let memory = lock_processes::start(LockBackend::Memory, context)?;
+    let started = match job.service {
+        LockBackend::Memory => None,
+        other => Some(lock_processes::start(other, context)?),
     };
     // A thread that waits for the disk waits longer on a processor that sleeps.
-    let awake = Awake::default();
-    let mut sample = Sample::default();
+    let awake = KeepAwake::default();
+    let mut sample = RunSample::default();
     let measured = measure(job, context, &memory, started.as_ref(), &mut sample);
     drop(awake);
     let outcome = match measured {
-        Err(RunError::Failed(what)) => Err(what),
+        Err(wrong @ RunError::Failed(_)) => Err(wrong),
         other => Ok(other?),
     };
     sample
@@ -109,74 +55,75 @@ pub(super) fn run(job: &LocksJob, context: &Context<'_>) -> Result<Sample, RunEr
 
 fn measure(
     job: &LocksJob,
-    context: &Context<'_>,
-    memory: &Started,
-    started: Option<&Started>,
-    sample: &mut Sample,
+    context: &RunContext<'_>,
+    memory: &LockProcesses,
+    started: Option<&LockProcesses>,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
     let failed = RunError::failed("connecting");
-    let mut beside = Resp::connect(memory.address()).map(|desk| Turns::new(desk, false));
+    let mut beside =
+        RespLocks::connect(memory.address()).map(|client| LockTurns::new(client, false));
     let beside = beside.as_mut().map_err(|error| failed(error))?;
     let started = started.unwrap_or(memory);
     let address = started.address();
-    match job.keeper {
-        Keeper::Memory | Keeper::Durable | Keeper::Replicated => {
-            let desk = Resp::connect(address).map_err(|error| failed(&error))?;
-            slices(job, context, desk, beside, sample)
+    match job.service {
+        LockBackend::Memory | LockBackend::Durable | LockBackend::Replicated => {
+            let client = RespLocks::connect(address).map_err(|error| failed(&error))?;
+            slices(job, context, client, beside, sample)
         }
-        Keeper::Cql | Keeper::Lwt { .. } => {
-            let desk = Lwt::connect(address).map_err(|error| failed(&error))?;
-            slices(job, context, desk, beside, sample)
+        LockBackend::Cql | LockBackend::Lwt { .. } => {
+            let client =
+                LightweightTransactions::connect(address).map_err(|error| failed(&error))?;
+            slices(job, context, client, beside, sample)
         }
     }
 }
 
-/// Measures bare round trips, the table in memory, and the keeper's, by turns.
-fn slices<D: Desk>(
+/// Measures bare round trips, the table in memory, and the measured one, by turns.
+fn slices<D: LockClient>(
     job: &LocksJob,
-    context: &Context<'_>,
-    desk: D,
-    beside: &mut Turns<Resp>,
-    sample: &mut Sample,
+    context: &RunContext<'_>,
+    client: D,
+    beside: &mut LockTurns<RespLocks>,
+    sample: &mut RunSample,
 ) -> Result<(), RunError> {
-    let mut own = Turns::new(desk, context.plant);
+    let mut own = LockTurns::new(client, context.plant);
     let mut bare =
-        Bare::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
-    let is_memory = job.keeper == Keeper::Memory;
-    let mut took = Slices::default();
-    let ended = RunError::Failed;
-    beside.run(WARM_UP, &mut Took::default()).map_err(ended)?;
+        EchoConnection::new(REQUEST, REPLY).map_err(|error| RunError::failed("echoing")(&error))?;
+    let is_memory = job.service == LockBackend::Memory;
+    let mut took = InterleavedLatencies::default();
+    beside.run(WARM_UP, &mut LockLatencies::default())?;
     warm_up(job, context, &mut own)?;
     let turns = job.turns.div_ceil(SLICES);
     for _ in 0..SLICES {
-        stop_if_asked(context)?;
+        context.check_stop()?;
         for _ in 0..turns {
             let begun = Instant::now();
-            bare.run().map_err(ended)?;
+            bare.run()?;
             took.bare.record(begun.elapsed());
         }
         if !is_memory {
-            beside.run(turns, &mut took.memory).map_err(ended)?;
+            beside.run(turns, &mut took.memory)?;
         }
-        own.run(turns, &mut took.own).map_err(ended)?;
+        own.run(turns, &mut took.own)?;
     }
-    took.tell(&mut sample.values);
+    took.add_figures(&mut sample.values);
     Ok(())
 }
 
 /// The times of all slices of a kind.
 #[derive(Default)]
-struct Slices {
+struct InterleavedLatencies {
     bare: Latencies,
-    /// The times of the proxy beside it; empty if that is the keeper.
-    memory: Took,
-    own: Took,
+    /// The times of the proxy beside it; empty if that is the measured one.
+    memory: LockLatencies,
+    own: LockLatencies,
 }
 
-impl Slices {
-    fn tell(&self, values: &mut Values) {
-        let Took { acquire, release } = &self.own;
-        acquire.tell(values);
+impl InterleavedLatencies {
+    fn add_figures(&self, values: &mut MetricValues) {
+        let LockLatencies { acquire, release } = &self.own;
+        acquire.add_figures(values);
         values.set("latency-min", acquire.quantile_ms(0.0));
         values.set("release-p50", release.quantile_ms(0.5));
         values.set("release", release.mean_ms());
@@ -190,25 +137,17 @@ impl Slices {
     }
 }
 
-fn warm_up<D: Desk>(
+fn warm_up<D: LockClient>(
     job: &LocksJob,
-    context: &Context<'_>,
-    own: &mut Turns<D>,
+    context: &RunContext<'_>,
+    own: &mut LockTurns<D>,
 ) -> Result<(), RunError> {
     let mut left = job.warm_up;
     while left > 0 {
-        stop_if_asked(context)?;
+        context.check_stop()?;
         let some = left.min(100);
-        own.run(some, &mut Took::default())
-            .map_err(RunError::Failed)?;
+        own.run(some, &mut LockLatencies::default())?;
         left -= some;
     }
     Ok(())
-}
-
-fn stop_if_asked(context: &Context<'_>) -> Result<(), RunError> {
-    match context.stop.load(std::sync::atomic::Ordering::Relaxed) {
-        true => Err(RunError::Interrupted),
-        false => Ok(()),
-    }
 }

@@ -14,13 +14,13 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use crate::driver::{Caller, Moment, Pace, Plan, drive_tasks};
+use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, RunSample};
 use crate::stamp::Stamp;
-use crate::target::cluster::{self as clusters, Servers, Shape, Transport, Way};
-use crate::target::resp::Resp;
-use crate::target::{Context, Place};
+use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster, RespConnection};
 
 /// Keys in all.
 const KEYS: u64 = 1000;
@@ -28,7 +28,7 @@ const KEYS: u64 = 1000;
 /// See the module's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mgets {
+pub enum MgetGuarantee {
     /// One for each node.
     Split,
     /// One, read atomic.
@@ -37,25 +37,29 @@ pub enum Mgets {
     Serializable,
 }
 
-impl Mgets {
+impl MgetGuarantee {
     /// All kinds; the baseline of the others first.
-    pub const ALL: [Mgets; 3] = [Mgets::Split, Mgets::Ramp, Mgets::Serializable];
+    pub const ALL: [MgetGuarantee; 3] = [
+        MgetGuarantee::Split,
+        MgetGuarantee::Ramp,
+        MgetGuarantee::Serializable,
+    ];
 
     /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Mgets::Split => "split",
-            Mgets::Ramp => "ramp",
-            Mgets::Serializable => "serializable",
+            MgetGuarantee::Split => "split",
+            MgetGuarantee::Ramp => "ramp",
+            MgetGuarantee::Serializable => "serializable",
         }
     }
 
     /// Returns the way that gives the keys their names.
-    fn way(self) -> Way {
+    fn protocol(self) -> AtomicityProtocol {
         match self {
-            Mgets::Split | Mgets::Ramp => Way::RampF,
-            Mgets::Serializable => Way::S2pl,
+            MgetGuarantee::Split | MgetGuarantee::Ramp => AtomicityProtocol::RampF,
+            MgetGuarantee::Serializable => AtomicityProtocol::S2pl,
         }
     }
 }
@@ -64,7 +68,8 @@ impl Mgets {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MgetJob {
     /// How they are requested.
-    pub mgets: Mgets,
+    #[serde(rename = "mgets")]
+    pub guarantee: MgetGuarantee,
     /// Server processes, each with one partition.
     pub nodes: usize,
     /// Clients, each with one read under way.
@@ -75,41 +80,41 @@ pub struct MgetJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let binary = clusters::program(context)?;
-    let dir = context.directory(Place::Memory)?;
-    let mut servers = Servers::new(binary, dir.path(), Shape::partitions(job.nodes))?;
+pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    let binary = context.unrecorded_server()?;
+    let dir = context.directory(StorageMedium::Memory)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), ClusterShape::partitions(job.nodes))?;
     servers.start()?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let loader = clusters::connect(&servers, client::Reads::ByNode, Transport::Tcp)?;
-    let filled = clusters::fill(&loader, job.mgets.way(), &all, job.value);
+    let loader = servers.connect(client::Reads::ByNode)?;
+    let filled = job.guarantee.protocol().load_all(&loader, &all, job.value);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     drop(loader);
-    let runtime = super::runtime()?;
+    let runtime = client_runtime()?;
     let readers = readers(job, context, &servers, &runtime);
     let readers = readers.map_err(|error| RunError::failed("connecting")(&error))?;
-    let plan = Plan {
+    let plan = DrivePlan {
         pace: Pace::Closed,
         warm_up: context.scale.warm_up,
         time: context.scale.time,
     };
     let mut used = [[0.0; 2]; 2];
     let at = |moment| {
-        let place = usize::from(moment == Moment::End);
+        let place = usize::from(moment == WindowEdge::End);
         used[place] = [machine::own_cpu(), servers.cpu()];
     };
     let driven = drive_tasks(&runtime, readers, plan, context.stop, at);
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     let outcome = match driven {
         Ok((driven, _)) => {
-            driven.tell(&mut sample.values);
+            driven.add_figures(&mut sample.values);
             let [before, after] = used;
             let spent = |i: usize| (after[i] - before[i]) * 1e6 / driven.transactions as f64;
             sample.values.set("cpu", spent(0) + spent(1));
             sample.values.set("server-cpu", spent(1));
             Ok(())
         }
-        Err(RunError::Failed(what)) => Err(what),
+        Err(wrong @ RunError::Failed(_)) => Err(wrong),
         Err(other) => return Err(other),
     };
     let check = Check::new("every value is what was loaded", outcome);
@@ -119,24 +124,24 @@ pub(super) fn run(job: &MgetJob, context: &Context<'_>) -> Result<Sample, RunErr
 
 fn readers(
     job: &MgetJob,
-    context: &Context<'_>,
-    servers: &Servers,
+    context: &RunContext<'_>,
+    servers: &KumikiCluster,
     runtime: &Runtime,
-) -> Result<Vec<Reader>, String> {
+) -> Result<Vec<Reader>, RunError> {
     // Slots are divided evenly among the nodes, in their order.
     let mut keys = vec![Vec::new(); job.nodes];
     for key in 0..KEYS {
-        let slot = slot::of(&job.mgets.way().key(key));
+        let slot = slot::of(&job.guarantee.protocol().key(key));
         keys[usize::from(slot) * job.nodes / usize::from(SLOTS)].push(key);
     }
     let reader = |number: u64| {
         let links = servers
             .clients()
-            .map(|at| runtime.block_on(Resp::connect(at)));
+            .map(|at| runtime.block_on(RespConnection::connect(at)));
         Ok(Reader {
             job: *job,
             keys: keys.clone(),
-            links: links.collect::<Result<_, String>>()?,
+            links: links.collect::<Result<_, RunError>>()?,
             rng: Rng::with_seed(context.seed.wrapping_add(number << 32)),
             turn: number as usize,
             plant: context.plant && number == 0,
@@ -151,7 +156,7 @@ struct Reader {
     /// The keys of each node.
     keys: Vec<Vec<u64>>,
     /// A connection to each node.
-    links: Vec<Resp>,
+    links: Vec<RespConnection>,
     rng: Rng,
     /// The node that is asked next.
     turn: usize,
@@ -167,12 +172,14 @@ impl Reader {
             let some = (0..self.job.width).filter_map(|_| self.rng.choice(keys).copied());
             drawn.extend(some);
         }
-        let names = drawn.iter().map(|&key| self.job.mgets.way().key(key));
+        let names = drawn
+            .iter()
+            .map(|&key| self.job.guarantee.protocol().key(key));
         let names = names.collect();
         (drawn, names)
     }
 
-    fn check(&self, keys: &[u64], values: &[Option<Vec<u8>>]) -> Result<(), String> {
+    fn check(&self, keys: &[u64], values: &[Option<Vec<u8>>]) -> Result<(), RunError> {
         let is_right = |(&key, value): (&u64, &Option<Vec<u8>>)| {
             let value = value.as_ref().filter(|value| value.len() == self.job.value);
             let key = key + u64::from(self.plant);
@@ -180,17 +187,19 @@ impl Reader {
         };
         match keys.len() == values.len() && keys.iter().zip(values).all(is_right) {
             true => Ok(()),
-            false => Err("an MGET has answered what was not loaded".to_owned()),
+            false => Err(RunError::Failed(
+                "an MGET has answered what was not loaded".to_owned(),
+            )),
         }
     }
 }
 
-impl Caller for Reader {
-    async fn call(&mut self) -> Result<(), String> {
+impl AsyncClient for Reader {
+    async fn call(&mut self) -> Result<(), RunError> {
         let (keys, names) = self.draw();
         let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
         let mut values = Vec::with_capacity(keys.len());
-        if self.job.mgets == Mgets::Split {
+        if self.job.guarantee == MgetGuarantee::Split {
             for (link, names) in self.links.iter_mut().zip(names.chunks(self.job.width)) {
                 link.send_mget(names).await?;
             }

@@ -16,16 +16,17 @@ use std::sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-pub use system::System;
+pub use system::ReplicatedSystem;
 
-use super::syncs;
-use crate::awake::Awake;
-use crate::driver::{Caller, Moment, Pace, Plan, drive_tasks};
+use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::error::RunError;
+use crate::keep_awake::KeepAwake;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::sample::{Check, RunSample};
 use crate::stamp::{self, Stamp};
-use crate::target::{Context, Place};
-use system::{Link, Nodes};
+use crate::sync_rate;
+use system::{PutConnection, ReplicatedNodes};
 
 /// Keys of each client.
 const KEYS: u64 = 16;
@@ -34,7 +35,7 @@ const KEYS: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutsJob {
     /// The system.
-    pub system: System,
+    pub system: ReplicatedSystem,
     /// Server processes, all of which hold everything.
     pub nodes: usize,
     /// Clients, each with one put under way.
@@ -43,24 +44,21 @@ pub struct PutsJob {
     pub value: usize,
 }
 
-pub(super) fn run(job: &PutsJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    if context.recorder.is_some() || context.affinity.is_some() {
-        let what = "servers in processes of their own are neither recorded nor placed";
-        return Err(RunError::Skipped(what.to_owned()));
-    }
+pub(super) fn run(job: &PutsJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    context.forbid_recording("servers in processes of their own")?;
     assert!(job.value >= stamp::WHOLE, "values have room for a stamp");
-    let runtime = super::runtime()?;
-    let dir = context.directory(Place::Disk)?;
-    let nodes = Nodes::new(job.system, context, dir.path(), job.nodes)?;
-    let mut run = Run {
+    let runtime = client_runtime()?;
+    let dir = context.directory(StorageMedium::Disk)?;
+    let nodes = ReplicatedNodes::new(job.system, context, dir.path(), job.nodes)?;
+    let mut run = PutRun {
         job,
         context,
         runtime: &runtime,
         nodes,
-        sample: Sample::default(),
+        sample: RunSample::default(),
     };
-    let awake = Awake::default();
-    let device = syncs::rate(dir.path(), job.nodes, context.scale.time / 2)?;
+    let awake = KeepAwake::default();
+    let device = sync_rate::measure(dir.path(), job.nodes, context.scale.time / 2)?;
     run.sample.values.set("device-syncs", device);
     let (leader, name) = run.runtime.block_on(run.nodes.start())?;
     run.check(&format!("{name} has a leader"), Ok(()));
@@ -81,25 +79,29 @@ pub(super) fn run(job: &PutsJob, context: &Context<'_>) -> Result<Sample, RunErr
     Ok(run.sample)
 }
 
-struct Run<'r> {
+struct PutRun<'r> {
     job: &'r PutsJob,
-    context: &'r Context<'r>,
+    context: &'r RunContext<'r>,
     runtime: &'r Runtime,
-    nodes: Nodes,
-    sample: Sample,
+    nodes: ReplicatedNodes,
+    sample: RunSample,
 }
 
-impl Run<'_> {
-    fn check(&mut self, name: &str, outcome: Result<(), String>) {
+impl PutRun<'_> {
+    fn check(&mut self, name: &str, outcome: Result<(), RunError>) {
         self.sample.checks.push(Check::new(name, outcome));
     }
 
     /// Drives the clients. Returns the number of acknowledged puts of each; `None` if an answer was
     /// wrong, which the sample says.
-    fn drive(&mut self, leader: SocketAddr, awake: &Awake) -> Result<Option<Vec<u64>>, RunError> {
+    fn drive(
+        &mut self,
+        leader: SocketAddr,
+        awake: &KeepAwake,
+    ) -> Result<Option<Vec<u64>>, RunError> {
         let callers = self.clients(leader);
         let callers = callers.map_err(|error| RunError::failed("connecting")(&error))?;
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
@@ -107,29 +109,29 @@ impl Run<'_> {
         let mut used = [0.0; 2];
         let nodes = &self.nodes;
         let at = |moment| {
-            let place = usize::from(moment == Moment::End);
+            let place = usize::from(moment == WindowEdge::End);
             used[place] = machine::own_cpu() - awake.cpu() + nodes.cpu();
         };
         let driven = drive_tasks(self.runtime, callers, plan, self.context.stop, at);
         let (driven, callers) = match driven {
             Ok(driven) => driven,
-            Err(RunError::Failed(what)) => {
-                self.check("every put is acknowledged", Err(what));
+            Err(wrong @ RunError::Failed(_)) => {
+                self.check("every put is acknowledged", Err(wrong));
                 return Ok(None);
             }
             Err(other) => return Err(other),
         };
-        driven.tell(&mut self.sample.values);
+        driven.add_figures(&mut self.sample.values);
         let cpu = (used[1] - used[0]) * 1e6 / driven.transactions.max(1) as f64;
         self.sample.values.set("cpu", cpu);
         self.check("every put is acknowledged", Ok(()));
         Ok(Some(callers.iter().map(|caller| caller.puts).collect()))
     }
 
-    fn clients(&self, leader: SocketAddr) -> Result<Vec<Putter>, String> {
+    fn clients(&self, leader: SocketAddr) -> Result<Vec<PutClient>, RunError> {
         let client = |number| {
             let link = self.runtime.block_on(self.nodes.connect(leader))?;
-            Ok(Putter {
+            Ok(PutClient {
                 number,
                 link,
                 puts: 0,
@@ -141,7 +143,7 @@ impl Run<'_> {
     }
 
     /// Checks that every key holds its client's last write.
-    fn read_back(&self, leader: SocketAddr, acknowledged: &[u64]) -> Result<(), String> {
+    fn read_back(&self, leader: SocketAddr, acknowledged: &[u64]) -> Result<(), RunError> {
         let all = async {
             let mut link = self.nodes.connect(leader).await?;
             for (client, &puts) in (0..).zip(acknowledged) {
@@ -152,7 +154,9 @@ impl Run<'_> {
                     write(client, last, &mut value);
                     if link.get(&key).await? != Some(value) {
                         let key = String::from_utf8_lossy(&key).into_owned();
-                        return Err(format!("{key} does not hold put {last} of its client"));
+                        return Err(RunError::Failed(format!(
+                            "{key} does not hold put {last} of its client"
+                        )));
                     }
                 }
             }
@@ -176,17 +180,17 @@ fn write(client: u64, put: u64, value: &mut [u8]) {
 }
 
 /// One client.
-struct Putter {
+struct PutClient {
     number: u64,
-    link: Link,
+    link: PutConnection,
     /// Acknowledged puts: all of them, because the client ends with the first that is not.
     puts: u64,
     value: Vec<u8>,
     plant: bool,
 }
 
-impl Caller for Putter {
-    async fn call(&mut self) -> Result<(), String> {
+impl AsyncClient for PutClient {
+    async fn call(&mut self) -> Result<(), RunError> {
         let key = key(self.number, self.puts % KEYS);
         write(self.number, self.puts, &mut self.value);
         if self.plant {

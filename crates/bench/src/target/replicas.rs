@@ -8,73 +8,46 @@
 //! Clients are tasks of one thread, with one request under way each. A request is one transaction
 //! that adds to two counters, or a *bulk* of such transactions in one, of which all happen or none.
 
-mod check;
-mod desk;
+mod job;
 mod members;
+mod shared_worker;
+mod state_check;
+
+pub use job::{Consensus, ReplicasJob};
 
 use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
-use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use super::syncs;
-use crate::awake::Awake;
-use crate::driver::{Moment, Pace, Plan, drive_tasks};
+use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::error::RunError;
+use crate::keep_awake::KeepAwake;
 use crate::machine;
-use crate::sample::{Check, RunError, Sample};
-use crate::target::{Context, Place};
-use check::Ledger;
-use desk::{Client, Desk, Share};
+use crate::run_context::RunContext;
+use crate::sample::{Check, RunSample};
+use crate::sync_rate;
 use members::Members;
+use shared_worker::{CounterClient, CounterShare, SharedWorker};
+use state_check::AdditionLedger;
 
-/// How transactions go through consensus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Consensus {
-    /// Plain Raft: one after the other, each executed after consensus.
-    Naive,
-    /// Executed before consensus; at most so many share an append, a sync and a transfer.
-    Group(usize),
-}
-
-/// Transactions on a replicated partition.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReplicasJob {
-    /// Its members.
-    pub nodes: usize,
-    /// Clients, each with one request under way.
-    pub clients: usize,
-    /// How requests go through consensus.
-    pub consensus: Consensus,
-    /// Transactions of a request.
-    pub bulk: usize,
-    /// Counters, which the clients share out among them; each transaction adds to two.
-    pub counters: u64,
-    /// The place of the members' logs; `None`: only in the process's memory.
-    pub log: Option<Place>,
-}
-
-pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    if context.recorder.is_some() || context.affinity.is_some() {
-        let what = "replicas of one process are neither recorded nor placed";
-        return Err(RunError::Skipped(what.to_owned()));
-    }
-    let runtime = super::runtime()?;
+pub(super) fn run(job: &ReplicasJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    context.forbid_recording("replicas of one process")?;
+    let runtime = client_runtime()?;
     let dir = match job.log {
         Some(place) => Some(context.directory(place)?),
         None => None,
     };
     let dir = dir.as_ref().map(tempfile::TempDir::path);
-    let mut sample = Sample::default();
+    let mut sample = RunSample::default();
     // A log in memory waits for no device.
-    let awake = dir.map(|_| Awake::default());
+    let awake = dir.map(|_| KeepAwake::default());
     if let Some(dir) = dir {
-        let device = syncs::rate(dir, job.nodes, context.scale.time / 2)?;
+        let device = sync_rate::measure(dir, job.nodes, context.scale.time / 2)?;
         sample.values.set("device-syncs", device);
     }
     let members = Members::open(job, dir)?;
-    let mut run = Run {
+    let mut run = ReplicasRun {
         job,
         context,
         runtime: &runtime,
@@ -84,15 +57,15 @@ pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, Ru
     let driven = run.drive(awake.as_ref());
     let ledger = match driven {
         Ok(ledger) => ledger,
-        Err(RunError::Failed(what)) => {
-            run.check("every transaction is acknowledged", Err(what));
+        Err(wrong @ RunError::Failed(_)) => {
+            run.check("every transaction is acknowledged", Err(wrong));
             return Ok(run.sample);
         }
         Err(other) => return Err(other),
     };
     run.check("every transaction is acknowledged", Ok(()));
-    run.tell_groups()?;
-    let held = check::members(&run.members, &ledger, context.plant);
+    run.add_group_figures()?;
+    let held = state_check::members(&run.members, &ledger, context.plant);
     run.check("every counter is right on every member", held.clone());
     run.members.close();
     if let (Ok(()), Some(dir), true) = (held, dir, context.reopen)
@@ -100,37 +73,37 @@ pub(super) fn run(job: &ReplicasJob, context: &Context<'_>) -> Result<Sample, Ru
     {
         run.members = Members::open(job, Some(dir))?;
         run.members.wait_level()?;
-        let held = check::members(&run.members, &ledger, false);
+        let held = state_check::members(&run.members, &ledger, false);
         run.check("what was acknowledged is recovered", held);
         run.members.close();
     }
     Ok(run.sample)
 }
 
-struct Run<'r> {
+struct ReplicasRun<'r> {
     job: &'r ReplicasJob,
-    context: &'r Context<'r>,
+    context: &'r RunContext<'r>,
     runtime: &'r Runtime,
     members: Members,
-    sample: Sample,
+    sample: RunSample,
 }
 
-impl Run<'_> {
-    fn check(&mut self, name: &str, outcome: Result<(), String>) {
+impl ReplicasRun<'_> {
+    fn check(&mut self, name: &str, outcome: Result<(), RunError>) {
         self.sample.checks.push(Check::new(name, outcome));
     }
 
     /// Drives the clients. Returns the acknowledged transactions.
-    fn drive(&mut self, awake: Option<&Awake>) -> Result<Ledger, RunError> {
-        let desk = Desk::open(self.members.leader()?, self.runtime)?;
-        let loaded = self.runtime.block_on(desk.load(self.job.counters));
+    fn drive(&mut self, awake: Option<&KeepAwake>) -> Result<AdditionLedger, RunError> {
+        let worker = SharedWorker::open(self.members.leader()?, self.runtime)?;
+        let loaded = self.runtime.block_on(worker.load(self.job.counters));
         loaded.map_err(|error| RunError::failed("loading")(&error))?;
-        let ledger = Ledger::new(self.job.counters);
-        let client = |number: u64| Client {
-            desk: desk.clone(),
+        let ledger = AdditionLedger::new(self.job.counters);
+        let client = |number: u64| CounterClient {
+            worker: worker.clone(),
             ledger: ledger.clone(),
             bulk: self.job.bulk,
-            share: Share {
+            share: CounterShare {
                 client: number,
                 clients: self.job.clients as u64,
                 counters: self.job.counters,
@@ -140,19 +113,19 @@ impl Run<'_> {
             rng: Rng::with_seed(self.context.seed.wrapping_add(number << 32)),
         };
         let clients = (1..=self.job.clients as u64).map(client).collect();
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };
         let mut used = [0.0; 2];
         let at = |moment| {
-            let place = usize::from(moment == Moment::End);
-            used[place] = machine::own_cpu() - awake.map_or(0.0, Awake::cpu);
+            let place = usize::from(moment == WindowEdge::End);
+            used[place] = machine::own_cpu() - awake.map_or(0.0, KeepAwake::cpu);
         };
         let driven = drive_tasks(self.runtime, clients, plan, self.context.stop, at);
         let (driven, _) = driven?;
-        driven.tell(&mut self.sample.values);
+        driven.add_figures(&mut self.sample.values);
         let transactions = driven.transactions as f64 * self.job.bulk as f64;
         let rate = transactions / driven.window.as_secs_f64();
         self.sample.values.set("throughput", rate);
@@ -162,7 +135,7 @@ impl Run<'_> {
     }
 
     /// Adds how requests went through consensus, and the limit of that way.
-    fn tell_groups(&mut self) -> Result<(), RunError> {
+    fn add_group_figures(&mut self) -> Result<(), RunError> {
         self.members.wait_level()?;
         let status = self.members.leader()?.status();
         let values = &mut self.sample.values;

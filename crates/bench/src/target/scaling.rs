@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::RunError;
 use crate::keys::Distribution;
-use crate::sample::{Check, RunError, Sample};
-use crate::simulation::{self, Config, Machines};
-use crate::target::{ClusterJob, Context, Transport, Way};
+use crate::run_context::RunContext;
+use crate::sample::{Check, RunSample};
+use crate::simulation::{self, Machines, SimulationConfig};
+use crate::systems::{AtomicityProtocol, ClusterTransport};
+use crate::target::cluster::{self, ClusterJob};
 
-pub use calibration::Calibrations;
+use calibration::Calibrations;
 
 /// The time for which a message is under way between machines: a network within one building.
 const BETWEEN_MACHINES: Duration = Duration::from_micros(25);
@@ -27,7 +30,8 @@ const WITHIN_A_MACHINE: Duration = Duration::from_micros(2);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleJob {
     /// The way by which transactions are atomic.
-    pub way: Way,
+    #[serde(rename = "way")]
+    pub protocol: AtomicityProtocol,
     /// Partitions, each on a server with one thread.
     pub partitions: usize,
     /// `true` if real ones are measured beside the simulated ones.
@@ -48,12 +52,15 @@ pub struct ScaleJob {
     pub transactions: usize,
 }
 
-pub(super) fn run(job: &ScaleJob, context: &Context<'_>) -> Result<Sample, RunError> {
-    let measured = context.calibrations.of(job.way, context)?;
+pub(super) fn run(job: &ScaleJob, context: &RunContext<'_>) -> Result<RunSample, RunError> {
+    let measured = context
+        .round_state
+        .get::<Calibrations>()
+        .of(job.protocol, context)?;
     let mut sample = match job.real {
         // Simulated clients run RAMP's reads by themselves.
-        true => super::cluster::run_with(&job.cluster(), client::Reads::Direct, context)?,
-        false => Sample::default(),
+        true => cluster::run_with(&job.cluster(), client::Reads::Direct, context)?,
+        false => RunSample::default(),
     };
     let (machines, clients, delay) = match job.real {
         true => (
@@ -67,8 +74,8 @@ pub(super) fn run(job: &ScaleJob, context: &Context<'_>) -> Result<Sample, RunEr
             BETWEEN_MACHINES,
         ),
     };
-    let config = Config {
-        way: job.way,
+    let config = SimulationConfig {
+        protocol: job.protocol,
         partitions: job.partitions,
         clients,
         keys: job.keys,
@@ -117,14 +124,14 @@ impl ScaleJob {
             nodes: self.partitions,
             server_threads: Some(1),
             threads: self.clients,
-            way: self.way,
+            protocol: self.protocol,
             keys: self.keys,
             draws: self.draws,
             width: self.width,
             value: self.value,
             reads: self.reads,
             log: None,
-            transport: Transport::Tcp,
+            transport: ClusterTransport::Tcp,
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Mix {
 
 /// Transactions of several operations on records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ycsb {
+pub struct YcsbSettings {
     /// The kinds of the operations.
     pub mix: Mix,
     /// The distribution of their keys.
@@ -48,12 +48,12 @@ pub struct Ycsb {
     pub operations: usize,
 }
 
-impl Ycsb {
+impl YcsbSettings {
     /// Returns reads and blind updates of uniformly drawn keys: the workload of paper 2 (ten
     /// operations, four-byte values).
     #[must_use]
-    pub fn reads_and_updates(read_percent: u32, records: u64) -> Ycsb {
-        Ycsb {
+    pub fn reads_and_updates(read_percent: u32, records: u64) -> YcsbSettings {
+        YcsbSettings {
             mix: Mix {
                 read: read_percent.min(100),
                 update: 100 - read_percent.min(100),
@@ -68,7 +68,7 @@ impl Ycsb {
 
     /// Returns one of YCSB's six workloads; `None` if there is none with that letter.
     #[must_use]
-    pub fn standard(letter: char, records: u64) -> Option<Ycsb> {
+    pub fn standard(letter: char, records: u64) -> Option<YcsbSettings> {
         let mix = |read, update, insert, scan, modify| Mix {
             read,
             update,
@@ -89,7 +89,7 @@ impl Ycsb {
             'D' => Distribution::Latest,
             _ => Distribution::YCSB,
         };
-        Some(Ycsb {
+        Some(YcsbSettings {
             mix,
             distribution,
             records,
@@ -101,7 +101,7 @@ impl Ycsb {
 
 /// One operation to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Todo {
+pub enum YcsbOperation {
     /// Read the key, which is there.
     Read(u64),
     /// Give the key, which is there, a new value.
@@ -134,7 +134,7 @@ impl Generator {
     /// Panics if the mix does not add up to 100.
     #[must_use]
     pub fn new(
-        ycsb: &Ycsb,
+        ycsb: &YcsbSettings,
         chooser: Chooser,
         population: &Arc<Population>,
         lane: usize,
@@ -163,7 +163,7 @@ impl Generator {
     }
 
     /// Draws the next transaction into `todo`.
-    pub fn next(&mut self, todo: &mut Vec<Todo>) {
+    pub fn next(&mut self, todo: &mut Vec<YcsbOperation>) {
         todo.clear();
         for _ in 0..self.operations {
             let one = self.operation();
@@ -173,7 +173,7 @@ impl Generator {
         }
     }
 
-    fn operation(&mut self) -> Todo {
+    fn operation(&mut self) -> YcsbOperation {
         let Mix {
             read,
             update,
@@ -183,20 +183,20 @@ impl Generator {
         } = self.mix;
         let ticket = self.rng.u32(..100);
         if ticket < read {
-            return Todo::Read(self.chooser.draw(&mut self.rng));
+            return YcsbOperation::Read(self.chooser.draw(&mut self.rng));
         }
         if ticket < read + update {
-            return Todo::Update(self.chooser.draw(&mut self.rng));
+            return YcsbOperation::Update(self.chooser.draw(&mut self.rng));
         }
         if ticket < read + update + insert {
             self.inserted += 1;
-            return Todo::Insert(self.population.inserted(self.lane, self.inserted - 1));
+            return YcsbOperation::Insert(self.population.inserted(self.lane, self.inserted - 1));
         }
         let key = self.chooser.draw(&mut self.rng);
         if ticket < read + update + insert + scan {
-            return Todo::Scan(key, self.rng.usize(1..=SCAN_MAX));
+            return YcsbOperation::Scan(key, self.rng.usize(1..=SCAN_MAX));
         }
-        Todo::Modify(key)
+        YcsbOperation::Modify(key)
     }
 
     /// Records that the last drawn transaction has committed: others may draw the keys that it
@@ -208,14 +208,14 @@ impl Generator {
     }
 }
 
-impl Todo {
+impl YcsbOperation {
     fn key(self) -> u64 {
         match self {
-            Todo::Read(key)
-            | Todo::Update(key)
-            | Todo::Insert(key)
-            | Todo::Scan(key, _)
-            | Todo::Modify(key) => key,
+            YcsbOperation::Read(key)
+            | YcsbOperation::Update(key)
+            | YcsbOperation::Insert(key)
+            | YcsbOperation::Scan(key, _)
+            | YcsbOperation::Modify(key) => key,
         }
     }
 }
@@ -224,7 +224,7 @@ impl Todo {
 mod tests {
     use super::*;
 
-    fn draw(ycsb: &Ycsb, transactions: usize, distinct: bool) -> Vec<Vec<Todo>> {
+    fn draw(ycsb: &YcsbSettings, transactions: usize, distinct: bool) -> Vec<Vec<YcsbOperation>> {
         let population = Arc::new(Population::new(ycsb.records, 2));
         let chooser = Chooser::new(ycsb.distribution, Arc::clone(&population));
         let mut generator = Generator::new(ycsb, chooser, &population, 1, 5, distinct);
@@ -247,24 +247,24 @@ mod tests {
             ('E', "Scan", 0.95),
             ('F', "Modify", 0.5),
         ] {
-            let ycsb = Ycsb::standard(letter, 1000).unwrap();
-            let all: Vec<Todo> = draw(&ycsb, 2000, false).concat();
+            let ycsb = YcsbSettings::standard(letter, 1000).unwrap();
+            let all: Vec<YcsbOperation> = draw(&ycsb, 2000, false).concat();
             assert_eq!(all.len(), 20_000);
             let of = all.iter().filter(|t| format!("{t:?}").starts_with(kind));
             let found = of.count() as f64 / 20_000.0;
             assert!((found - share).abs() < 0.02, "{letter}: {found} {kind}");
         }
-        assert_eq!(Ycsb::standard('G', 1), None);
+        assert_eq!(YcsbSettings::standard('G', 1), None);
     }
 
     #[test]
     fn insertions_make_the_lanes_keys_one_after_the_other() {
-        let ycsb = Ycsb::standard('D', 1000).unwrap();
+        let ycsb = YcsbSettings::standard('D', 1000).unwrap();
         let all = draw(&ycsb, 200, false).concat();
         let inserted: Vec<u64> = all
             .iter()
             .filter_map(|todo| match todo {
-                Todo::Insert(key) => Some(*key),
+                YcsbOperation::Insert(key) => Some(*key),
                 _ => None,
             })
             .collect();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn distinct_transactions_touch_no_key_twice() {
-        let ycsb = Ycsb::standard('A', 20).unwrap();
+        let ycsb = YcsbSettings::standard('A', 20).unwrap();
         for todo in draw(&ycsb, 100, true) {
             let mut keys: Vec<u64> = todo.iter().map(|one| one.key()).collect();
             keys.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::older_proxy::{Relayed, Serving, start};
+use bench::older_proxy::{OlderProxyConfig, RelayedNetwork, start};
 use testkit::peers::{self, Group};
 use testkit::process::Redis;
 use testkit::{Client, Reply};
@@ -12,7 +12,7 @@ mod conformance;
 
 #[test]
 fn relayed_networks_conform() {
-    conformance::conforms::<Relayed>();
+    conformance::conforms::<RelayedNetwork>();
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn clients_get_what_they_wrote() {
         return;
     };
     let redis = Redis::start(&program, &[]);
-    let serving = Serving {
+    let serving = OlderProxyConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         nodes: vec![redis.address],
         kumiki: false,

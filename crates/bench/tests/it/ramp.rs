@@ -4,13 +4,13 @@
 use bench::result::PointResult;
 use bench::runner::Options;
 use bench::table;
-use bench::target::Job;
+use bench::target::TargetJob;
 
 use crate::support::{experiment, options, run};
 
 /// Returns `true` for copies of values, which need no servers.
 fn is_copy(point: &PointResult) -> bool {
-    matches!(point.job, Job::Copy(_))
+    matches!(point.job, TargetJob::Copy(_))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use bench::result::{PointResult, Results};
 use bench::runner::Options;
 use bench::table;
-use bench::target::{Job, Reader};
+use bench::target::{FileReader, TargetJob};
 
 use crate::support::{experiment, left, options, run};
 
@@ -16,7 +16,7 @@ fn with_nodes(dir: &std::path::Path) -> Options {
 }
 
 fn is_remote(point: &PointResult) -> bool {
-    matches!(&point.job, Job::Reads(job) if matches!(job.reader, Reader::Node(_)))
+    matches!(&point.job, TargetJob::Reads(job) if matches!(job.reader, FileReader::Node(_)))
 }
 
 /// Runs an experiment with nodes.
@@ -44,7 +44,7 @@ fn points_are_measured_and_checked() {
             assert_eq!(node, is_remote(point), "{}", point.id);
             for run in &point.repetitions {
                 assert_eq!(run.checks.len(), checks, "{}", point.id);
-                assert!(!run.course.is_empty(), "{}", point.id);
+                assert!(!run.timeline.is_empty(), "{}", point.id);
             }
         }
         let text = table::show(experiment(name), &results);

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use bench::experiment::{Effort, Experiment, Scale};
+use bench::experiment::Experiment;
 use bench::experiments;
+use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
-use bench::runner::{self, Options, Outcome};
+use bench::runner::{self, ExperimentOutcome, Options};
 use testkit::peers::Selection;
 
 pub(crate) fn options(dir: &Path) -> Options {
@@ -45,7 +46,7 @@ pub(crate) fn peers() -> Peers {
     }
 }
 
-pub(crate) fn run(name: &str, options: &Options) -> Outcome {
+pub(crate) fn run(name: &str, options: &Options) -> ExperimentOutcome {
     let stop = AtomicBool::new(false);
     runner::run(experiment(name), options, &stop).unwrap()
 }

@@ -9,7 +9,8 @@ use base::NodeId;
 use replica::{CheckReport, MemberData};
 use store::RecoveryProgress;
 
-use super::{Progress, count, mib, utc};
+use super::progress::CheckProgress;
+use super::text::{count, mib, utc};
 
 /// Verifies a replica in `dir`, and describes it.
 ///
@@ -17,7 +18,7 @@ use super::{Progress, count, mib, utc};
 /// The text says what a start would refuse, and what to do.
 pub(super) fn check(dir: &Path) -> Result<String, String> {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::RealDisk);
-    let (start, progress) = (Instant::now(), Progress::default());
+    let (start, progress) = (Instant::now(), CheckProgress::default());
     let checked = replica::check(&disk, dir, &mut |bytes_read, bytes_total| {
         progress.tell(&RecoveryProgress {
             bytes_read,

@@ -11,8 +11,8 @@ use cluster::Topology;
 use cluster::topology::PartitionInfo;
 use server::replication::Report;
 
-use super::survey::{REMOVED, Surveyed, stopped};
-use crate::ask::{Asked, CLOSED};
+use super::survey::{PartitionSurvey, REMOVED, stopped};
+use crate::node_connection::{CLOSED, NodeConnection};
 use crate::output::say_line;
 
 /// The interval at which progress is shown.
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// The state that the command aims at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum TargetState {
     /// The node is a member with a vote.
     Member,
     /// The node is no member.
@@ -46,7 +46,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// The text says why it is not done, and what to do.
-    pub(super) fn run(&self, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
+    pub(super) fn run(&self, wanted: TargetState, node: Option<u16>) -> Result<(), String> {
         let until = Instant::now() + self.patience;
         let survey = self.find_leader(until)?;
         let leader = survey.leader().expect("it was found");
@@ -79,24 +79,24 @@ impl Change<'_> {
     fn ask_leader(
         &self,
         address: SocketAddr,
-        wanted: Wanted,
+        wanted: TargetState,
         node: Option<u16>,
         until: Instant,
     ) -> Result<(), String> {
-        let mut asked = Asked::connect(address, self.password)?;
+        let mut connection = NodeConnection::connect(address, self.password)?;
         let number = node.map(|node| node.to_string());
         let mut command = vec!["CLUSTER", "REPLICATION"];
         command.push(match wanted {
-            Wanted::Member => "ADD",
-            Wanted::NoMember => "REMOVE",
-            Wanted::Leader => "TRANSFER",
+            TargetState::Member => "ADD",
+            TargetState::NoMember => "REMOVE",
+            TargetState::Leader => "TRANSFER",
         });
         command.extend(number.as_deref());
         let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let patience = self.patience;
             scope.spawn(move || {
-                let outcome = asked.ask(&command, patience);
+                let outcome = connection.ask(&command, patience);
                 // The receiver may have given up.
                 drop(sender.send(outcome));
             });
@@ -105,10 +105,10 @@ impl Change<'_> {
     }
 
     /// Asks all nodes until one of them leads.
-    fn find_leader(&self, until: Instant) -> Result<Surveyed, String> {
+    fn find_leader(&self, until: Instant) -> Result<PartitionSurvey, String> {
         let until = until.min(Instant::now() + SEARCH);
         loop {
-            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
             if survey.leader().is_some() {
                 return Ok(survey);
             }
@@ -131,7 +131,7 @@ impl Change<'_> {
         node: Option<u16>,
         until: Instant,
     ) -> Result<(), String> {
-        let mut told = Told::default();
+        let mut told = ShownProgress::default();
         loop {
             match answer.recv_timeout(TELL) {
                 Ok(outcome) => {
@@ -151,7 +151,7 @@ impl Change<'_> {
                     self.patience.as_secs()
                 ));
             }
-            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
             told.tell(&progress(&survey, node));
         }
     }
@@ -159,13 +159,13 @@ impl Change<'_> {
     /// Waits until the nodes themselves report the wanted state.
     fn confirm(
         &self,
-        wanted: Wanted,
+        wanted: TargetState,
         node: Option<u16>,
         before: &Report,
         until: Instant,
     ) -> Result<(), String> {
         loop {
-            let survey = Surveyed::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
             if let Some(leader) = survey.leader()
                 && is_so(&survey, leader, wanted, node, before)
             {
@@ -174,11 +174,11 @@ impl Change<'_> {
                 say_line!(
                     "{}",
                     match wanted {
-                        Wanted::Member =>
+                        TargetState::Member =>
                             format!("node {node} is a member of partition {id}, with a vote"),
-                        Wanted::NoMember =>
+                        TargetState::NoMember =>
                             format!("node {node} is no member of partition {id} any more"),
-                        Wanted::Leader => format!("node {node} leads partition {id}"),
+                        TargetState::Leader => format!("node {node} leads partition {id}"),
                     }
                 );
                 return Ok(());
@@ -196,15 +196,15 @@ impl Change<'_> {
 
 /// Returns `true` if the wanted state is reached.
 fn is_so(
-    survey: &Surveyed,
+    survey: &PartitionSurvey,
     leader: &Report,
-    wanted: Wanted,
+    wanted: TargetState,
     node: Option<u16>,
     before: &Report,
 ) -> bool {
     let of_node = |node: u16| leader.members.iter().filter(move |one| one.node == node);
     match (wanted, node) {
-        (Wanted::Member, Some(node)) => {
+        (TargetState::Member, Some(node)) => {
             let (_, said) = survey.node(NodeId(node)).expect("a node of the partition");
             let takes_part = said.as_ref().is_ok_and(|said| {
                 matches!(
@@ -214,51 +214,51 @@ fn is_so(
             });
             takes_part && of_node(node).any(|member| member.voter && member.active)
         }
-        (Wanted::NoMember, Some(node)) => of_node(node).next().is_none(),
-        (Wanted::Leader, Some(node)) => leader.node == node,
-        (Wanted::Leader, None) => leader.node != before.node,
-        (Wanted::Member | Wanted::NoMember, None) => unreachable!("a node is named"),
+        (TargetState::NoMember, Some(node)) => of_node(node).next().is_none(),
+        (TargetState::Leader, Some(node)) => leader.node == node,
+        (TargetState::Leader, None) => leader.node != before.node,
+        (TargetState::Member | TargetState::NoMember, None) => unreachable!("a node is named"),
     }
 }
 
 /// Returns the message for a command that has nothing to do.
 fn done_already(
-    survey: &Surveyed,
+    survey: &PartitionSurvey,
     leader: &Report,
-    wanted: Wanted,
+    wanted: TargetState,
     node: Option<u16>,
 ) -> Option<String> {
     let node = node?;
     let id = survey.partition.id;
     is_so(survey, leader, wanted, Some(node), leader).then(|| match wanted {
-        Wanted::Member => format!("node {node} is a member of partition {id} already"),
-        Wanted::NoMember => format!("node {node} is no member of partition {id}"),
-        Wanted::Leader => format!("node {node} leads partition {id} already"),
+        TargetState::Member => format!("node {node} is a member of partition {id} already"),
+        TargetState::NoMember => format!("node {node} is no member of partition {id}"),
+        TargetState::Leader => format!("node {node} leads partition {id} already"),
     })
 }
 
 /// Refuses commands that cannot work, if the leader would not notice.
-fn check(survey: &Surveyed, wanted: Wanted, node: Option<u16>) -> Result<(), String> {
+fn check(survey: &PartitionSurvey, wanted: TargetState, node: Option<u16>) -> Result<(), String> {
     let Some((info, said)) = node.and_then(|node| survey.node(NodeId(node))) else {
         return Ok(());
     };
     match (wanted, said) {
-        (Wanted::NoMember, _) => Ok(()),
+        (TargetState::NoMember, _) => Ok(()),
         (_, Err(error)) => Err(format!(
             "node {}: {error}; start it first: kumiki serve --cluster FILE --node {} --data DIR",
             info.id, info.id
         )),
         // An earlier command has left it so, when the leader was lost: the next command continues.
-        (Wanted::Member, Ok(report)) if report.role == "learner" => Ok(()),
-        (Wanted::Member, Ok(report)) if report.role == "stopped" => {
+        (TargetState::Member, Ok(report)) if report.role == "learner" => Ok(()),
+        (TargetState::Member, Ok(report)) if report.role == "stopped" => {
             Err(format!("node {} has stopped: {}", info.id, stopped(report)))
         }
-        (Wanted::Member, Ok(report)) if survey.role(report) == REMOVED => Err(format!(
+        (TargetState::Member, Ok(report)) if survey.role(report) == REMOVED => Err(format!(
             "node {} was removed: {}",
             info.id,
             survey.add_again(info.id)
         )),
-        (Wanted::Member, Ok(report)) if report.role != "blank" => Err(format!(
+        (TargetState::Member, Ok(report)) if report.role != "blank" => Err(format!(
             "node {} is a {} and keeps data of its own: stop it, remove its data directory, and \
              start it again, so that it gets a copy",
             info.id, report.role
@@ -284,7 +284,7 @@ fn explained(said: &str, leader: u16) -> String {
 }
 
 /// Describes the progress in one line.
-fn progress(survey: &Surveyed, node: Option<u16>) -> String {
+fn progress(survey: &PartitionSurvey, node: Option<u16>) -> String {
     let Some(leader) = survey.leader() else {
         return "no member leads at the moment".to_owned();
     };
@@ -309,11 +309,11 @@ fn progress(survey: &Surveyed, node: Option<u16>) -> String {
 
 /// Progress on standard error: one line on a terminal, else a line whenever it changes.
 #[derive(Default)]
-struct Told {
+struct ShownProgress {
     last: String,
 }
 
-impl Told {
+impl ShownProgress {
     fn tell(&mut self, line: &str) {
         if self.last == line {
             return;
@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
 
-    fn survey() -> Surveyed {
+    fn survey() -> PartitionSurvey {
         let member = |node: u16, id, voter| Member {
             node,
             id,
@@ -382,7 +382,7 @@ mod tests {
             replica: None,
         };
         let (two, three) = (of(2, "follower"), of(3, "learner"));
-        Surveyed {
+        PartitionSurvey {
             partition: PartitionInfo {
                 id: PartitionId(1),
                 slots: vec![0..=16383],
@@ -401,11 +401,15 @@ mod tests {
         let survey = survey();
         let leader = survey.leader().unwrap();
         let so = |wanted, node| is_so(&survey, leader, wanted, Some(node), leader);
-        assert!(so(Wanted::Member, 2) && so(Wanted::Leader, 1) && so(Wanted::NoMember, 9));
-        assert!(!so(Wanted::Member, 3), "it has no vote yet");
-        assert!(!so(Wanted::Leader, 2) && !so(Wanted::NoMember, 3));
-        assert!(!is_so(&survey, leader, Wanted::Leader, None, leader));
-        let said = done_already(&survey, leader, Wanted::Leader, Some(1)).unwrap();
+        assert!(
+            so(TargetState::Member, 2)
+                && so(TargetState::Leader, 1)
+                && so(TargetState::NoMember, 9)
+        );
+        assert!(!so(TargetState::Member, 3), "it has no vote yet");
+        assert!(!so(TargetState::Leader, 2) && !so(TargetState::NoMember, 3));
+        assert!(!is_so(&survey, leader, TargetState::Leader, None, leader));
+        let said = done_already(&survey, leader, TargetState::Leader, Some(1)).unwrap();
         assert!(said.contains("leads partition 1 already"), "{said}");
         assert_eq!(
             progress(&survey, Some(3)),
@@ -425,24 +429,24 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_what_to_do() {
         let mut survey = survey();
-        let said = check(&survey, Wanted::Member, Some(2)).unwrap_err();
+        let said = check(&survey, TargetState::Member, Some(2)).unwrap_err();
         assert!(said.contains("remove its data directory"), "{said}");
         let mut removed = survey.nodes[1].1.clone().unwrap();
         removed.role = "candidate".to_owned();
         let leader = survey.nodes[0].1.as_mut().unwrap();
         leader.members.retain(|member| member.node != 2);
         survey.nodes[1].1 = Ok(removed);
-        let said = check(&survey, Wanted::Member, Some(2)).unwrap_err();
+        let said = check(&survey, TargetState::Member, Some(2)).unwrap_err();
         assert!(
             said.contains("node 2 was removed") && said.contains("delete its data directory"),
             "{said}"
         );
         survey.nodes[2].1 = Err("127.0.0.1:7003 does not answer".to_owned());
-        let said = check(&survey, Wanted::Member, Some(3)).unwrap_err();
+        let said = check(&survey, TargetState::Member, Some(3)).unwrap_err();
         assert!(
             said.contains("start it first") && said.contains("--node 3"),
             "{said}"
         );
-        assert!(check(&survey, Wanted::NoMember, Some(3)).is_ok());
+        assert!(check(&survey, TargetState::NoMember, Some(3)).is_ok());
     }
 }

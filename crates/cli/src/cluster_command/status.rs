@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use server::replication::Report;
 
-use super::survey::{Survey, Surveyed};
+use super::survey::{PartitionSurvey, Survey};
 use crate::output::{say, say_line};
 
 /// Prints the reports of the nodes.
@@ -60,7 +60,7 @@ fn table(survey: &Survey) -> String {
 }
 
 fn row(
-    surveyed: &Surveyed,
+    surveyed: &PartitionSurvey,
     node: base::NodeId,
     said: Result<&Report, &String>,
     id: String,
@@ -91,7 +91,7 @@ fn row(
 }
 
 /// Describes if the leader hears from the node, and how old the node's data may be.
-fn contact(surveyed: &Surveyed, node: base::NodeId) -> String {
+fn contact(surveyed: &PartitionSurvey, node: base::NodeId) -> String {
     let report = surveyed.node(node).and_then(|(_, said)| said.as_ref().ok());
     match (surveyed.leader(), surveyed.member(node)) {
         (Some(leader), _) if leader.node == node.0 => "itself".to_owned(),
@@ -104,7 +104,7 @@ fn contact(surveyed: &Surveyed, node: base::NodeId) -> String {
     }
 }
 
-fn note(surveyed: &Surveyed, node: base::NodeId, report: &Report) -> String {
+fn note(surveyed: &PartitionSurvey, node: base::NodeId, report: &Report) -> String {
     let getting = surveyed.member(node).and_then(|member| member.snapshot);
     let mut notes = Vec::new();
     if let Some(progress) = report.receiving.or(getting) {
@@ -220,7 +220,7 @@ mod tests {
             nodes: [1, 2, 3].map(NodeId).to_vec(),
         };
         Survey {
-            partitions: vec![Surveyed { partition, nodes }],
+            partitions: vec![PartitionSurvey { partition, nodes }],
         }
     }
 

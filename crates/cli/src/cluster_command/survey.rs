@@ -5,17 +5,17 @@ use cluster::Topology;
 use cluster::topology::{NodeInfo, PartitionInfo};
 use server::replication::{ALONE, LEADER, Member, Report};
 
-use crate::ask::Asked;
+use crate::node_connection::NodeConnection;
 
 /// The reports of the nodes of one or all partitions.
 #[derive(Debug)]
 pub(super) struct Survey {
-    pub(super) partitions: Vec<Surveyed>,
+    pub(super) partitions: Vec<PartitionSurvey>,
 }
 
 /// A partition and the reports of its nodes.
 #[derive(Debug)]
-pub(super) struct Surveyed {
+pub(super) struct PartitionSurvey {
     pub(super) partition: PartitionInfo,
     /// In the order of the file: the node, and its report or the reason why there is none.
     pub(super) nodes: Vec<(NodeInfo, Result<Report, String>)>,
@@ -30,7 +30,7 @@ impl Survey {
     ) -> Survey {
         let wanted = |one: &&PartitionInfo| only.is_none_or(|only| one.id == only);
         let partitions = topology.partitions().iter().filter(wanted);
-        let partitions = partitions.map(|one| Surveyed::take(topology, one, password));
+        let partitions = partitions.map(|one| PartitionSurvey::take(topology, one, password));
         Survey {
             partitions: partitions.collect(),
         }
@@ -39,17 +39,17 @@ impl Survey {
     /// Describes all problems for people.
     pub(super) fn problems(&self) -> Vec<String> {
         let partitions = self.partitions.iter();
-        partitions.flat_map(Surveyed::problems).collect()
+        partitions.flat_map(PartitionSurvey::problems).collect()
     }
 }
 
-impl Surveyed {
+impl PartitionSurvey {
     /// Asks the nodes of a partition.
     pub(super) fn take(
         topology: &Topology,
         partition: &PartitionInfo,
         password: Option<&str>,
-    ) -> Surveyed {
+    ) -> PartitionSurvey {
         let infos = partition.nodes.iter().filter_map(|id| topology.node(*id));
         let nodes = std::thread::scope(|scope| {
             let asking: Vec<_> = infos
@@ -61,7 +61,7 @@ impl Surveyed {
             });
             told.collect()
         });
-        Surveyed {
+        PartitionSurvey {
             partition: partition.clone(),
             nodes,
         }
@@ -238,5 +238,5 @@ fn why_unheard(node: NodeId, report: &Report, leader: &Report) -> String {
 }
 
 fn ask(info: &NodeInfo, password: Option<&str>) -> Result<Report, String> {
-    Asked::connect(info.client, password)?.report()
+    NodeConnection::connect(info.client, password)?.report()
 }

@@ -2,14 +2,14 @@
 
 use pages::Progress;
 
-use super::Check;
-use super::progress::Told;
+use super::options::CheckTables;
+use super::progress::ProgressLine;
 use crate::output::say_line;
 
 /// The most faults of a table that are shown.
 const MOST: usize = 20;
 
-pub(super) fn check(options: &Check) -> Result<(), String> {
+pub(super) fn check(options: &CheckTables) -> Result<(), String> {
     let tables = options.place.open_read_only()?;
     let mut names: Vec<String> = tables
         .list()
@@ -28,7 +28,7 @@ pub(super) fn check(options: &Check) -> Result<(), String> {
     }
     for name in names {
         let table = tables.table(&name).map_err(|error| error.to_string())?;
-        let mut told = Told::new(format!("{name}: pages"));
+        let mut told = ProgressLine::new(format!("{name}: pages"));
         let report = tables.check(&name, &mut |done| told.done(done, Some(table.pages())));
         drop(told);
         let report = report.map_err(|error| error.to_string())?;

@@ -17,16 +17,16 @@ use std::time::Instant;
 
 use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
 use base::size::Size;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
-use super::interrupt::Stop;
-use super::parse_page_size;
-use super::place::{Place, resolve_as};
-use super::progress::Told;
-use crate::ask::{self, Asked};
+use super::interrupt::StopRequest;
+use super::options::parse_page_size;
+use super::progress::ProgressLine;
+use crate::node_connection::{self, NodeConnection};
 use crate::output::say_line;
-use rows::Rows;
+use crate::table_location::{TableLocation, resolve_as};
+use rows::{LongValues, Rows};
 use snapshot::Snapshot;
 
 /// Options of `kumiki pages export`.
@@ -49,7 +49,7 @@ pub(super) struct Export {
     #[arg(long = "match", value_name = "PATTERN")]
     pattern: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: TableLocation,
     /// Bytes of a page: 4KiB, 8KiB, 16KiB, 32KiB, 64KiB or 128KiB.
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = parse_page_size)]
     page_size: PageSize,
@@ -64,20 +64,11 @@ pub(super) struct Export {
     long_values: LongValues,
 }
 
-/// What becomes of a value that is too long for a page.
-#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
-enum LongValues {
-    /// The export ends with an error that names the key.
-    Refuse,
-    /// It is null.
-    Null,
-}
-
 /// Runs an export.
-pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
+pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;
-    let (address, asked) = connect(options)?;
+    let (address, connection) = connect(options)?;
     let tables = stop.of(options.place.open()?);
     let mode = match options.replace {
         true => Mode::Replace,
@@ -97,7 +88,7 @@ pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
     let load = tables.load(table, rows.schema(), &shape, mode);
     let load = load.map_err(says)?;
     let told = |error: String| format!("{address}: {error}");
-    let snapshot = Snapshot::begin(asked, options.pattern.as_deref(), options.stale);
+    let snapshot = Snapshot::begin(connection, options.pattern.as_deref(), options.stale);
     let mut snapshot = snapshot.map_err(told)?;
     let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
     tell(&loaded, &snapshot, &rows, begun);
@@ -112,12 +103,12 @@ pub(super) fn export(options: &Export, stop: &Stop) -> Result<(), String> {
 }
 
 /// Connects to the server, at the first of its addresses that accepts.
-fn connect(options: &Export) -> Result<(SocketAddr, Asked), String> {
-    let password = ask::password(options.password.as_deref());
+fn connect(options: &Export) -> Result<(SocketAddr, NodeConnection), String> {
+    let password = node_connection::password(options.password.as_deref());
     let mut said = String::new();
     for address in resolve_as("--from", "127.0.0.1:6380", &options.from)? {
-        match Asked::connect(address, password.as_deref()) {
-            Ok(asked) => return Ok((address, asked)),
+        match NodeConnection::connect(address, password.as_deref()) {
+            Ok(connection) => return Ok((address, connection)),
             Err(error) => said = error,
         }
     }
@@ -132,7 +123,7 @@ fn fill(
     table: &str,
     told: &impl Fn(String) -> String,
 ) -> Result<Arc<Table>, String> {
-    let mut progress = Told::new(format!("{table}: rows"));
+    let mut progress = ProgressLine::new(format!("{table}: rows"));
     let nothing = |error: String| format!("{error}; nothing of this export to {table} is kept");
     while let Some(entries) = snapshot.next().map_err(told).map_err(nothing)? {
         if entries.is_empty() {

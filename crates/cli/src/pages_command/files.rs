@@ -8,10 +8,10 @@ use clap::Args;
 use pages::Progress;
 use sql::load::{self, Columns, Format, Request};
 
-use super::Into;
-use super::interrupt::Stop;
+use super::interrupt::StopRequest;
 use super::load::{check_new, tell};
-use super::progress::Told;
+use super::options::LoadTarget;
+use super::progress::ProgressLine;
 
 /// Files, and the table that they become.
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ struct Files {
     #[arg(long, value_name = "COLUMNS", value_parser = Columns::from_str, conflicts_with = "append")]
     columns: Option<Columns>,
     #[command(flatten)]
-    into: Into,
+    into: LoadTarget,
 }
 
 /// Lines of values.
@@ -62,7 +62,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-pub(super) fn csv(options: &Csv, stop: &Stop) -> Result<(), String> {
+pub(super) fn csv(options: &Csv, stop: &StopRequest) -> Result<(), String> {
     let format = load::Csv {
         header: !options.no_header,
         delimiter: options.delimiter,
@@ -71,11 +71,11 @@ pub(super) fn csv(options: &Csv, stop: &Stop) -> Result<(), String> {
     run(&options.files, Format::Csv(format), stop)
 }
 
-pub(super) fn parquet(options: &Parquet, stop: &Stop) -> Result<(), String> {
+pub(super) fn parquet(options: &Parquet, stop: &StopRequest) -> Result<(), String> {
     run(&options.files, Format::Parquet, stop)
 }
 
-fn run(files: &Files, format: Format, stop: &Stop) -> Result<(), String> {
+fn run(files: &Files, format: Format, stop: &StopRequest) -> Result<(), String> {
     let into = &files.into;
     let depot = stop.of(into.place.open()?);
     check_new(&*depot, &files.table, into)?;
@@ -89,7 +89,7 @@ fn run(files: &Files, format: Format, stop: &Stop) -> Result<(), String> {
         mode: into.mode(),
     };
     let begun = Instant::now();
-    let mut told = Told::new(format!("{}: rows", files.table));
+    let mut told = ProgressLine::new(format!("{}: rows", files.table));
     let loaded = load::load(&*depot, &request, &mut |rows| told.done(rows, None));
     drop(told);
     let nothing = |error| format!("{error}; nothing of this load of {} is kept", files.table);

@@ -11,12 +11,12 @@ use crate::signals;
 
 /// A flag that is set when the process should stop.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct StopRequest(Arc<AtomicBool>);
 
-impl Stop {
-    /// Creates a `Stop` that the first signal sets; a second signal ends the process at once.
-    pub(super) fn on_signal() -> Result<Stop, String> {
-        let stop = Stop(Arc::new(AtomicBool::new(false)));
+impl StopRequest {
+    /// Creates a `StopRequest` that the first signal sets; a second signal ends the process at once.
+    pub(super) fn on_signal() -> Result<StopRequest, String> {
+        let stop = StopRequest(Arc::new(AtomicBool::new(false)));
         let set = Arc::clone(&stop.0);
         signals::interrupt_on(signals::take(false)?, move || {
             set.store(true, Ordering::Relaxed)
@@ -46,7 +46,7 @@ impl Stop {
 
 /// A depot, or a load into one.
 struct Stoppable<T: ?Sized> {
-    stop: Stop,
+    stop: StopRequest,
     inner: Box<T>,
 }
 

@@ -4,10 +4,10 @@ use base::size::Size;
 use pages::{DepotError, Layout, Table, TablesError};
 use serde_json::{Value, json};
 
-use super::List;
+use super::options::ListOptions;
 use crate::output::{say, say_line};
 
-pub(super) fn list(options: &List) -> Result<(), String> {
+pub(super) fn list(options: &ListOptions) -> Result<(), String> {
     let (list, damaged) = if options.place.nodes.is_empty() {
         let tables = options.place.open_read_only()?;
         (tables.list(), tables.damaged())

@@ -8,12 +8,12 @@ use base::size::Size;
 use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, TablesError, sort};
 use tpch::TpchTable;
 
-use super::interrupt::Stop;
-use super::progress::Told;
-use super::{Into, Tpch};
+use super::interrupt::StopRequest;
+use super::options::{LoadTarget, TpchOptions};
+use super::progress::ProgressLine;
 use crate::output::say_line;
 
-pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
+pub(super) fn tpch(options: &TpchOptions, stop: &StopRequest) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;
     have_columns(&wanted, &options.into)?;
     let depot = stop.of(options.into.place.open()?);
@@ -30,7 +30,7 @@ pub(super) fn tpch(options: &Tpch, stop: &Stop) -> Result<(), String> {
 }
 
 /// Returns an error if a table exists that must be a new one.
-pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &Into) -> Result<(), String> {
+pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &LoadTarget) -> Result<(), String> {
     if into.mode() != Mode::Create {
         return Ok(());
     }
@@ -73,7 +73,7 @@ fn wanted(names: &[String]) -> Result<Vec<TpchTable>, String> {
 }
 
 /// Refuses columns that none of the tables has: they are misspelt.
-fn have_columns(tables: &[TpchTable], into: &Into) -> Result<(), String> {
+fn have_columns(tables: &[TpchTable], into: &LoadTarget) -> Result<(), String> {
     let schemas: Vec<_> = tables.iter().map(|table| table.schema()).collect();
     let grouped: &[Vec<String>] = match &into.groups {
         Groups::Given(given) => given,
@@ -93,7 +93,7 @@ fn have_columns(tables: &[TpchTable], into: &Into) -> Result<(), String> {
     }
 }
 
-fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table>, String> {
+fn load(depot: &dyn Depot, table: TpchTable, options: &TpchOptions) -> Result<Arc<Table>, String> {
     let (into, schema) = (&options.into, table.schema());
     let names = schema.fields().iter().map(|field| field.name().clone());
     let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));
@@ -110,7 +110,7 @@ fn load(depot: &dyn Depot, table: TpchTable, options: &Tpch) -> Result<Arc<Table
     };
     let load = depot.load(table.name(), &schema, &shape, mode);
     let mut load = load.map_err(says)?;
-    let mut told = Told::new(format!("{}: rows", table.name()));
+    let mut told = ProgressLine::new(format!("{}: rows", table.name()));
     let total = table.rows(options.sf);
     let rows = table.batches(options.sf, options.threads.into());
     let by = into
@@ -141,22 +141,4 @@ fn of_table(groups: &Groups, table: TpchTable) -> Groups {
         names.cloned().collect::<Vec<String>>()
     });
     Groups::Given(own.filter(|names| !names.is_empty()).collect())
-}
-
-/// Parses `each`, `all`, or names.
-pub(super) fn parse_groups(text: &str) -> Result<Groups, String> {
-    match text {
-        "each" => return Ok(Groups::OneEach),
-        "all" => return Ok(Groups::Together),
-        _ => {}
-    }
-    let groups = text.split('/').map(|names| {
-        let names = names.split(',').map(|name| name.trim().to_owned());
-        names.collect::<Vec<String>>()
-    });
-    let groups: Vec<Vec<String>> = groups.collect();
-    if groups.iter().flatten().any(String::is_empty) {
-        return Err("a name is empty: write names such as a,b/c,d, or each, or all".to_owned());
-    }
-    Ok(Groups::Given(groups))
 }

@@ -10,22 +10,22 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 const TELLING: Duration = Duration::from_secs(10);
 
 /// Shows the progress of work.
-pub(super) struct Told {
+pub(super) struct ProgressLine {
     what: String,
     bar: Option<ProgressBar>,
     told: Instant,
 }
 
-impl Told {
+impl ProgressLine {
     /// Creates it; `what` is done, for example "lineitem: rows".
-    pub(super) fn new(what: String) -> Told {
+    pub(super) fn new(what: String) -> ProgressLine {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::no_length();
             bar.set_style(style("{msg} {human_pos} {per_sec}"));
             bar.set_message(what.clone());
             bar
         });
-        Told {
+        ProgressLine {
             what,
             bar,
             told: Instant::now(),
@@ -37,7 +37,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a sensible template")
 }
 
-impl pages::Progress for Told {
+impl pages::Progress for ProgressLine {
     fn done(&mut self, done: u64, of: Option<u64>) {
         if let Some(bar) = &self.bar {
             if let Some(of) = of {
@@ -57,7 +57,7 @@ impl pages::Progress for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

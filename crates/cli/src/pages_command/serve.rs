@@ -15,15 +15,15 @@ use operators::FragmentWorker;
 use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
 use pages::{Local, LocalOptions, Tables};
 
-use super::place::{ADDRESS_FILE, Access};
-use crate::cli::parse_address;
-use crate::logging::Log;
-use crate::rdma::Device;
-use crate::signals::{self, Reread};
+use crate::argument_values::parse_address;
+use crate::logging::LogControl;
+use crate::rdma::NamedDevice;
+use crate::signals::{self, ConfigReload};
+use crate::table_location::{ADDRESS_FILE, NodeAccess};
 
 /// Options of `kumiki pages serve`.
 #[derive(Args, Debug)]
-pub(crate) struct Serve {
+pub(crate) struct StorageNodeOptions {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6395", value_parser = parse_address)]
     listen: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Serve {
     #[arg(long = "dir", value_name = "DIR", default_value = "./kumiki-pages")]
     dirs: Vec<PathBuf>,
     #[command(flatten)]
-    access: Access,
+    access: NodeAccess,
     /// Serve all who reach the address, without a secret.
     #[arg(long)]
     insecure: bool,
@@ -85,18 +85,18 @@ fn parse_shown(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 /// Publishes the node's address for as long as it runs.
-struct Told(PathBuf);
+struct PublishedAddress(PathBuf);
 
-impl Told {
-    fn new(dir: &Path, address: SocketAddr) -> Result<Told, String> {
+impl PublishedAddress {
+    fn new(dir: &Path, address: SocketAddr) -> Result<PublishedAddress, String> {
         let path = dir.join(ADDRESS_FILE);
         let told = std::fs::write(&path, format!("{address}\n"));
         told.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(Told(path))
+        Ok(PublishedAddress(path))
     }
 }
 
-impl Drop for Told {
+impl Drop for PublishedAddress {
     fn drop(&mut self) {
         // A file that is left names a node that cannot be reached, which is an error of its own.
         drop(std::fs::remove_file(&self.0));
@@ -107,7 +107,7 @@ impl Drop for Told {
 const TIDY: Duration = Duration::from_secs(60);
 
 /// Serves until it is asked to stop.
-pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
+pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let signals = signals::take(false)?;
     let has_secret = options.access.secret_file.is_some();
     if !has_secret && !options.insecure {
@@ -157,13 +157,13 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let stock = Arc::new(Stock::new(tables, shown, page_cache));
     let node = Node::start(node_options, Arc::clone(&stock) as _, Arc::new(worker));
     let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
-    let told = Told::new(&options.dirs[0], node.address())?;
+    let told = PublishedAddress::new(&options.dirs[0], node.address())?;
     announce(&node, count).map_err(|error| error.to_string())?;
     let (stop, stopped) = channel();
     let failed = stop.clone();
     // Without the address, a reader would wait for a node that serves no reader.
     node.on_failure(move || failed.send(()).unwrap_or_default());
-    signals::stop_on(signals, Reread::new(None, log), move || {
+    signals::stop_on(signals, ConfigReload::new(None, log), move || {
         // The receiver is gone once the first message has come.
         stop.send(()).unwrap_or_default();
     });
@@ -176,7 +176,7 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
         .map_err(|error| format!("the storage node has failed: {error}"))
 }
 
-fn node_options(options: &Serve) -> Result<NodeOptions, String> {
+fn node_options(options: &StorageNodeOptions) -> Result<NodeOptions, String> {
     let cpus = base::cpus::usable().map_or(2, |cpus| cpus.len()).max(1);
     let transport = options.access.transport.of_links();
     Ok(NodeOptions {
@@ -196,7 +196,7 @@ fn node_options(options: &Serve) -> Result<NodeOptions, String> {
         depth: options.depth.into(),
         transport,
         shm: Shm::default(),
-        verbs: Device::new(options.access.rdma_device.clone()).open(transport)?,
+        verbs: NamedDevice::new(options.access.rdma_device.clone()).open(transport)?,
         limits: Limits::default(),
     })
 }

@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::interrupt::Stop;
+use super::interrupt::StopRequest;
 
 /// Options that are not understood here.
 #[derive(Args, Debug)]
@@ -21,11 +21,11 @@ pub(super) struct Parquet {
     options: Vec<String>,
 }
 
-pub(super) fn csv(options: &Csv, _: &Stop) -> Result<(), String> {
+pub(super) fn csv(options: &Csv, _: &StopRequest) -> Result<(), String> {
     Err(how_to_get("csv", &options.options))
 }
 
-pub(super) fn parquet(options: &Parquet, _: &Stop) -> Result<(), String> {
+pub(super) fn parquet(options: &Parquet, _: &StopRequest) -> Result<(), String> {
     Err(how_to_get("parquet", &options.options))
 }
 

@@ -11,20 +11,20 @@ use clap::Args;
 use sql::Rights;
 use sql::serve::{Options, Server, Tls};
 
-use super::Queries;
-use crate::cli::parse_address;
-use crate::logging::Log;
+use super::query_options::QueryOptions;
+use crate::argument_values::parse_address;
+use crate::logging::LogControl;
 use crate::passwords;
-use crate::signals::{self, Reread, stop_on};
+use crate::signals::{self, ConfigReload, stop_on};
 
 /// Options of `kumiki sql serve`.
 #[derive(Args, Debug)]
-pub(crate) struct Serve {
+pub(crate) struct SqlServeOptions {
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5433", value_parser = parse_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    queries: Queries,
+    queries: QueryOptions,
     /// A file with the password that clients must give, under any user name.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub(crate) struct Serve {
     row_timeout: u64,
 }
 
-impl Serve {
+impl SqlServeOptions {
     fn tls(&self) -> Option<Tls> {
         let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
         Some(Tls { cert, key })
@@ -57,7 +57,7 @@ impl Serve {
 }
 
 /// Serves until a signal requests the stop.
-pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
+pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let signals = signals::take(false)?;
     let shared = options
         .queries
@@ -84,7 +84,9 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
     runtime.block_on(async {
         let (server, stopper) = Server::bind(&server, shared).await?;
-        stop_on(signals, Reread::new(None, log), move || stopper.stop());
+        stop_on(signals, ConfigReload::new(None, log), move || {
+            stopper.stop()
+        });
         let address = server.address();
         let address = address.map_err(|error| format!("no address: {error}"))?;
         announce(address).map_err(|error| format!("cannot announce the address: {error}"))?;

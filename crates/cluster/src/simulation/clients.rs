@@ -343,7 +343,7 @@ impl SimulatedClients {
         self.clients[at].process = env.processes;
         env.processes += 1;
         if let Some(remote) = &self.clients[at].remote {
-            env.network.crash(remote.endpoint.place());
+            env.network.crash(remote.endpoint.host());
             let remote = Self::connect_client(env);
             self.clients[at].remote = Some(remote);
         }

@@ -6,35 +6,35 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::grpc::Grpc;
+use super::grpc::EtcdConnection;
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::RunError;
 
-struct Member {
+struct EtcdMember {
     name: String,
     client: SocketAddr,
     peer: SocketAddr,
 }
 
 /// The processes. They are killed when this is dropped.
-pub(super) struct Etcd {
+pub(super) struct EtcdCluster {
     binary: PathBuf,
     dir: PathBuf,
-    members: Vec<Member>,
+    members: Vec<EtcdMember>,
     running: Vec<Child>,
 }
 
-impl Etcd {
+impl EtcdCluster {
     /// Describes them; their data goes to `dir`. Starts none.
-    pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<Etcd, RunError> {
+    pub(super) fn new(binary: &Path, dir: &Path, count: usize) -> Result<EtcdCluster, RunError> {
         let addresses = testkit::free_addresses(2 * count);
         let addresses = addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
-        let member = |(number, of): (usize, &[SocketAddr])| Member {
+        let member = |(number, of): (usize, &[SocketAddr])| EtcdMember {
             name: format!("member{number}"),
             client: of[0],
             peer: of[1],
         };
-        Ok(Etcd {
+        Ok(EtcdCluster {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
             members: (1..).zip(addresses.chunks(2)).map(member).collect(),
@@ -48,9 +48,9 @@ impl Etcd {
         let all = all.map(|member| format!("{}=http://{}", member.name, member.peer));
         let all: Vec<String> = all.collect();
         for member in &self.members {
-            let said = File::create(self.log(member));
-            let said = said.and_then(|file| Ok((file.try_clone()?, file)));
-            let (out, err) = said.map_err(|error| RunError::failed("making a file")(&error))?;
+            let output = File::create(self.log(member));
+            let output = output.and_then(|file| Ok((file.try_clone()?, file)));
+            let (out, err) = output.map_err(|error| RunError::failed("making a file")(&error))?;
             let (client, peer) = (member.client, member.peer);
             let mut command = Command::new(&self.binary);
             command.args(["--name", &member.name, "--log-level", "error"]);
@@ -68,14 +68,14 @@ impl Etcd {
         Ok(())
     }
 
-    fn log(&self, member: &Member) -> PathBuf {
+    fn log(&self, member: &EtcdMember) -> PathBuf {
         self.dir.join(format!("{}.log", member.name))
     }
 
     /// Returns the leader's address for clients, and its version; `None` while there is none.
     pub(super) async fn leader(&self) -> Option<(SocketAddr, String)> {
         for member in &self.members {
-            let Ok(mut link) = Grpc::connect(member.client).await else {
+            let Ok(mut link) = EtcdConnection::connect(member.client).await else {
                 continue;
             };
             let Ok(status) = link.status().await else {
@@ -89,10 +89,10 @@ impl Etcd {
     }
 
     /// Returns the last output of the members, which may explain why there is no leader.
-    pub(super) fn said(&self) -> String {
-        let last = |member: &Member| {
-            let said = std::fs::read_to_string(self.log(member)).unwrap_or_default();
-            said.lines().last().map(str::to_owned)
+    pub(super) fn last_output(&self) -> String {
+        let last = |member: &EtcdMember| {
+            let output = std::fs::read_to_string(self.log(member)).unwrap_or_default();
+            output.lines().last().map(str::to_owned)
         };
         let all: Vec<String> = self.members.iter().filter_map(last).collect();
         all.join("; ")
@@ -116,7 +116,7 @@ impl Etcd {
     }
 }
 
-impl Drop for Etcd {
+impl Drop for EtcdCluster {
     fn drop(&mut self) {
         self.kill();
     }

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::etcd::Etcd;
-use super::grpc::Grpc;
-use crate::sample::RunError;
-use crate::target::Context;
-use crate::target::cluster::{Servers, Shape};
-use crate::target::resp::Resp;
+use super::etcd::EtcdCluster;
+use super::grpc::EtcdConnection;
+use crate::error::RunError;
+use crate::run_context::RunContext;
+use crate::systems::{ClusterShape, KumikiCluster, RespConnection};
 
 /// How long a cluster may take to have a leader.
 const READY: Duration = Duration::from_secs(60);
@@ -21,53 +20,53 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum System {
+pub enum ReplicatedSystem {
     /// etcd, by gRPC.
     Etcd,
     /// Kumiki with one replicated partition, by RESP.
     Kumiki,
 }
 
-impl System {
+impl ReplicatedSystem {
     /// Returns its name among the parameters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            System::Etcd => "etcd",
-            System::Kumiki => "kumiki",
+            ReplicatedSystem::Etcd => "etcd",
+            ReplicatedSystem::Kumiki => "kumiki",
         }
     }
 }
 
 /// Server processes.
-pub(super) enum Nodes {
-    Etcd(Etcd),
-    Kumiki(Servers),
+pub(super) enum ReplicatedNodes {
+    Etcd(EtcdCluster),
+    Kumiki(KumikiCluster),
 }
 
 /// A client's connection.
-pub(super) enum Link {
-    Etcd(Grpc),
-    Kumiki(Resp),
+pub(super) enum PutConnection {
+    Etcd(EtcdConnection),
+    Kumiki(RespConnection),
 }
 
-impl Nodes {
+impl ReplicatedNodes {
     /// Describes them in `dir`; starts none.
     pub(super) fn new(
-        system: System,
-        context: &Context<'_>,
+        system: ReplicatedSystem,
+        context: &RunContext<'_>,
         dir: &Path,
         count: usize,
-    ) -> Result<Nodes, RunError> {
+    ) -> Result<ReplicatedNodes, RunError> {
         match system {
-            System::Etcd => {
+            ReplicatedSystem::Etcd => {
                 let binary = context.peers.etcd()?;
-                Ok(Nodes::Etcd(Etcd::new(binary, dir, count)?))
+                Ok(ReplicatedNodes::Etcd(EtcdCluster::new(binary, dir, count)?))
             }
-            System::Kumiki => {
+            ReplicatedSystem::Kumiki => {
                 let binary = context.server()?;
-                let servers = Servers::new(binary, dir, Shape::replicas(count))?;
-                Ok(Nodes::Kumiki(servers))
+                let servers = KumikiCluster::new(binary, dir, ClusterShape::replicas(count))?;
+                Ok(ReplicatedNodes::Kumiki(servers))
             }
         }
     }
@@ -75,8 +74,8 @@ impl Nodes {
     /// Starts them, and waits for a leader. Returns its address, and the name of the system.
     pub(super) async fn start(&mut self) -> Result<(SocketAddr, String), RunError> {
         match self {
-            Nodes::Etcd(etcd) => etcd.start()?,
-            Nodes::Kumiki(servers) => servers.start()?,
+            ReplicatedNodes::Etcd(etcd) => etcd.start()?,
+            ReplicatedNodes::Kumiki(servers) => servers.start()?,
         }
         let deadline = Instant::now() + READY;
         while Instant::now() < deadline {
@@ -85,23 +84,23 @@ impl Nodes {
             }
             tokio::time::sleep(LOOK).await;
         }
-        let said = match self {
-            Nodes::Etcd(etcd) => etcd.said(),
-            Nodes::Kumiki(servers) => servers.said(),
+        let output = match self {
+            ReplicatedNodes::Etcd(etcd) => etcd.last_output(),
+            ReplicatedNodes::Kumiki(servers) => servers.last_output(),
         };
-        let what = format!("there is no leader after {READY:?}; the last that was said: {said}");
+        let what = format!("there is no leader after {READY:?}; the last that was said: {output}");
         Err(RunError::Failed(what))
     }
 
     async fn leader(&self) -> Option<(SocketAddr, String)> {
         match self {
-            Nodes::Etcd(etcd) => {
+            ReplicatedNodes::Etcd(etcd) => {
                 let (at, version) = etcd.leader().await?;
                 Some((at, format!("etcd {version}")))
             }
-            Nodes::Kumiki(servers) => {
+            ReplicatedNodes::Kumiki(servers) => {
                 for at in servers.clients() {
-                    let Ok(mut link) = Resp::connect(at).await else {
+                    let Ok(mut link) = RespConnection::connect(at).await else {
                         continue;
                     };
                     // Followers refuse their clients.
@@ -115,43 +114,43 @@ impl Nodes {
         }
     }
 
-    pub(super) async fn connect(&self, at: SocketAddr) -> Result<Link, String> {
+    pub(super) async fn connect(&self, at: SocketAddr) -> Result<PutConnection, RunError> {
         Ok(match self {
-            Nodes::Etcd(_) => Link::Etcd(Grpc::connect(at).await?),
-            Nodes::Kumiki(_) => Link::Kumiki(Resp::connect(at).await?),
+            ReplicatedNodes::Etcd(_) => PutConnection::Etcd(EtcdConnection::connect(at).await?),
+            ReplicatedNodes::Kumiki(_) => PutConnection::Kumiki(RespConnection::connect(at).await?),
         })
     }
 
     /// Returns the processor time that they have used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         match self {
-            Nodes::Etcd(etcd) => etcd.cpu(),
-            Nodes::Kumiki(servers) => servers.cpu(),
+            ReplicatedNodes::Etcd(etcd) => etcd.cpu(),
+            ReplicatedNodes::Kumiki(servers) => servers.cpu(),
         }
     }
 
     pub(super) fn kill(&mut self) {
         match self {
-            Nodes::Etcd(etcd) => etcd.kill(),
-            Nodes::Kumiki(servers) => servers.kill(),
+            ReplicatedNodes::Etcd(etcd) => etcd.kill(),
+            ReplicatedNodes::Kumiki(servers) => servers.kill(),
         }
     }
 }
 
-impl Link {
+impl PutConnection {
     /// Sets a key, durably.
-    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), String> {
+    pub(super) async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), RunError> {
         match self {
-            Link::Etcd(grpc) => grpc.put(key, value).await,
-            Link::Kumiki(resp) => resp.put(key, value).await,
+            PutConnection::Etcd(grpc) => grpc.put(key, value).await,
+            PutConnection::Kumiki(resp) => resp.put(key, value).await,
         }
     }
 
     /// Returns the newest value of a key, whichever node acknowledged it.
-    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    pub(super) async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, RunError> {
         match self {
-            Link::Etcd(grpc) => grpc.get(key).await,
-            Link::Kumiki(resp) => resp.get(key).await,
+            PutConnection::Etcd(grpc) => grpc.get(key).await,
+            PutConnection::Kumiki(resp) => resp.get(key).await,
         }
     }
 }

@@ -3,50 +3,43 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::{QueriesJob, Road};
-use crate::older_proxy::Serving;
-use crate::sample::RunError;
-use crate::target::Context;
-use crate::target::cluster::{self as clusters, Servers, Shape};
-use crate::target::process::Process;
+use super::job::{QueriesJob, QueryRoute};
+use crate::error::RunError;
+use crate::older_proxy::OlderProxyConfig;
+use crate::run_context::RunContext;
+use crate::systems::{ClusterShape, KumikiCluster, ListeningProcess, on_last_processor};
 
 /// Processes that hold keys. They share the slots evenly, in their order.
-pub(super) struct Nodes {
+pub(super) struct QueryNodes {
     addresses: Vec<SocketAddr>,
-    kind: Kind,
+    kind: NodeKind,
 }
 
-enum Kind {
-    Redis(Vec<Process>),
-    Kumiki { servers: Servers, file: PathBuf },
+enum NodeKind {
+    Redis(Vec<ListeningProcess>),
+    Kumiki {
+        servers: KumikiCluster,
+        file: PathBuf,
+    },
 }
 
-impl Nodes {
+impl QueryNodes {
     pub(super) fn start(
         job: &QueriesJob,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
         dir: &Path,
-    ) -> Result<Nodes, RunError> {
+    ) -> Result<QueryNodes, RunError> {
         let start = || match context.peers.redis()? {
-            Some(program) => Nodes::redis(program, dir, job.nodes),
-            None => Nodes::kumiki(context, dir, job.nodes),
+            Some(program) => QueryNodes::redis(program, dir, job.nodes),
+            None => QueryNodes::kumiki(context, dir, job.nodes),
         };
         if !job.pinned {
             return start();
         }
-        let failed = |error: std::io::Error| RunError::failed("placing the nodes")(&error);
-        let usable = base::cpus::usable().map_err(failed)?;
-        let cpu = usable.last().copied().unwrap_or(0);
-        // Processes inherit the processor of the thread that starts them.
-        let pinned = || {
-            base::cpus::pin_current_thread(cpu).map_err(failed)?;
-            start()
-        };
-        std::thread::scope(|scope| scope.spawn(pinned).join())
-            .unwrap_or_else(|_| Err(RunError::Failed("starting the nodes panicked".to_owned())))
+        on_last_processor(start)
     }
 
-    fn redis(program: &Path, dir: &Path, count: usize) -> Result<Nodes, RunError> {
+    fn redis(program: &Path, dir: &Path, count: usize) -> Result<QueryNodes, RunError> {
         let start = |number| {
             let arguments = |at: SocketAddr, _| {
                 let port = at.port().to_string();
@@ -58,22 +51,22 @@ impl Nodes {
                     .map(|one| (*one).to_owned())
                     .collect())
             };
-            Process::start(program, dir, &format!("redis{number}"), arguments)
+            ListeningProcess::start(program, dir, &format!("redis{number}"), arguments)
         };
-        let all: Vec<Process> = (0..count).map(start).collect::<Result<_, _>>()?;
-        Ok(Nodes {
-            addresses: all.iter().map(Process::address).collect(),
-            kind: Kind::Redis(all),
+        let all: Vec<ListeningProcess> = (0..count).map(start).collect::<Result<_, _>>()?;
+        Ok(QueryNodes {
+            addresses: all.iter().map(ListeningProcess::address).collect(),
+            kind: NodeKind::Redis(all),
         })
     }
 
-    fn kumiki(context: &Context<'_>, dir: &Path, count: usize) -> Result<Nodes, RunError> {
-        let binary = clusters::program(context)?;
-        let mut servers = Servers::new(binary, dir, Shape::partitions(count))?;
+    fn kumiki(context: &RunContext<'_>, dir: &Path, count: usize) -> Result<QueryNodes, RunError> {
+        let binary = context.unrecorded_server()?;
+        let mut servers = KumikiCluster::new(binary, dir, ClusterShape::partitions(count))?;
         servers.start()?;
-        Ok(Nodes {
+        Ok(QueryNodes {
             addresses: servers.clients().collect(),
-            kind: Kind::Kumiki {
+            kind: NodeKind::Kumiki {
                 servers,
                 file: dir.join("cluster.toml"),
             },
@@ -87,15 +80,17 @@ impl Nodes {
     /// Returns the processor time that they have used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         match &self.kind {
-            Kind::Redis(all) => all.iter().map(Process::cpu).sum(),
-            Kind::Kumiki { servers, .. } => servers.cpu(),
+            NodeKind::Redis(all) => all.iter().map(ListeningProcess::cpu).sum(),
+            NodeKind::Kumiki { servers, .. } => servers.cpu(),
         }
     }
 
     pub(super) fn note(&self) -> Option<String> {
         match self.kind {
-            Kind::Redis(_) => None,
-            Kind::Kumiki { .. } => Some("redis-server is not installed: nodes are Kumiki's".into()),
+            NodeKind::Redis(_) => None,
+            NodeKind::Kumiki { .. } => {
+                Some("redis-server is not installed: nodes are Kumiki's".into())
+            }
         }
     }
 
@@ -106,27 +101,29 @@ impl Nodes {
 }
 
 /// A process between clients and nodes.
-pub(super) struct Proxy(Process);
+pub(super) struct ProxyProcess(ListeningProcess);
 
-impl Proxy {
+impl ProxyProcess {
     pub(super) fn start(
         job: &QueriesJob,
-        context: &Context<'_>,
-        nodes: &Nodes,
+        context: &RunContext<'_>,
+        nodes: &QueryNodes,
         dir: &Path,
-    ) -> Result<Proxy, RunError> {
-        if job.road == Road::Twemproxy {
-            return Proxy::twemproxy(context, nodes, dir);
+    ) -> Result<ProxyProcess, RunError> {
+        if job.route == QueryRoute::Twemproxy {
+            return ProxyProcess::twemproxy(context, nodes, dir);
         }
-        if job.road == Road::Older {
-            return Proxy::older(job, context, nodes, dir);
+        if job.route == QueryRoute::Older {
+            return ProxyProcess::older(job, context, nodes, dir);
         }
-        let binary = clusters::program(context)?;
+        let binary = context.unrecorded_server()?;
         let arguments = |at: SocketAddr, _| {
             let mut all = vec!["proxy".to_owned(), "--listen".to_owned(), at.to_string()];
             all.extend(match &nodes.kind {
-                Kind::Redis(_) => ["--redis".to_owned(), nodes.list()],
-                Kind::Kumiki { file, .. } => ["--cluster".to_owned(), file.display().to_string()],
+                NodeKind::Redis(_) => ["--redis".to_owned(), nodes.list()],
+                NodeKind::Kumiki { file, .. } => {
+                    ["--cluster".to_owned(), file.display().to_string()]
+                }
             });
             let threads = ["--network-threads".to_owned(), job.threads.to_string()];
             let others = [
@@ -134,40 +131,41 @@ impl Proxy {
                 job.aggregation.to_string(),
             ];
             all.extend(threads.into_iter().chain(others));
-            if job.road == Road::Sockets {
+            if job.route == QueryRoute::Sockets {
                 all.extend(["--network", "sockets"].map(str::to_owned));
             }
             Ok(all)
         };
-        Process::start(binary, dir, "proxy", arguments).map(Proxy)
+        ListeningProcess::start(binary, dir, "proxy", arguments).map(ProxyProcess)
     }
 
     fn older(
         job: &QueriesJob,
-        context: &Context<'_>,
-        nodes: &Nodes,
+        context: &RunContext<'_>,
+        nodes: &QueryNodes,
         dir: &Path,
-    ) -> Result<Proxy, RunError> {
-        let Some(program) = context.laboratory else {
-            let why = "there is no program whose older proxy could be started";
-            return Err(RunError::Skipped(why.to_owned()));
-        };
+    ) -> Result<ProxyProcess, RunError> {
+        let program = context.laboratory("older proxy")?;
         let arguments = |listen: SocketAddr, _| {
-            let serving = Serving {
+            let config = OlderProxyConfig {
                 listen,
                 nodes: nodes.addresses.clone(),
-                kumiki: matches!(nodes.kind, Kind::Kumiki { .. }),
+                kumiki: matches!(nodes.kind, NodeKind::Kumiki { .. }),
                 network_threads: job.threads,
                 aggregation_threads: job.aggregation,
             };
-            let serving = serde_json::to_string(&serving);
-            let serving = serving.map_err(|error| RunError::failed("naming the nodes")(&error))?;
-            Ok(["older-proxy", &serving].map(str::to_owned).to_vec())
+            let config = serde_json::to_string(&config);
+            let config = config.map_err(|error| RunError::failed("naming the nodes")(&error))?;
+            Ok(["older-proxy", &config].map(str::to_owned).to_vec())
         };
-        Process::start(program, dir, "proxy", arguments).map(Proxy)
+        ListeningProcess::start(program, dir, "proxy", arguments).map(ProxyProcess)
     }
 
-    fn twemproxy(context: &Context<'_>, nodes: &Nodes, dir: &Path) -> Result<Proxy, RunError> {
+    fn twemproxy(
+        context: &RunContext<'_>,
+        nodes: &QueryNodes,
+        dir: &Path,
+    ) -> Result<ProxyProcess, RunError> {
         let program = context.peers.twemproxy()?;
         if nodes.addresses.len() > 1 {
             let what = "twemproxy shares keys out among nodes in its own way";
@@ -187,7 +185,7 @@ impl Proxy {
             let all = ["-c", &file, "-a", "127.0.0.1", "-s", &port];
             Ok(all.map(str::to_owned).to_vec())
         };
-        Process::start(program, dir, "twemproxy", arguments).map(Proxy)
+        ListeningProcess::start(program, dir, "twemproxy", arguments).map(ProxyProcess)
     }
 
     pub(super) fn address(&self) -> SocketAddr {

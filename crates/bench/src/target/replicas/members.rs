@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::NodeId;
+use base::{NodeId, Tid};
 use replica::{Grouping, MemberOptions, Options, Partition};
 
-use super::check::{counter, digest};
-use super::{Consensus, ReplicasJob};
-use crate::sample::RunError;
+use super::job::{Consensus, ReplicasJob};
+use crate::error::RunError;
+use crate::keys;
 
 /// How long they may take to have a leader, or to have the same entries.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) struct Members {
 
 /// The state of a member.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct MemberState {
     /// The last entry that it has applied.
     pub(super) applied: u64,
     /// The hash of keys, values, and the transactions that wrote them.
@@ -88,12 +88,12 @@ impl Members {
     pub(super) fn wait_level(&self) -> Result<(), RunError> {
         self.wait("level members", |members| {
             let statuses = members.partitions.iter().map(|(_, one)| one.status());
-            let told: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
+            let outcome: Vec<[u64; 2]> = statuses.map(|all| [all.applied, all.last]).collect();
             let engines = members.partitions.iter().map(|(_, one)| one.engine());
             let mut applied = engines.map(|engine| engine.applied().0);
-            let [first, last] = told[0];
+            let [first, last] = outcome[0];
             first == last
-                && told.iter().all(|other| *other == [first, last])
+                && outcome.iter().all(|other| *other == [first, last])
                 && applied.all(|applied| applied == last)
         })
     }
@@ -117,7 +117,7 @@ impl Members {
     }
 
     /// Returns the state of each of them.
-    pub(super) fn held(&self) -> Result<Vec<(NodeId, Held)>, String> {
+    pub(super) fn held(&self) -> Result<Vec<(NodeId, MemberState)>, RunError> {
         let held = |(node, one): &(NodeId, Arc<Partition>)| Ok((*node, held(one)?));
         self.partitions.iter().map(held).collect()
     }
@@ -132,10 +132,10 @@ impl Members {
     }
 }
 
-fn held(partition: &Partition) -> Result<Held, String> {
+fn held(partition: &Partition) -> Result<MemberState, RunError> {
     let mut worker = partition.worker().ok_or("the member has no worker left")?;
     let snapshot = partition.engine().snapshot();
-    let mut held = Held {
+    let mut held = MemberState {
         applied: snapshot.epoch().0,
         hash: 0,
         counters: Vec::new(),
@@ -155,4 +155,49 @@ fn held(partition: &Partition) -> Result<Held, String> {
             });
     }
     strange.map_or(Ok(held), Err)
+}
+
+/// Returns a hash of a key, its writer and its value, which is added up over all keys.
+fn digest(key: &[u8], tid: Tid, value: &[u8]) -> u64 {
+    let number = tid.epoch().0 << 20 | u64::from(tid.sequence());
+    let mut sum = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for &byte in key.iter().chain(value) {
+        sum = (sum ^ u64::from(byte)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        sum ^= sum >> 32;
+    }
+    sum
+}
+
+/// Parses a counter of a member: its number and its value.
+fn counter(key: &[u8], value: &[u8]) -> Result<(u64, u64), RunError> {
+    let sum = std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match (keys::decode(key), sum) {
+        (Some(index), Some(sum)) => Ok((index, sum)),
+        _ => Err(RunError::Failed(format!(
+            "{key:?} holds {value:?}, which is no counter"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn counters_are_read_and_nothing_else_is() {
+        let key = keys::encode(7);
+        assert_eq!(counter(&key, b"12"), Ok((7, 12)));
+        assert!(counter(b"other", b"12").is_err());
+        assert!(counter(&key, b"many").is_err());
+        let tid = |epoch, sequence| Tid::new(Epoch(epoch), sequence);
+        let one = digest(&key, tid(1, 0), b"12");
+        assert_eq!(one, digest(&key, tid(1, 0), b"12"));
+        for (tid, value) in [(tid(2, 0), b"12"), (tid(1, 1), b"12"), (tid(1, 0), b"13")] {
+            assert_ne!(one, digest(&key, tid, value));
+        }
+    }
 }

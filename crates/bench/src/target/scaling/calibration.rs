@@ -15,13 +15,13 @@ use cluster::slot::{self, SLOTS};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use crate::driver::{Completions, DONE, Moment, Pace, Plan};
+use crate::driver::{Completions, DONE, DrivePlan, Pace, WindowEdge};
+use crate::error::RunError;
 use crate::machine;
-use crate::sample::RunError;
-use crate::simulation::costs::{Cost, Costs, Line};
+use crate::run_context::{RunContext, StorageMedium};
+use crate::simulation::costs::{Cost, Line, ServiceTimes};
 use crate::stamp::Stamp;
-use crate::target::cluster::{self as clusters, Servers, Shape, Transport, Way};
-use crate::target::{Context, Place};
+use crate::systems::{AtomicityProtocol, ClusterShape, KumikiCluster};
 
 const NODES: usize = 4;
 const THREADS: u32 = 8;
@@ -32,12 +32,12 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_millis(1000);
 
 /// Keys of each server.
-type Keys = [usize; NODES];
+type KeysPerServer = [usize; NODES];
 
 /// Transactions of one server alone, …
-const SINGLE: [Keys; 2] = [[1, 0, 0, 0], [8, 0, 0, 0]];
+const SINGLE: [KeysPerServer; 2] = [[1, 0, 0, 0], [8, 0, 0, 0]];
 /// … of several, …
-const SEVERAL: [Keys; 5] = [
+const SEVERAL: [KeysPerServer; 5] = [
     [2, 1, 0, 0],
     [3, 2, 2, 1],
     [6, 1, 0, 0],
@@ -45,87 +45,98 @@ const SEVERAL: [Keys; 5] = [
     [5, 4, 4, 4],
 ];
 /// … and those with rotating roles.
-const ROUND: [Keys; 4] = [[2, 1, 1, 0], [1, 1, 1, 1], [2, 2, 0, 0], [4, 3, 2, 2]];
+const ROUND: [KeysPerServer; 4] = [[2, 1, 1, 0], [1, 1, 1, 1], [2, 2, 0, 0], [4, 3, 2, 2]];
 
 /// Service times that were measured; each way once.
 #[derive(Default)]
-pub struct Calibrations(Mutex<HashMap<Way, Costs>>);
+pub(super) struct Calibrations(Mutex<HashMap<AtomicityProtocol, ServiceTimes>>);
 
 impl Calibrations {
     /// Returns those of a way, which are measured on the first call.
-    pub(super) fn of(&self, way: Way, context: &Context<'_>) -> Result<Costs, RunError> {
+    pub(super) fn of(
+        &self,
+        protocol: AtomicityProtocol,
+        context: &RunContext<'_>,
+    ) -> Result<ServiceTimes, RunError> {
         let mut known = self.0.lock();
-        if let Some(costs) = known.get(&way) {
+        if let Some(costs) = known.get(&protocol) {
             return Ok(*costs);
         }
-        let costs = measure(way, context)?;
-        known.insert(way, costs);
+        let costs = measure(protocol, context)?;
+        known.insert(protocol, costs);
         Ok(costs)
     }
 }
 
 /// The costs of a transaction of a shape, in nanoseconds.
-struct Spent {
-    keys: Keys,
+struct TransactionCosts {
+    keys: KeysPerServer,
     client: f64,
     servers: Vec<f64>,
 }
 
-fn measure(way: Way, context: &Context<'_>) -> Result<Costs, RunError> {
-    let binary = clusters::program(context)?;
-    let dir = context.directory(Place::Memory)?;
-    let shape = Shape {
+fn measure(
+    protocol: AtomicityProtocol,
+    context: &RunContext<'_>,
+) -> Result<ServiceTimes, RunError> {
+    let binary = context.unrecorded_server()?;
+    let dir = context.directory(StorageMedium::Memory)?;
+    let shape = ClusterShape {
         threads: Some(1),
-        ..Shape::partitions(NODES)
+        ..ClusterShape::partitions(NODES)
     };
-    let mut servers = Servers::new(binary, dir.path(), shape)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = clusters::connect(&servers, client::Reads::Direct, Transport::Tcp)?;
+    let client = servers.connect(client::Reads::Direct)?;
     let all: Vec<u64> = (0..KEYS).collect();
-    let filled = clusters::fill(&client, way, &all, VALUE);
+    let filled = protocol.load_all(&client, &all, VALUE);
     filled.map_err(|error| RunError::failed("loading")(&error))?;
     let mut lists = vec![Vec::new(); NODES];
     for key in all {
-        let slot = slot::of(&way.key(key));
+        let slot = slot::of(&protocol.key(key));
         lists[usize::from(slot) * NODES / usize::from(SLOTS)].push(key);
     }
-    let bench = Bench {
-        way,
+    let bench = ShapeBench {
+        protocol,
         context,
         servers: &servers,
         client: &client,
         lists: &lists,
     };
-    Ok(Costs {
+    Ok(ServiceTimes {
         read: bench.cost(false)?,
         write: bench.cost(true)?,
     })
 }
 
-struct Bench<'b> {
-    way: Way,
-    context: &'b Context<'b>,
-    servers: &'b Servers,
+struct ShapeBench<'b> {
+    protocol: AtomicityProtocol,
+    context: &'b RunContext<'b>,
+    servers: &'b KumikiCluster,
     client: &'b Client,
     /// The keys of each server.
     lists: &'b [Vec<u64>],
 }
 
-impl Bench<'_> {
+impl ShapeBench<'_> {
     /// Returns the service times of reads, or of writes.
     fn cost(&self, writes: bool) -> Result<Cost, RunError> {
-        let spent = |shapes: &[Keys], round: bool| -> Result<Vec<Spent>, RunError> {
-            let shapes = shapes.iter();
-            shapes
-                .map(|keys| self.spent(*keys, writes, round))
-                .collect()
-        };
+        let spent =
+            |shapes: &[KeysPerServer], round: bool| -> Result<Vec<TransactionCosts>, RunError> {
+                let shapes = shapes.iter();
+                shapes
+                    .map(|keys| self.spent(*keys, writes, round))
+                    .collect()
+            };
         let (single, several) = (spent(&SINGLE, false)?, spent(&SEVERAL, false)?);
         let round = spent(&ROUND, true)?;
-        let asks_all = self.way != Way::S2pl && !writes;
+        let asks_all = self.protocol != AtomicityProtocol::S2pl && !writes;
         let all = || single.iter().chain(&several);
         let client: Vec<_> = all().map(|one| one.of_client(asks_all)).collect();
-        let coordinator: Vec<_> = several.iter().map(Spent::of_coordinator).collect();
+        let coordinator: Vec<_> = several
+            .iter()
+            .map(TransactionCosts::of_coordinator)
+            .collect();
         let only: Vec<_> = single.iter().map(|one| one.of_server(0)).collect();
         let first = if asks_all { 0 } else { 1 };
         let others = several.iter().flat_map(|one| {
@@ -155,8 +166,13 @@ impl Bench<'_> {
     }
 
     /// Drives transactions of one shape.
-    fn spent(&self, keys: Keys, writes: bool, round: bool) -> Result<Spent, RunError> {
-        let drivers = (1..=THREADS).map(|writer| Driver {
+    fn spent(
+        &self,
+        keys: KeysPerServer,
+        writes: bool,
+        round: bool,
+    ) -> Result<TransactionCosts, RunError> {
+        let drivers = (1..=THREADS).map(|writer| ShapeClient {
             bench: self,
             keys,
             writes,
@@ -168,7 +184,7 @@ impl Bench<'_> {
             },
         });
         let time = self.context.scale.time * 2;
-        let plan = Plan {
+        let plan = DrivePlan {
             pace: Pace::Closed,
             warm_up: self.context.scale.warm_up / 2,
             time: time.clamp(SHORTEST, LONGEST),
@@ -177,7 +193,7 @@ impl Bench<'_> {
         let at = |moment| {
             let mut all = self.servers.cpu_of_each();
             all.push(machine::own_cpu());
-            used[usize::from(moment == Moment::End)] = all;
+            used[usize::from(moment == WindowEdge::End)] = all;
         };
         let (stop, completions) = (self.context.stop, Completions::default());
         let driven = crate::driver::drive(drivers.collect(), &completions, plan, stop, at);
@@ -186,7 +202,7 @@ impl Bench<'_> {
         let spent = after.iter().zip(&before);
         let mut spent: Vec<f64> = spent.map(|(b, a)| (b - a) * 1e9 / transactions).collect();
         let client = spent.pop().expect("the client's was noted last");
-        Ok(Spent {
+        Ok(TransactionCosts {
             keys,
             client,
             servers: spent,
@@ -195,7 +211,7 @@ impl Bench<'_> {
 }
 
 /// Returns the factors by which client and servers use more time than computed when roles rotate.
-fn scales(cost: &Cost, round: &[Spent], asks_all: bool) -> [f64; 2] {
+fn scales(cost: &Cost, round: &[TransactionCosts], asks_all: bool) -> [f64; 2] {
     let (mut used, mut computed) = ([0.0; 2], [0.0; 2]);
     for one in round {
         let others = if asks_all { 0 } else { 1 };
@@ -214,31 +230,31 @@ fn scales(cost: &Cost, round: &[Spent], asks_all: bool) -> [f64; 2] {
 }
 
 /// The terms of a [`Line`], and their value.
-type Measured = ([usize; 4], f64);
+type LineSample = ([usize; 4], f64);
 
-impl Spent {
-    fn of_client(&self, asks_all: bool) -> Measured {
+impl TransactionCosts {
+    fn of_client(&self, asks_all: bool) -> LineSample {
         let servers = self.keys.iter().filter(|&&keys| keys > 0).count();
         let asked = if asks_all { servers } else { 1 };
         ([1, asked, self.keys.iter().sum(), 0], self.client)
     }
 
-    fn of_coordinator(&self) -> Measured {
+    fn of_coordinator(&self) -> LineSample {
         let [own, others @ ..] = self.keys;
         let count = others.iter().filter(|&&keys| keys > 0).count();
         let far = others.iter().sum();
         ([1, count, own, far], self.servers[0])
     }
 
-    fn of_server(&self, at: usize) -> Measured {
+    fn of_server(&self, at: usize) -> LineSample {
         ([1, self.keys[at], 0, 0], self.servers[at])
     }
 }
 
 /// One thread of the client.
-struct Driver<'b> {
-    bench: &'b Bench<'b>,
-    keys: Keys,
+struct ShapeClient<'b> {
+    bench: &'b ShapeBench<'b>,
+    keys: KeysPerServer,
     writes: bool,
     /// `true` if another server has the first one's part each time.
     round: bool,
@@ -246,8 +262,8 @@ struct Driver<'b> {
     stamp: Stamp,
 }
 
-impl crate::driver::Client for Driver<'_> {
-    fn run(&mut self) -> Result<u64, String> {
+impl crate::driver::BlockingClient for ShapeClient<'_> {
+    fn run(&mut self) -> Result<u64, RunError> {
         let mut keys = Vec::new();
         let first = if self.round {
             self.rng.usize(..NODES)
@@ -259,17 +275,17 @@ impl crate::driver::Client for Driver<'_> {
             let some = self.rng.choose_multiple(list.iter().copied(), count);
             keys.extend(some);
         }
-        let (way, client) = (self.bench.way, self.bench.client);
+        let (protocol, client) = (self.bench.protocol, self.bench.client);
         if self.writes {
             self.stamp.sequence += 1;
-            way.write(client, &keys, self.stamp, VALUE)?;
+            protocol.write(client, &keys, self.stamp, VALUE)?;
         } else {
-            way.read(client, &keys, VALUE)?;
+            protocol.read(client, &keys, VALUE)?;
         }
         Ok(DONE)
     }
 
-    fn settle(&mut self, _: u64) -> Result<(), String> {
+    fn settle(&mut self, _: u64) -> Result<(), RunError> {
         Ok(())
     }
 }

@@ -5,30 +5,32 @@ use store::{Db, Op, Worker};
 use testkit::workload::transfers::{Options, Teller};
 use testkit::workload::{self, Client as _, Ended, Plan, Seen, Step, Times, Workload, ops};
 
-use super::{Bench, Seat, Ticket};
+use super::job::StoreJob;
+use super::read_back;
+use super::store_under_test::{PinnedWorker, StoreUnderTest, StoreWorkload, TicketSource};
 use crate::driver;
-use crate::target::StoreJob;
-use crate::workload::Transfers;
+use crate::error::RunError;
+use crate::workload::TransferSettings;
 
 /// The workload.
-pub(super) struct Load {
+pub(super) struct TransfersLoad {
     options: Options,
     workers: usize,
 }
 
-impl Load {
-    pub(super) fn new(transfers: &Transfers, job: &StoreJob) -> Load {
-        Load {
+impl TransfersLoad {
+    pub(super) fn new(transfers: &TransferSettings, job: &StoreJob) -> TransfersLoad {
+        TransfersLoad {
             options: transfers.options(),
             workers: job.workers,
         }
     }
 }
 
-impl super::Load for Load {
-    type Client<'r> = Client;
+impl StoreWorkload for TransfersLoad {
+    type Client<'r> = TransfersClient;
 
-    fn load(&self, bench: &Bench<'_>) -> Result<(), String> {
+    fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError> {
         let mut worker = bench.worker()?;
         run(
             &mut worker,
@@ -41,14 +43,12 @@ impl super::Load for Load {
             run(&mut worker, &Plan { steps: vec![step] })?;
         }
         let epoch = worker.observed().epoch;
-        worker
-            .wait_durable(epoch)
-            .map_err(|abort| abort.to_string())
+        worker.wait_durable(epoch).map_err(RunError::of)
     }
 
-    fn clients<'r>(&self, bench: &Bench<'r>) -> Result<Vec<Client>, String> {
+    fn clients<'r>(&self, bench: &StoreUnderTest<'r>) -> Result<Vec<TransfersClient>, RunError> {
         let client = |number: usize| {
-            Ok(Client {
+            Ok(TransfersClient {
                 seat: bench.seat(number)?,
                 ticket: bench.ticket(),
                 teller: workload::Transfers::new(self.options.clone())
@@ -58,52 +58,54 @@ impl super::Load for Load {
         (0..self.workers).map(client).collect()
     }
 
-    fn ended(&mut self, _: Vec<Client>) {}
+    fn ended(&mut self, _: Vec<TransfersClient>) {}
 
-    fn check(&self, db: &Db) -> Result<u64, String> {
+    fn check(&self, db: &Db) -> Result<u64, RunError> {
         let mut worker = db.worker().ok_or("the store has no worker left")?;
         let seen = run(&mut worker, &self.options.audit(true))?;
-        self.options.judge(&seen).map_err(|lost| lost.to_string())?;
+        self.options.judge(&seen).map_err(RunError::of)?;
         let pairs = seen.iter().flat_map(|seen| match seen {
             Seen::Pairs(pairs) => &pairs[..],
             _ => &[],
         });
         let place = |(i, (_, balance)): (usize, &(String, i64))| {
-            super::check::digest(i as u64, &balance.to_le_bytes())
+            read_back::digest(i as u64, &balance.to_le_bytes())
         };
         Ok(pairs.enumerate().map(place).fold(0, u64::wrapping_add))
     }
 }
 
-pub(super) struct Client {
-    seat: Seat,
-    ticket: Ticket,
+pub(super) struct TransfersClient {
+    seat: PinnedWorker,
+    ticket: TicketSource,
     teller: Teller,
 }
 
-impl driver::Client for Client {
-    fn run(&mut self) -> Result<u64, String> {
+impl driver::BlockingClient for TransfersClient {
+    fn run(&mut self) -> Result<u64, RunError> {
         let worker = self.seat.take()?;
         let plan = self.teller.plan();
         let ended = Ended::Committed(run(worker, &plan)?);
-        self.teller.end(&plan, &ended, Times::default())?;
+        self.teller
+            .end(&plan, &ended, Times::default())
+            .map_err(RunError::of)?;
         Ok(self.ticket.of(worker.observed().epoch))
     }
 
-    fn settle(&mut self, ticket: u64) -> Result<(), String> {
+    fn settle(&mut self, ticket: u64) -> Result<(), RunError> {
         self.ticket.settle(ticket)
     }
 }
 
 /// Runs a plan as one list of operations.
-fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, String> {
+fn run(worker: &mut Worker, plan: &Plan) -> Result<Vec<Seen>, RunError> {
     let texts = ops::texts(plan);
     let pairs = plan.steps.iter().zip(&texts);
     let all: Vec<Op<'_>> = pairs.map(|(step, text)| ops::op(step, text)).collect();
     worker.refresh();
-    let done = worker.execute(&all).map_err(|abort| abort.to_string())?;
+    let done = worker.execute(&all).map_err(RunError::of)?;
     let replies = plan.steps.iter().zip(done.replies());
     replies
-        .map(|(step, reply)| Ok(ops::seen(step, reply)?))
+        .map(|(step, reply)| ops::seen(step, reply).map_err(RunError::of))
         .collect()
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use clap::ValueEnum;
 use pages::PageSize;
 
-use super::LongValues;
 use super::snapshot::Entry;
 
 /// The end of the year 9999, in milliseconds since the Unix epoch. A later deadline becomes this
@@ -15,6 +15,15 @@ use super::snapshot::Entry;
 const LATEST_MS: i64 = 253_402_300_799_999;
 /// Bytes of a key that an error shows.
 const SHOWN: usize = 100;
+
+/// What becomes of a value that is too long for a page.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(super) enum LongValues {
+    /// The export ends with an error that names the key.
+    Refuse,
+    /// It is null.
+    Null,
+}
 
 /// Converts entries to rows.
 pub(super) struct Rows {

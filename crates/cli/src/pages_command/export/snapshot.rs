@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resp::Value;
 
-use crate::ask::Asked;
+use crate::node_connection::NodeConnection;
 
 /// How long the server may take for one reply. A value of a reply may be long, and its log slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ const NEXT: &[&[u8]] = &[b"KUMIKI.SNAPSHOT", b"NEXT"];
 
 /// A server's snapshot. It ends with the connection.
 pub(super) struct Snapshot {
-    asked: Asked,
+    connection: NodeConnection,
     /// The view has everything up to this epoch.
     pub(super) epoch: i64,
     /// Its time, milliseconds since the Unix epoch.
@@ -44,20 +44,20 @@ impl Snapshot {
     /// Begins a snapshot of the keys that match. If `stale`, it may be that of a replica which does
     /// not lead.
     pub(super) fn begin(
-        mut asked: Asked,
+        mut connection: NodeConnection,
         pattern: Option<&str>,
         stale: bool,
     ) -> Result<Snapshot, String> {
         if stale {
-            let told = asked.ask(&["READONLY"], PATIENCE);
+            let told = connection.ask(&["READONLY"], PATIENCE);
             told.map_err(|error| format!("--stale is for replicas: {error}"))?;
         }
         let mut args: Vec<&[u8]> = vec![b"KUMIKI.SNAPSHOT", b"BEGIN"];
         if let Some(pattern) = pattern {
             args.extend([b"MATCH", pattern.as_bytes()]);
         }
-        asked.send(&args)?;
-        let about = asked.reply(PATIENCE).map_err(explained)?;
+        connection.send(&args)?;
+        let about = connection.reply(PATIENCE).map_err(explained)?;
         let field = |name: &str| number_of(&about, name).ok_or_else(nonsense);
         // The number of keys that match is not known in advance.
         let keys = field("keys")?;
@@ -68,7 +68,7 @@ impl Snapshot {
             partition: field("partition")?,
             partitions: field("partitions")?,
             keys,
-            asked,
+            connection,
             under_way: 0,
             at_end: false,
         })
@@ -85,10 +85,10 @@ impl Snapshot {
             return Ok(None);
         }
         while self.under_way < AHEAD {
-            self.asked.send(NEXT)?;
+            self.connection.send(NEXT)?;
             self.under_way += 1;
         }
-        let piece = self.asked.reply(PATIENCE)?;
+        let piece = self.connection.reply(PATIENCE)?;
         self.under_way -= 1;
         let (more, entries) = piece_of(piece).ok_or_else(nonsense)?;
         self.at_end = !more;

@@ -1,0 +1,103 @@
+//! A process that listens.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::RunError;
+use crate::machine;
+
+/// How long it may take to listen.
+const READY: Duration = Duration::from_secs(30);
+/// How often another port is tried when another process has taken it.
+const TRIES: usize = 5;
+
+/// The process. It is killed when this is dropped.
+pub(crate) struct ListeningProcess {
+    child: Child,
+    address: SocketAddr,
+    output: PathBuf,
+}
+
+impl ListeningProcess {
+    /// Starts `program` with the arguments that `arguments` makes for an address and another free
+    /// port, and waits until it listens. Its output goes to a file in `dir`.
+    pub(crate) fn start(
+        program: &Path,
+        dir: &Path,
+        name: &str,
+        arguments: impl Fn(SocketAddr, u16) -> Result<Vec<String>, RunError>,
+    ) -> Result<ListeningProcess, RunError> {
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let addresses = testkit::free_addresses(2);
+            let addresses =
+                addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
+            let arguments = arguments(addresses[0], addresses[1].port())?;
+            let mut process =
+                ListeningProcess::spawn(program, dir, name, addresses[0], &arguments)?;
+            match process.wait_ready() {
+                Ok(()) => return Ok(process),
+                Err(output) => last = output,
+            }
+        }
+        let what = format!("{name} does not listen; the last that it said: {last}");
+        Err(RunError::Failed(what))
+    }
+
+    fn spawn(
+        program: &Path,
+        dir: &Path,
+        name: &str,
+        address: SocketAddr,
+        arguments: &[String],
+    ) -> Result<ListeningProcess, RunError> {
+        let failed = |error: std::io::Error| {
+            RunError::failed(&format!("starting {}", program.display()))(&error)
+        };
+        let path = dir.join(format!("{name}.log"));
+        let out = File::create(&path).map_err(failed)?;
+        let err = out.try_clone().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(dir);
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        Ok(ListeningProcess {
+            child: command.spawn().map_err(failed)?,
+            address,
+            output: path,
+        })
+    }
+
+    /// Waits until it listens; otherwise returns its last output.
+    fn wait_ready(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + READY;
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > deadline {
+                let output = std::fs::read_to_string(&self.output).unwrap_or_default();
+                return Err(output.lines().last().unwrap_or("nothing").to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the processor time that it has used, in seconds.
+    pub(crate) fn cpu(&self) -> f64 {
+        machine::cpu_of(self.child.id())
+    }
+}
+
+impl Drop for ListeningProcess {
+    fn drop(&mut self) {
+        // An error means that it has ended already, which `wait` reports.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

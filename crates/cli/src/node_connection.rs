@@ -1,0 +1,136 @@
+//! Sends commands to nodes, by the protocol and at the address of their clients.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use resp::command::write_command;
+use resp::{ReplyParser, Value};
+use server::replication::Report;
+
+/// How long a node may take to be reached, and to answer with its state.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The error for a node that closed the connection before it answered.
+pub(crate) const CLOSED: &str = "it has closed the connection";
+
+/// Returns the password for nodes' clients: the given one, or that in the environment variable
+/// `KUMIKI_PASSWORD`, if there is one.
+pub(crate) fn password(given: Option<&str>) -> Option<String> {
+    let given = given.map(str::to_owned);
+    given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok())
+}
+
+/// A connection to a node.
+pub(crate) struct NodeConnection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    parser: ReplyParser,
+}
+
+impl NodeConnection {
+    /// Connects, and gives the password if there is one.
+    ///
+    /// # Errors
+    /// The text says why it could not connect.
+    pub(crate) fn connect(
+        address: SocketAddr,
+        password: Option<&str>,
+    ) -> Result<NodeConnection, String> {
+        let told = |error: std::io::Error| format!("{address} does not answer: {error}");
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
+        stream.set_nodelay(true).map_err(told)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+        let mut connection = NodeConnection {
+            stream,
+            buffer: Vec::new(),
+            parser: ReplyParser::new(),
+        };
+        if let Some(password) = password {
+            let greeted = connection.ask(&["AUTH", password], PATIENCE);
+            greeted.map_err(|error| format!("{address} refuses the password: {error}"))?;
+        }
+        Ok(connection)
+    }
+
+    /// Returns the node's report on its partition.
+    ///
+    /// # Errors
+    /// The text says why there is no report.
+    pub(crate) fn report(&mut self) -> Result<Report, String> {
+        let text = self.ask(&["CLUSTER", "REPLICATION", "STATUS"], PATIENCE)?;
+        Report::parse(&text).map_err(|error| error.to_string())
+    }
+
+    /// Sends a command and waits up to `patience` for its reply, which is a text.
+    ///
+    /// # Errors
+    /// The error that the node answered with, or the reason why there is no answer.
+    pub(crate) fn ask(&mut self, args: &[&str], patience: Duration) -> Result<String, String> {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        self.send(&args)?;
+        match self.reply(patience)? {
+            Value::Status(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => {
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+            other => Err(format!("its answer makes no sense: {other:?}")),
+        }
+    }
+
+    /// Sends a command, whose reply comes behind those of earlier commands.
+    ///
+    /// # Errors
+    /// The node is gone.
+    pub(crate) fn send(&mut self, args: &[&[u8]]) -> Result<(), String> {
+        let mut request = Vec::new();
+        write_command(&mut request, args);
+        self.stream.write_all(&request).map_err(silent)
+    }
+
+    /// Returns the next reply; waits up to `patience` for more of it to come.
+    ///
+    /// # Errors
+    /// The error that the node answered with, or the reason why there is no answer.
+    pub(crate) fn reply(&mut self, patience: Duration) -> Result<Value, String> {
+        self.stream
+            .set_read_timeout(Some(patience))
+            .map_err(silent)?;
+        match self.value()? {
+            Value::Error(text) => Err(advised(&String::from_utf8_lossy(&text))),
+            value => Ok(value),
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, String> {
+        loop {
+            let parsed = self.parser.parse(&self.buffer);
+            if let Some(end) = parsed.map_err(|error| error.to_string())? {
+                let value = Value::decode(&self.buffer[..end]).map_err(|error| error.to_string());
+                self.buffer.drain(..end);
+                return value;
+            }
+            let mut chunk = [0; 64 * 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(CLOSED.to_owned()),
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Err("it does not answer in time".to_owned());
+                }
+                Err(error) => return Err(silent(error)),
+            }
+        }
+    }
+}
+
+fn silent(error: std::io::Error) -> String {
+    format!("it does not answer: {error}")
+}
+
+/// Adds advice to a node's error, if this program has any.
+fn advised(error: &str) -> String {
+    match error.split(' ').next() {
+        Some("NOAUTH") => "it wants a password: give --password, or KUMIKI_PASSWORD".to_owned(),
+        Some("ERR") => error["ERR ".len()..].to_owned(),
+        _ => error.to_owned(),
+    }
+}
