@@ -24,3 +24,18 @@ impl Freshness {
         Some(asked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_fresh_when_all_that_was_committed_is_applied() {
+        let mut freshness = Freshness::default();
+        assert_eq!(freshness.take(100), None);
+        freshness.note(7, Duration::from_secs(3));
+        assert_eq!(freshness.take(6), None);
+        assert_eq!(freshness.take(7), Some(Duration::from_secs(3)));
+        assert_eq!(freshness.take(8), None, "an answer counts once");
+    }
+}

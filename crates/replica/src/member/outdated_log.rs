@@ -31,3 +31,22 @@ impl OutdatedLogDetector {
         *count >= CLAIMS && now >= *since + period
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_outdated_if_a_leader_claims_so_for_a_while() {
+        let (period, at) = (Duration::from_secs(2), Duration::from_secs);
+        let mut detector = OutdatedLogDetector::default();
+        for second in 0..2 {
+            assert!(!detector.note_claim(at(second), period));
+        }
+        assert!(detector.note_claim(at(2), period));
+        detector.note_fitting();
+        assert!(!detector.note_claim(at(9), period), "it begins anew");
+        assert!(!detector.note_claim(at(20), period), "too few claims");
+        assert!(detector.note_claim(at(20), period));
+    }
+}

@@ -123,3 +123,48 @@ impl Proposals {
         self.turns.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(ticket: u64, last: u64, round: u64) -> OpenTurn {
+        OpenTurn {
+            ticket,
+            last,
+            round,
+        }
+    }
+
+    #[test]
+    fn tickets_resolve_in_order_when_entries_are_applied_and_rounds_confirmed() {
+        let mut proposals = Proposals::default();
+        for one in [turn(1, 5, 0), turn(2, 0, 3), turn(3, 7, 0)] {
+            proposals.add_turn(one);
+        }
+        assert_eq!(proposals.resolve(4, 9), None);
+        assert_eq!(
+            proposals.resolve(7, 2),
+            Some(1),
+            "the next one waits for its round"
+        );
+        assert_eq!(proposals.resolve(7, 3), Some(3));
+        assert!(proposals.are_resolved());
+    }
+
+    #[test]
+    fn a_worker_waits_for_the_entry_that_is_applied_next() {
+        let mut proposals = Proposals::default();
+        let numbered = Proposal {
+            number: Some(70),
+            bytes: MOST_BYTES,
+            ..Proposal::default()
+        };
+        proposals.add(7, vec![numbered, Proposal::default()]);
+        assert_eq!(proposals.waiter(7), Some(70));
+        assert_eq!(proposals.waiter(8), None);
+        assert!(!proposals.has_room() && !proposals.are_applied());
+        proposals.clear();
+        assert!(proposals.has_room() && proposals.are_applied());
+    }
+}

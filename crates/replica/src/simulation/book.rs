@@ -67,7 +67,7 @@ impl ::simulation::Counts for RunCounts {
 }
 
 /// A description of what cannot have happened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Inconsistency(String);
 
