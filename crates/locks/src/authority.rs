@@ -34,7 +34,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::LockError;
 use crate::limits::LockLimits;
-use crate::lock::{Answer, Lock, Request, Ticket, Wanted};
+use crate::lock::{Answer, Lock, OwnedRequest, Request, Ticket};
 use crate::moment::MonotonicTime;
 pub use command::Command;
 use gate::{GrantGate, ParkedRequest, WaitSpan};
@@ -153,7 +153,7 @@ impl Authority {
             let parked = ParkedRequest {
                 ticket,
                 key: key.into(),
-                wanted: Wanted::new(request),
+                wanted: OwnedRequest::new(request),
                 span,
             };
             if self.gate.park(parked, lease, now, out).is_ok() {

@@ -201,7 +201,7 @@ pub enum Answer {
 
 /// A [`Request`] that owns its bytes.
 #[derive(Clone, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum OwnedRequest {
     Acquire {
         owner: Arc<[u8]>,
         lease: LockLease,
@@ -218,39 +218,39 @@ pub(crate) enum Wanted {
     Change(Change),
 }
 
-impl Wanted {
-    pub(crate) fn new(request: &Request<'_>) -> Wanted {
+impl OwnedRequest {
+    pub(crate) fn new(request: &Request<'_>) -> OwnedRequest {
         match *request {
             Request::Acquire { owner, lease, wait } => {
                 let owner = owner.into();
-                Wanted::Acquire { owner, lease, wait }
+                OwnedRequest::Acquire { owner, lease, wait }
             }
             Request::Renew { owner, lease } => {
                 let owner = owner.into();
-                Wanted::Renew { owner, lease }
+                OwnedRequest::Renew { owner, lease }
             }
             Request::Release { owner } => {
                 let owner = owner.into();
-                Wanted::Release { owner }
+                OwnedRequest::Release { owner }
             }
-            Request::Info => Wanted::Info,
-            Request::Change(change) => Wanted::Change(change.clone()),
+            Request::Info => OwnedRequest::Info,
+            Request::Change(change) => OwnedRequest::Change(change.clone()),
         }
     }
 
     pub(crate) fn as_request(&self) -> Request<'_> {
         match self {
-            Wanted::Acquire { owner, lease, wait } => {
+            OwnedRequest::Acquire { owner, lease, wait } => {
                 let (lease, wait) = (*lease, *wait);
                 Request::Acquire { owner, lease, wait }
             }
-            Wanted::Renew { owner, lease } => {
+            OwnedRequest::Renew { owner, lease } => {
                 let lease = *lease;
                 Request::Renew { owner, lease }
             }
-            Wanted::Release { owner } => Request::Release { owner },
-            Wanted::Info => Request::Info,
-            Wanted::Change(change) => Request::Change(change),
+            OwnedRequest::Release { owner } => Request::Release { owner },
+            OwnedRequest::Info => Request::Info,
+            OwnedRequest::Change(change) => Request::Change(change),
         }
     }
 }

@@ -10,7 +10,7 @@ use base::ids::{Epoch, Tid, Version};
 use base::partition::OwnedReply;
 use base::transaction::{Abort, When};
 
-use crate::record::{Record, State};
+use crate::record::{LockRecord, RecordState};
 use crate::shared::Operation;
 
 #[derive(Default)]
@@ -113,9 +113,9 @@ impl Partition {
     /// Returns how many records say that a lock is held.
     pub(crate) fn held(&self) -> usize {
         let records = self.values.values();
-        let records = records.filter_map(|value| Record::decode(&value.bytes));
+        let records = records.filter_map(|value| LockRecord::decode(&value.bytes));
         records
-            .filter(|record| record.state != State::Released)
+            .filter(|record| record.state != RecordState::Released)
             .count()
     }
 }

@@ -30,22 +30,22 @@ const ENDLESS: u64 = u64::MAX;
 
 /// Identifies a write of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct WriteId {
+pub(crate) struct RecordWriteId {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
 }
 
 /// A lock as a partition keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct LockRecord {
     pub(crate) token: FencingToken,
-    pub(crate) id: WriteId,
-    pub(crate) state: State,
+    pub(crate) id: RecordWriteId,
+    pub(crate) state: RecordState,
 }
 
 /// State of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum RecordState {
     Released,
     Held { value: Arc<[u8]>, lease: LockLease },
 }
@@ -62,11 +62,11 @@ fn lease_ms(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).map_or(ENDLESS - 1, |ms| ms.min(ENDLESS - 1))
 }
 
-impl Record {
+impl LockRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (state, lease, value): (u8, u64, &[u8]) = match &self.state {
-            State::Released => (0, 0, &[]),
-            State::Held { value, lease } => match *lease {
+            RecordState::Released => (0, 0, &[]),
+            RecordState::Held { value, lease } => match *lease {
                 LockLease::For(time) => (1, lease_ms(time), value),
                 LockLease::Endless => (1, ENDLESS, value),
             },
@@ -81,29 +81,29 @@ impl Record {
     }
 
     /// Decodes a record. Returns `None` if `bytes` are not one.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<LockRecord> {
         let mut from = Reader::new(bytes);
         let (format, state) = (from.u8().ok()?, from.u8().ok()?);
         let token = FencingToken(from.u64().ok()?);
         let lease = from.u64().ok()?;
-        let id = WriteId {
+        let id = RecordWriteId {
             incarnation: from.u64().ok()?,
             sequence: from.u64().ok()?,
         };
         let value = from.rest();
         let state = match (format, state, lease) {
-            (FORMAT, 0, 0) if value.is_empty() => State::Released,
-            (FORMAT, 1, ENDLESS) => State::Held {
+            (FORMAT, 0, 0) if value.is_empty() => RecordState::Released,
+            (FORMAT, 1, ENDLESS) => RecordState::Held {
                 value: value.into(),
                 lease: LockLease::Endless,
             },
-            (FORMAT, 1, ms @ 1..) => State::Held {
+            (FORMAT, 1, ms @ 1..) => RecordState::Held {
                 value: value.into(),
                 lease: LockLease::For(Duration::from_millis(ms)),
             },
             _ => return None,
         };
-        Some(Record { token, id, state })
+        Some(LockRecord { token, id, state })
     }
 }
 
@@ -127,10 +127,10 @@ pub(crate) fn era_key(prefix: &[u8], incarnation: u64, number: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn record(state: State) -> Record {
-        Record {
+    fn record(state: RecordState) -> LockRecord {
+        LockRecord {
             token: FencingToken(0x0102_0304_0506_0708),
-            id: WriteId {
+            id: RecordWriteId {
                 incarnation: 7,
                 sequence: 9,
             },
@@ -138,9 +138,9 @@ mod tests {
         }
     }
 
-    fn held(value: &[u8], lease: LockLease) -> Record {
+    fn held(value: &[u8], lease: LockLease) -> LockRecord {
         let value = value.into();
-        record(State::Held { value, lease })
+        record(RecordState::Held { value, lease })
     }
 
     #[test]
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn records_come_back_as_they_were() {
         for one in [
-            record(State::Released),
+            record(RecordState::Released),
             held(b"", LockLease::Endless),
             held(&[0xff; 300], LockLease::For(Duration::from_millis(1))),
         ] {
-            assert_eq!(Record::decode(&one.encode()), Some(one));
+            assert_eq!(LockRecord::decode(&one.encode()), Some(one));
         }
     }
 
@@ -169,22 +169,26 @@ mod tests {
     fn a_lease_is_never_shorter_in_the_record() {
         let bytes = held(b"x", LockLease::For(Duration::from_micros(1001))).encode();
         let expected = held(b"x", LockLease::For(Duration::from_millis(2)));
-        assert_eq!(Record::decode(&bytes), Some(expected));
+        assert_eq!(LockRecord::decode(&bytes), Some(expected));
     }
 
     #[test]
     fn other_bytes_are_no_record() {
         let good = held(b"me", LockLease::Endless).encode();
         for cut in 0..HEADER {
-            assert_eq!(Record::decode(&good[..cut]), None, "{cut} bytes");
+            assert_eq!(LockRecord::decode(&good[..cut]), None, "{cut} bytes");
         }
         for (at, byte) in [(0, 0), (0, 2), (1, 2), (1, 0)] {
             let mut bad = good.clone();
             bad[at] = byte;
-            assert_eq!(Record::decode(&bad), None, "byte {at} is {byte}");
+            assert_eq!(LockRecord::decode(&bad), None, "byte {at} is {byte}");
         }
         let mut zero = good;
         zero[10..18].fill(0);
-        assert_eq!(Record::decode(&zero), None, "held with a lease of nothing");
+        assert_eq!(
+            LockRecord::decode(&zero),
+            None,
+            "held with a lease of nothing"
+        );
     }
 }

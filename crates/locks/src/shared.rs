@@ -74,7 +74,7 @@ use base::partition::OwnedReply;
 use base::transaction::Abort;
 
 use crate::error::LockError;
-use crate::lock::{Answer, Request, Ticket, Wanted};
+use crate::lock::{Answer, OwnedRequest, Request, Ticket};
 use crate::moment::MonotonicTime;
 pub use command::{Command, TransactionNumber};
 pub use counters::Counters;
@@ -188,7 +188,11 @@ impl Shared {
         };
         self.open += 1;
         let key = self.key(key);
-        self.ask(&key, Work::Client(ticket, Wanted::new(request)), until);
+        self.ask(
+            &key,
+            Work::Client(ticket, OwnedRequest::new(request)),
+            until,
+        );
         Ok(())
     }
 

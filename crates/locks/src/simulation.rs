@@ -46,10 +46,10 @@ mod world;
 
 use ::simulation::catch;
 
-pub use reached::Point;
+pub use reached::CoveragePoint;
 
 /// How a run ended.
-pub type Run = ::simulation::Run<Point>;
+pub type Run = ::simulation::Run<CoveragePoint>;
 
 /// Runs one seed; `keep_trace` keeps every event as text.
 #[must_use]

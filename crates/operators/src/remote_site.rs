@@ -1,6 +1,6 @@
 //! The site that has another node run tasks beside its pages.
 //!
-//! Tasks are encoded by [`codec::encode_task`](crate::codec::encode_task), and results as
+//! Tasks are encoded by [`codec::encode_task`], and results as
 //! [blocks](pages::block).
 
 use std::iter;

@@ -6,13 +6,15 @@ use super::reply::OpError;
 /// The reason why a transaction did not take effect, and what its caller may do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
-    /// A precondition ([`Op::Check`] or [`Op::Require`]) did not hold. Start over from reading.
+    /// A precondition ([`Op::Check`](super::operation::Op::Check) or
+    /// [`Op::Require`](super::operation::Op::Require)) did not hold. Start over from reading.
     #[error("operation {op} of the transaction found its precondition not met")]
     Precondition {
         /// The index of the operation.
         op: usize,
     },
-    /// The partition has seen a newer token of a lock than that of an [`Op::Guard`]: another client
+    /// The partition has seen a newer token of a lock than that of an
+    /// [`Op::Guard`](super::operation::Op::Guard): another client
     /// has held the lock since. It is no use to retry it; acquire the lock again.
     #[error(
         "the lock '{}' has been granted with a newer token ({highest} > {token}); acquire it again",

@@ -83,7 +83,7 @@ pub enum ExpireWhen {
 }
 
 /// One operation. The comment of each says what it answers; any operation on a value of another
-/// type than it needs answers [`OpError::WrongType`].
+/// type than it needs answers [`OpError::WrongType`](super::reply::OpError::WrongType).
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields of an operation are its arguments, said in its comment.
 pub enum Op<'a> {
@@ -93,7 +93,8 @@ pub enum Op<'a> {
     Require { key: &'a [u8], present: bool },
     /// Returns the version of `key`, for a later [`Op::Check`]. Answers `Version`.
     Watch { key: &'a [u8] },
-    /// Aborts the transaction ([`Abort::Stale`]) if a greater token than `token` was seen for
+    /// Aborts the transaction ([`Abort::Stale`](super::abort::Abort::Stale)) if a greater token than
+    /// `token` was seen for
     /// `lock` in this partition; otherwise `token` is the greatest that was seen from now on. It is
     /// not forgotten, also not by [`Op::Flush`]. The lock's name is no key: the guard is executed in
     /// every partition that takes part in the transaction. Answers `Ok`.

@@ -24,7 +24,7 @@ use super::command::Command;
 use super::ledger::Ledger;
 use super::options::Options;
 use crate::error::LockError;
-use crate::lock::{FencingToken, Ticket, Wanted};
+use crate::lock::{FencingToken, OwnedRequest, Ticket};
 use crate::moment::{MonotonicTime, by_every_clock};
 
 /// When a request came, and how long it may wait for others.
@@ -38,7 +38,7 @@ pub(super) struct WaitSpan {
 pub(super) struct ParkedRequest {
     pub(super) ticket: Ticket,
     pub(super) key: Box<[u8]>,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: OwnedRequest,
     pub(super) span: WaitSpan,
 }
 
@@ -60,10 +60,10 @@ pub(super) struct GrantGate {
     stopping: AtomicBool,
     /// No lease of the life before still runs, and the ledger says so, or is about to.
     settled: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
 }
 
-struct State {
+struct GateState {
     under_way: Option<Ledger>,
     /// The bound that the ledger under way will allow.
     allows_ms: u64,
@@ -107,7 +107,7 @@ impl GrantGate {
             waiting: options.limits.waiters,
             stopping: AtomicBool::new(false),
             settled: AtomicBool::new(running.is_none()),
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 under_way: None,
                 allows_ms: 0,
                 wanted_ms: least_ms,
@@ -193,7 +193,7 @@ impl GrantGate {
 
     fn push(
         &self,
-        state: &mut State,
+        state: &mut GateState,
         parked: ParkedRequest,
         now: MonotonicTime,
         out: &mut Vec<Command>,
@@ -330,7 +330,7 @@ impl GrantGate {
         }
     }
 
-    fn ask(&self, state: &mut State, now: MonotonicTime, out: &mut Vec<Command>) {
+    fn ask(&self, state: &mut GateState, now: MonotonicTime, out: &mut Vec<Command>) {
         if state.under_way.is_some() || self.is_stopping() {
             return;
         }

@@ -18,7 +18,7 @@ use super::gate::{GrantGate, ParkedRequest, WaitSpan};
 use crate::decision::{Decision, Setting, decide};
 use crate::error::LockError;
 use crate::limits::LockLimits;
-use crate::lock::{Answer, FencingToken, Lock, LockLease, Request, Ticket, Wanted};
+use crate::lock::{Answer, FencingToken, Lock, LockLease, OwnedRequest, Request, Ticket};
 use crate::moment::{MonotonicTime, by_every_clock, by_one_clock};
 
 /// What a call needs besides the shard.
@@ -374,7 +374,7 @@ impl Shard {
         let parked = ParkedRequest {
             ticket: waiter.ticket,
             key: key.into(),
-            wanted: Wanted::Acquire {
+            wanted: OwnedRequest::Acquire {
                 owner: waiter.owner,
                 lease: LockLease::For(lease),
                 wait: waiter.span.until.since(turn.now),

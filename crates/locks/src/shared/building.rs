@@ -12,7 +12,7 @@ use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use super::operation::Operation;
 use crate::lock::FencingToken;
-use crate::record::{Record, State, WriteId, era_key, record_key, whole_ms};
+use crate::record::{LockRecord, RecordState, RecordWriteId, era_key, record_key, whole_ms};
 
 impl Shared {
     /// Returns `true` if another transaction may be sent.
@@ -183,7 +183,7 @@ impl Shared {
 
     fn write(&mut self, write: &Write, token: FencingToken) -> (RecordWrite, Vec<u8>) {
         self.writes += 1;
-        let id = WriteId {
+        let id = RecordWriteId {
             incarnation: self.incarnation,
             sequence: self.writes,
         };
@@ -192,11 +192,15 @@ impl Shared {
                 let lease = whole_ms(setting.lease);
                 let value = Arc::clone(&setting.value);
                 let answer = setting.answer(token, setting.lease);
-                (State::Held { value, lease }, Some(lease), Some(answer))
+                (
+                    RecordState::Held { value, lease },
+                    Some(lease),
+                    Some(answer),
+                )
             }
-            What::Release(answer) => (State::Released, None, answer.clone()),
+            What::Release(answer) => (RecordState::Released, None, answer.clone()),
         };
-        let bytes = Record { token, id, state }.encode();
+        let bytes = LockRecord { token, id, state }.encode();
         let written = RecordWrite {
             arrival: write.arrival,
             over: write.over,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use base::ids::Version;
 
 use crate::decision::Setting;
-use crate::lock::{Answer, FencingToken, Lock, LockLease, Ticket, Wanted};
+use crate::lock::{Answer, FencingToken, Lock, LockLease, OwnedRequest, Ticket};
 use crate::moment::{MonotonicTime, by_one_clock};
-use crate::record::{Record, WriteId};
+use crate::record::{LockRecord, RecordWriteId};
 
 /// The state of one key.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) enum Known {
 /// A held record, and when its lease ends.
 #[derive(Debug)]
 pub(super) struct Sighting {
-    pub(super) id: WriteId,
+    pub(super) id: RecordWriteId,
     /// When the lease is over by every clock: counted from before the record was sent if this proxy
     /// wrote it, and from when it was seen first if another one did. `None`: endless.
     pub(super) ends: Option<MonotonicTime>,
@@ -108,17 +108,17 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Client(Ticket, Wanted),
+    Client(Ticket, OwnedRequest),
     /// Releases a lock whose lease has ended.
     Expire,
     /// Releases the lock of this write, whose client has gone.
-    Undo(WriteId),
+    Undo(RecordWriteId),
 }
 
 /// A write whose outcome is unknown.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
-    pub(super) id: WriteId,
+    pub(super) id: RecordWriteId,
     pub(super) over: Over,
     /// It would grant a lock that was free.
     pub(super) is_new: bool,
@@ -201,7 +201,7 @@ impl Sighting {
     pub(super) fn lock(
         &self,
         value: &Arc<[u8]>,
-        record: &Record,
+        record: &LockRecord,
         margin: Duration,
         now: MonotonicTime,
     ) -> Lock {

@@ -6,7 +6,7 @@ use super::entry::Over;
 use super::scan::Listing;
 use crate::lock::{Answer, LockLease};
 use crate::moment::MonotonicTime;
-use crate::record::WriteId;
+use crate::record::RecordWriteId;
 
 /// A transaction that is under way.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct KeyInTransaction {
 pub(super) struct RecordWrite {
     pub(super) arrival: u64,
     pub(super) over: Over,
-    pub(super) id: WriteId,
+    pub(super) id: RecordWriteId,
     /// It grants a lock that was free.
     pub(super) is_new: bool,
     /// The lease of a held record; `None` for a released one.

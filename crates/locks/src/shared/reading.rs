@@ -12,12 +12,12 @@ use super::entry::{Known, Over, Pending, Phase, Plan, Sighting, What, Work, Writ
 use super::era::TOMBSTONE;
 use crate::decision::{Decision, decide};
 use crate::error::LockError;
-use crate::lock::{Answer, Lock, LockLease, Wanted};
-use crate::record::{Record, State, WriteId};
+use crate::lock::{Answer, Lock, LockLease, OwnedRequest};
+use crate::record::{LockRecord, RecordState, RecordWriteId};
 
 /// A record as it was read.
 struct Read {
-    record: Option<Record>,
+    record: Option<LockRecord>,
     version: Version,
 }
 
@@ -38,12 +38,11 @@ impl Shared {
                 record: None,
                 version: *version,
             }),
-            [OwnedReply::Bytes(bytes), OwnedReply::Version(version)] => {
-                Record::decode(bytes).map(|record| Read {
+            [OwnedReply::Bytes(bytes), OwnedReply::Version(version)] => LockRecord::decode(bytes)
+                .map(|record| Read {
                     record: Some(record),
                     version: *version,
-                })
-            }
+                }),
             _ => None,
         };
         match read {
@@ -64,20 +63,20 @@ impl Shared {
     fn note(&mut self, key: &Arc<[u8]>, read: &Read) {
         let known = match &read.record {
             None => Known::Nothing,
-            Some(Record {
-                state: State::Released,
+            Some(LockRecord {
+                state: RecordState::Released,
                 ..
             }) => Known::Released(self.now + TOMBSTONE),
-            Some(Record {
+            Some(LockRecord {
                 id,
-                state: State::Held { lease, .. },
+                state: RecordState::Held { lease, .. },
                 ..
             }) => Known::Held(self.sight(key, *id, *lease)),
         };
         self.entries.get_mut(key).expect("it was read").known = known;
     }
 
-    fn sight(&mut self, key: &Arc<[u8]>, id: WriteId, lease: LockLease) -> Sighting {
+    fn sight(&mut self, key: &Arc<[u8]>, id: RecordWriteId, lease: LockLease) -> Sighting {
         let entry = self.entries.get_mut(key).expect("it was read");
         if let Known::Held(sighting) = std::mem::replace(&mut entry.known, Known::Nothing)
             && sighting.id == id
@@ -203,7 +202,7 @@ impl Shared {
         let Some(record) = &read.record else {
             return;
         };
-        if record.state == State::Released {
+        if record.state == RecordState::Released {
             self.counters.tombstones += 1;
         } else {
             self.counters.lapsed += 1;
@@ -226,7 +225,10 @@ impl Shared {
         let Work::Client(ticket, wanted) = &one.work else {
             return None;
         };
-        let is_repeatable = matches!(wanted, Wanted::Acquire { .. } | Wanted::Renew { .. });
+        let is_repeatable = matches!(
+            wanted,
+            OwnedRequest::Acquire { .. } | OwnedRequest::Renew { .. }
+        );
         if is_unchanged || is_repeatable || one.cancelled {
             self.counters.repeated += 1;
             return None;
@@ -241,7 +243,7 @@ impl Shared {
     /// Returns the lock of a record, unless its lease has ended by every clock.
     fn lock(&self, key: &[u8], read: &Read, waiters: usize) -> Option<Lock> {
         let record = read.record.as_ref()?;
-        let State::Held { value, .. } = &record.state else {
+        let RecordState::Held { value, .. } = &record.state else {
             return None;
         };
         let entry = self.entries.get(key)?;
@@ -258,12 +260,12 @@ impl Shared {
     }
 
     /// Returns `true` if another proxy's lease has ended by the wall clock, with the planted bug.
-    fn seems_ended(&self, record: &Record) -> bool {
+    fn seems_ended(&self, record: &LockRecord) -> bool {
         if !planted::is(Bug::TrustedWallClock) {
             return false;
         }
         match record.state {
-            State::Held {
+            RecordState::Held {
                 lease: LockLease::For(time),
                 ..
             } if record.id.incarnation != self.incarnation => {
@@ -285,7 +287,7 @@ impl Over {
 
 fn is_held(read: &Read) -> bool {
     let state = read.record.as_ref().map(|record| &record.state);
-    matches!(state, Some(State::Held { .. }))
+    matches!(state, Some(RecordState::Held { .. }))
 }
 
 /// Returns the write for a request over what was read.

@@ -13,7 +13,7 @@ use super::scan::Listing;
 use crate::error::LockError;
 use crate::lock::{Answer, Lock, LockLease};
 use crate::moment::MonotonicTime;
-use crate::record::{Record, State, record_key};
+use crate::record::{LockRecord, RecordState, record_key};
 
 /// Number of records that a sweep scans in one transaction, and its pause between two transactions.
 const SLICE: usize = 256;
@@ -82,15 +82,15 @@ impl Shared {
         };
         let skip = self.options.prefix.len() + 1;
         let locks = pairs.iter().filter_map(|(key, bytes)| {
-            let lock = self.lock_of(&key[skip..], &Record::decode(bytes)?, sent)?;
+            let lock = self.lock_of(&key[skip..], &LockRecord::decode(bytes)?, sent)?;
             Some((key[skip..].to_vec(), lock))
         });
         let locks = locks.collect();
         self.answer(listing.ticket, Ok(Answer::Listing(locks)));
     }
 
-    fn lock_of(&self, key: &[u8], record: &Record, sent: MonotonicTime) -> Option<Lock> {
-        let State::Held { value, lease } = &record.state else {
+    fn lock_of(&self, key: &[u8], record: &LockRecord, sent: MonotonicTime) -> Option<Lock> {
+        let RecordState::Held { value, lease } = &record.state else {
             return None;
         };
         let entry = self.entries.get(key);
@@ -118,10 +118,10 @@ impl Shared {
         };
         let skip = self.options.prefix.len() + 1;
         for (key, bytes) in pairs {
-            let Some(record) = Record::decode(bytes) else {
+            let Some(record) = LockRecord::decode(bytes) else {
                 continue;
             };
-            let State::Held { lease, .. } = record.state else {
+            let RecordState::Held { lease, .. } = record.state else {
                 continue;
             };
             let is_known = self.entries.contains_key(&key[skip..]);

@@ -9,7 +9,7 @@ use crate::decision::{Decision, decide};
 use crate::error::LockError;
 use crate::lock::LockLease;
 use crate::moment::{MonotonicTime, by_every_clock};
-use crate::record::WriteId;
+use crate::record::RecordWriteId;
 
 /// Time for which other proxies leave the release of a record to the proxy that wrote it.
 const COURTESY: Duration = Duration::from_secs(2);
@@ -144,19 +144,19 @@ impl Shared {
     }
 
     /// Returns what is known of a record that this proxy has put; `sent` is a moment before that.
-    pub(super) fn own(&self, id: WriteId, lease: LockLease, sent: MonotonicTime) -> Sighting {
+    pub(super) fn own(&self, id: RecordWriteId, lease: LockLease, sent: MonotonicTime) -> Sighting {
         self.sighting(id, lease, sent, Duration::ZERO)
     }
 
     /// Returns what is known of a record that another proxy has put, and that is seen for the first
     /// time.
-    pub(super) fn first_sight(&self, id: WriteId, lease: LockLease) -> Sighting {
+    pub(super) fn first_sight(&self, id: RecordWriteId, lease: LockLease) -> Sighting {
         self.sighting(id, lease, self.now, COURTESY)
     }
 
     fn sighting(
         &self,
-        id: WriteId,
+        id: RecordWriteId,
         lease: LockLease,
         from: MonotonicTime,
         courtesy: Duration,

@@ -15,7 +15,7 @@ use super::era::TOMBSTONE;
 use super::failing::Failure;
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
 use crate::error::LockError;
-use crate::lock::{Answer, Wanted};
+use crate::lock::{Answer, OwnedRequest};
 use crate::moment::MonotonicTime;
 
 impl Shared {
@@ -102,7 +102,9 @@ impl Shared {
         self.counters.grants += u64::from(is_grant);
         self.counters.waited += u64::from(is_grant && one.waits);
         match (&one.work, attempt.answer) {
-            (Work::Client(_, Wanted::Acquire { .. }), _) if one.cancelled && attempt.is_new => {
+            (Work::Client(_, OwnedRequest::Acquire { .. }), _)
+                if one.cancelled && attempt.is_new =>
+            {
                 self.ask(key, Work::Undo(attempt.id), self.now);
             }
             (Work::Client(ticket, _), Some(answer)) if !one.cancelled => {

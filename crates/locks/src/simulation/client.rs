@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client_request::{ClientRequest, What};
 use super::judge::{Grant, Judge, Violation};
 use super::plan::{LONGEST_LEASE_MS, LONGEST_WAIT_MS, REQUEST_TIMEOUT};
-use super::reached::Point;
+use super::reached::CoveragePoint;
 use crate::error::LockError;
 use crate::lock::{Answer, ChangeEffect, FencingToken, Lock, LockLease, Ticket};
 use crate::moment::MonotonicTime;
@@ -142,7 +142,7 @@ impl Client {
         &mut self,
         outcome: &Result<Answer, LockError>,
         judge: &mut Judge,
-        reached: &mut Coverage<Point>,
+        reached: &mut Coverage<CoveragePoint>,
         now: MonotonicTime,
     ) -> Result<(), Violation> {
         let open = self.open.take().expect("an answer to a request");
@@ -152,11 +152,11 @@ impl Client {
             self.rename();
         }
         match outcome {
-            Err(LockError::Uncertain { .. }) => reached.add(Point::Uncertain, 1),
+            Err(LockError::Uncertain { .. }) => reached.add(CoveragePoint::Uncertain, 1),
             Err(LockError::Unavailable { .. } | LockError::Stopping) => {
-                reached.add(Point::Unavailable, 1)
+                reached.add(CoveragePoint::Unavailable, 1)
             }
-            Err(LockError::Settling { .. }) => reached.add(Point::Settling, 1),
+            Err(LockError::Settling { .. }) => reached.add(CoveragePoint::Settling, 1),
             Err(error) => return Err(Violation(format!("{open:?} was answered: {error}"))),
             Ok(answer) => self.believes(&open, answer, judge, reached, now)?,
         }
@@ -168,7 +168,7 @@ impl Client {
         open: &Open,
         answer: &Answer,
         judge: &mut Judge,
-        reached: &mut Coverage<Point>,
+        reached: &mut Coverage<CoveragePoint>,
         now: MonotonicTime,
     ) -> Result<(), Violation> {
         let owner = &*open.ask.owner;
@@ -195,7 +195,7 @@ impl Client {
             _ => None,
         };
         if let Some((lease, token)) = granted {
-            reached.add(Point::Granted, 1);
+            reached.add(CoveragePoint::Granted, 1);
             let until = self.until(open.sent, lease);
             if self.stage != Stage::Free && until <= now {
                 // Nothing is slow any more, so a lease must not be over when its answer arrives.

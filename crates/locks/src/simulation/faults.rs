@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::proxy::Table;
-use super::reached::Point;
+use super::reached::CoveragePoint;
 use super::world::{Event, World};
 use crate::moment::MonotonicTime;
 
@@ -20,23 +20,23 @@ impl World {
             1 => self.pause(proxy, length),
             2 => {
                 self.note("is cut off", proxy);
-                self.reached.add(Point::CutOff, 1);
+                self.reached.add(CoveragePoint::CutOff, 1);
                 self.proxies[proxy].cut_until = self.now + length;
             }
             3 => {
-                self.reached.add(Point::Elected, 1);
+                self.reached.add(CoveragePoint::Elected, 1);
                 self.leaderless_until = self.now + length / 4;
                 self.skew_ms += self.rng.i64(-300..300);
                 self.trace.note(self.now, format_args!("no member leads"));
             }
             4 => {
-                self.reached.add(Point::ClockSet, 1);
+                self.reached.add(CoveragePoint::ClockSet, 1);
                 self.skew_ms = self.draw_skew();
                 self.trace
                     .note(self.now, format_args!("the leader's clock is set"));
             }
             5 => {
-                self.reached.add(Point::ClockSet, 1);
+                self.reached.add(CoveragePoint::ClockSet, 1);
                 self.proxies[proxy].skew_ms = self.draw_skew();
                 self.note("has its clock set", proxy);
             }
@@ -67,12 +67,12 @@ impl World {
         }
         self.note("is killed", proxy);
         let holds = self.judge.is_any_held(self.now);
-        self.reached.add(Point::Killed, u64::from(holds));
+        self.reached.add(CoveragePoint::Killed, u64::from(holds));
         self.count(proxy);
         self.proxies[proxy].table = None;
         if self.rng.bool() {
             self.note("loses its machine, which starts anew", proxy);
-            self.reached.add(Point::Rebooted, u64::from(holds));
+            self.reached.add(CoveragePoint::Rebooted, u64::from(holds));
             self.proxies[proxy].reboot(self.now);
         }
         self.soon(Duration::from_secs(2), Event::Starts(proxy));
@@ -92,7 +92,8 @@ impl World {
         self.note("is stopped", proxy);
         for command in &out {
             if let crate::authority::Command::KeepLedger(ledger) = command {
-                self.reached.add(Point::CleanStop, u64::from(ledger.clean));
+                self.reached
+                    .add(CoveragePoint::CleanStop, u64::from(ledger.clean));
             }
         }
         let doings = out.into_iter().map(super::proxy::of_authority).collect();
@@ -119,7 +120,7 @@ impl World {
         proxy.paused = true;
         proxy.paused_at = now;
         let life = proxy.life;
-        self.reached.add(Point::Paused, 1);
+        self.reached.add(CoveragePoint::Paused, 1);
         self.note("is paused", number);
         self.push(now + length, Event::Resumes(number, life));
     }

@@ -2,7 +2,7 @@
 
 ::simulation::points! {
     /// A point that runs should reach.
-    pub enum Point {
+    pub enum CoveragePoint {
         Granted => "a lock was granted",
         Waited => "a lock was granted to a client that waited",
         Takeover => "a lock was taken over from another proxy",

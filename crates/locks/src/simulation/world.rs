@@ -9,7 +9,7 @@ use super::client::{Client, Stage};
 use super::judge::Judge;
 use super::plan::{CLIENTS_END, END, FAULTS_END, LAST_ROUND, Plan, REQUEST_TIMEOUT};
 use super::proxy::{Doing, Mail, Proxy, Table};
-use super::reached::Point;
+use super::reached::CoveragePoint;
 use crate::authority::Ledger;
 use crate::error::LockError;
 use crate::lock::{Answer, Ticket};
@@ -60,7 +60,7 @@ pub(super) struct World {
     pub(super) skew_ms: i64,
     pub(super) judge: Judge,
     pub(super) trace: Trace,
-    pub(super) reached: Coverage<Point>,
+    pub(super) reached: Coverage<CoveragePoint>,
     pub(super) failure: Option<String>,
 }
 
@@ -262,7 +262,8 @@ impl World {
                     let puts = puts
                         .filter(|one| matches!(one, Operation::Put { .. }))
                         .count();
-                    self.reached.add(Point::Batched, u64::from(puts > 1));
+                    self.reached
+                        .add(CoveragePoint::Batched, u64::from(puts > 1));
                     let event = Event::Execute(proxy, life, number, operations, self.now);
                     self.send(proxy, Duration::from_millis(3), event);
                 }
@@ -324,8 +325,10 @@ impl World {
             let writes = operations.iter();
             let held =
                 |one: &&Operation| matches!(one, Operation::Put { value, .. } if !value.is_empty());
-            self.reached
-                .add(Point::Late, u64::from(writes.filter(held).count() > 0));
+            self.reached.add(
+                CoveragePoint::Late,
+                u64::from(writes.filter(held).count() > 0),
+            );
         }
         self.trace.note(
             self.now,
@@ -351,7 +354,7 @@ impl World {
         if kept {
             proxy.ledger = Some(ledger);
         } else {
-            self.reached.add(Point::LedgerFailed, 1);
+            self.reached.add(CoveragePoint::LedgerFailed, 1);
         }
         let result = kept.then_some(()).ok_or_else(|| LockError::Unavailable {
             what: "a full disk".to_owned(),
@@ -445,7 +448,7 @@ impl World {
             return;
         };
         client.rename();
-        self.reached.add(Point::Cancelled, 1);
+        self.reached.add(CoveragePoint::Cancelled, 1);
         let life = self.proxies[open.proxy].life;
         let mail = Mail::Cancel(open.ticket, open.key);
         self.send(
@@ -486,16 +489,16 @@ impl World {
         if let Some(Table::Shared(table)) = &self.proxies[number].table {
             let counted = *table.counters();
             for (point, times) in [
-                (Point::Waited, counted.waited),
-                (Point::Takeover, counted.takeovers),
-                (Point::Expired, counted.expired),
-                (Point::Tombstone, counted.tombstones),
-                (Point::Found, counted.found),
-                (Point::Repeated, counted.repeated),
-                (Point::Overtaken, counted.overtaken),
-                (Point::EraLost, counted.eras_lost),
-                (Point::Undone, counted.undone),
-                (Point::Swept, counted.swept),
+                (CoveragePoint::Waited, counted.waited),
+                (CoveragePoint::Takeover, counted.takeovers),
+                (CoveragePoint::Expired, counted.expired),
+                (CoveragePoint::Tombstone, counted.tombstones),
+                (CoveragePoint::Found, counted.found),
+                (CoveragePoint::Repeated, counted.repeated),
+                (CoveragePoint::Overtaken, counted.overtaken),
+                (CoveragePoint::EraLost, counted.eras_lost),
+                (CoveragePoint::Undone, counted.undone),
+                (CoveragePoint::Swept, counted.swept),
             ] {
                 self.reached.add(point, times);
             }

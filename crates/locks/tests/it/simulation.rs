@@ -4,7 +4,7 @@
 
 use ::simulation::Coverage;
 use base::planted::{self, Bug};
-use kumiki_locks::simulation::{self, Point, Run};
+use kumiki_locks::simulation::{self, CoveragePoint, Run};
 
 const SEEDS: u64 = 600;
 
@@ -35,25 +35,25 @@ fn proxies_keep_their_promises_and_meet_what_is_worth_meeting() {
         assert_eq!(run.failure, None, "seed {seed}");
         reached.count(&run.reached);
     }
-    let missed: Vec<Point> = reached.rarer_than(1).collect();
+    let missed: Vec<CoveragePoint> = reached.rarer_than(1).collect();
     assert_eq!(missed, [], "no seed has met this:\n{reached}");
     // The most important points must be reached more than once.
     for point in [
-        Point::Waited,
-        Point::Takeover,
-        Point::Expired,
-        Point::Tombstone,
-        Point::Found,
-        Point::Repeated,
-        Point::Uncertain,
-        Point::Overtaken,
-        Point::EraLost,
-        Point::Swept,
-        Point::Late,
-        Point::Killed,
-        Point::Rebooted,
-        Point::Paused,
-        Point::Settling,
+        CoveragePoint::Waited,
+        CoveragePoint::Takeover,
+        CoveragePoint::Expired,
+        CoveragePoint::Tombstone,
+        CoveragePoint::Found,
+        CoveragePoint::Repeated,
+        CoveragePoint::Uncertain,
+        CoveragePoint::Overtaken,
+        CoveragePoint::EraLost,
+        CoveragePoint::Swept,
+        CoveragePoint::Late,
+        CoveragePoint::Killed,
+        CoveragePoint::Rebooted,
+        CoveragePoint::Paused,
+        CoveragePoint::Settling,
     ] {
         assert!(reached.times(point) >= 10, "{point:?}:\n{reached}");
     }

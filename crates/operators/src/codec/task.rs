@@ -58,7 +58,8 @@ pub fn decode_task(
     })
 }
 
-/// Returns rows as bytes, see the [module](self).
+/// Returns rows as bytes. Each range has its segment, its first row and the one after its last, of 16, 8 and
+/// 8 bytes, little-endian.
 #[must_use]
 pub fn encode_rows(rows: &[RowRange]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(rows.len() * ROWS);

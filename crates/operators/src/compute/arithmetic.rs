@@ -1,4 +1,4 @@
-//! `+ - * / %` and the sign, see [`types`](crate::types) for what they mean.
+//! `+ - * / %` and the sign, see [`types`] for what they mean.
 
 use arrow_schema::DataType;
 
