@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::size::Size;
 use clap::{Args, Subcommand};
 use disk::RealDisk;
-use pages::remote::FarOptions;
+use pages::remote::RemoteNodeOptions;
 use pages::{Cache, Tables};
 use sql::shell::progress::Tell;
 use sql::shell::{Failed, Format, Shell, run, terminal};
@@ -143,7 +143,7 @@ impl Queries {
             stores.push(Arc::new(Directory::open_all(&dirs)?));
         }
         for node in nodes {
-            let mut options = FarOptions::new(self.access.session(node)?);
+            let mut options = RemoteNodeOptions::new(self.access.session(node)?);
             options.cache.clone_from(&cache);
             stores.push(Arc::new(StorageNode::new(options)));
         }

@@ -67,7 +67,7 @@ pub use expr::{Expr, ExprError, Operator};
 pub use fragment::{Aggregate, Fragment, FragmentError, Function, SortKey, Work};
 pub use here::Here;
 pub use measure::WorkCosts;
-pub use pages::Wanted;
+pub use pages::Cancellation;
 pub use placement::Placement;
 pub use run::Executor;
 pub use scalar::{Scalar, Value};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use pages::{PageError, SegmentId, Table, Wanted};
+use pages::{Cancellation, PageError, SegmentId, Table};
 
 use crate::fragment::Fragment;
 
@@ -29,7 +29,7 @@ pub struct Task {
     pub rows: Vec<Rows>,
     /// Answers whether the result is still wanted. It is asked for every vector of rows, so that a task that
     /// yields nothing for long ends early, too: with [`TaskError::Unwanted`].
-    pub wanted: Wanted,
+    pub wanted: Cancellation,
 }
 
 /// The result, batch by batch, with the schema of the fragment's output. Taking a batch waits until it is
@@ -83,6 +83,9 @@ pub enum TaskError {
 /// # Errors
 /// Returns [`TaskError::Unwanted`] if it is not.
 #[inline]
-pub(crate) fn check_wanted(wanted: &Wanted) -> Result<(), TaskError> {
-    wanted.is().then_some(()).ok_or(TaskError::Unwanted)
+pub(crate) fn check_wanted(wanted: &Cancellation) -> Result<(), TaskError> {
+    match wanted.is_cancelled() {
+        true => Err(TaskError::Unwanted),
+        false => Ok(()),
+    }
 }

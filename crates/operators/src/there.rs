@@ -10,9 +10,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use pages::block;
-use pages::node::{Opened, Outcome, Output, Worker};
-use pages::remote::{Far, SessionError, TaskStream, WorkTimes};
-use pages::{PageError, Source, Table, Wanted};
+use pages::node::{OpenTable, Output, Worker};
+use pages::remote::{RemoteNode, TaskStream, WorkTimes};
+use pages::{Cancellation, Error, PageError, Source, Table};
 
 use crate::codec;
 use crate::fragment::Fragment;
@@ -26,20 +26,20 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Has a storage node run tasks beside its pages.
 #[derive(Clone, Debug)]
 pub struct There {
-    node: Far,
+    node: RemoteNode,
 }
 
 impl There {
     /// Makes a site that runs tasks on this node.
     #[must_use]
-    pub fn new(node: Far) -> There {
+    pub fn new(node: RemoteNode) -> There {
         There { node }
     }
 
     fn begin(&self, task: &Task) -> Result<TaskStream, TaskError> {
         let bytes = encode(task)?;
         let stream = self.node.run(&task.table, &bytes)?;
-        Ok(stream.while_wanted(&task.wanted))
+        Ok(stream.until_cancelled(&task.wanted))
     }
 }
 
@@ -69,7 +69,7 @@ fn encode(task: &Task) -> Result<Vec<u8>, TaskError> {
 }
 
 /// Returns the task of a table from bytes, which may be anything.
-fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Wanted) -> Result<Task, String> {
+fn decode(table: &Arc<Table>, bytes: &[u8], wanted: Cancellation) -> Result<Task, String> {
     let (len, rest) = bytes.split_first_chunk().ok_or("a task without rows")?;
     let len = u32::from_le_bytes(*len) as usize;
     let (rows, fragment) = rest.split_at_checked(len).ok_or("a task that is cut off")?;
@@ -93,7 +93,7 @@ struct Results<S> {
     schema: SchemaRef,
 }
 
-impl<S: Iterator<Item = Result<Bytes, SessionError>>> Iterator for Results<S> {
+impl<S: Iterator<Item = Result<Bytes, Error>>> Iterator for Results<S> {
     type Item = Result<RecordBatch, TaskError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -110,17 +110,17 @@ impl<S: Iterator<Item = Result<Bytes, SessionError>>> Iterator for Results<S> {
     }
 }
 
-impl From<SessionError> for TaskError {
-    fn from(error: SessionError) -> TaskError {
+impl From<Error> for TaskError {
+    fn from(error: Error) -> TaskError {
         let text = error.to_string();
         match error {
-            SessionError::Lost(_) | SessionError::Busy(_) => TaskError::Lost(text),
-            SessionError::Untaken(_) => TaskError::Untaken(text),
+            Error::Lost(_) | Error::Busy(_) => TaskError::Lost(text),
+            Error::Untaken(_) => TaskError::Untaken(text),
+            Error::Page(_) => TaskError::Remote(text),
+            Error::Value(_) => TaskError::Value(text),
+            Error::Unwanted(_) => TaskError::Unwanted,
             // Tasks change nothing, so a node cannot be in doubt of one.
-            SessionError::Refused(_) | SessionError::Doubtful(_) => TaskError::Refused(text),
-            SessionError::Page(_) => TaskError::Remote(text),
-            SessionError::Value(_) => TaskError::Value(text),
-            SessionError::Unwanted(_) => TaskError::Unwanted,
+            _ => TaskError::Refused(text),
         }
     }
 }
@@ -144,15 +144,15 @@ impl Operators {
 }
 
 impl Worker for Operators {
-    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
+    fn run(&self, table: &Arc<OpenTable>, task: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         let table = table.table.as_ref();
-        let table = table.ok_or_else(|| Outcome::Refused("a file has no rows".to_owned()))?;
-        let task = decode(table, task, out.wanted()).map_err(Outcome::Refused)?;
+        let table = table.ok_or_else(|| Error::Refused("a file has no rows".to_owned()))?;
+        let task = decode(table, task, out.cancellation()).map_err(Error::Refused)?;
         for batch in self.here.run(&task) {
             for part in block::parts(batch.map_err(outcome)?, BATCH_BYTES) {
                 let mut bytes = Vec::new();
                 let encoded = block::encode(&part, &mut bytes);
-                encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
+                encoded.map_err(|error| Error::Refused(error.to_string()))?;
                 if !out.batch(bytes) {
                     return Ok(());
                 }
@@ -166,16 +166,16 @@ impl Worker for Operators {
     }
 }
 
-fn outcome(error: TaskError) -> Outcome {
+fn outcome(error: TaskError) -> Error {
     let text = error.to_string();
     match error {
         // A reader that hears it without having ended the task may have another node run it.
-        TaskError::Unwanted => Outcome::Busy(text),
-        TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
-        TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),
-        TaskError::Untaken(_) => Outcome::Untaken(text),
-        TaskError::Value(_) => Outcome::Value(text),
-        TaskError::Refused(_) => Outcome::Refused(text),
+        TaskError::Unwanted => Error::Busy(text),
+        TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Error::Busy(text),
+        TaskError::Page(_) | TaskError::Remote(_) => Error::Page(text),
+        TaskError::Untaken(_) => Error::Untaken(text),
+        TaskError::Value(_) => Error::Value(text),
+        TaskError::Refused(_) => Error::Refused(text),
     }
 }
 

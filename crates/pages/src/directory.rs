@@ -22,6 +22,7 @@ use arrow_schema::DataType;
 
 use crate::bounds::{Bounds, PREFIX, Range};
 use crate::codec::{Reader, push_count};
+use crate::format_error::FormatError;
 use crate::manifest::SegmentHead;
 use crate::table::{PageEntry, PageNo, Segment, Table};
 
@@ -44,10 +45,12 @@ pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
 
 impl SegmentHead {
     /// Decodes the segment's directory.
-    pub(crate) fn segment(&self, table: &Table, directory: &[u8]) -> Result<Segment, String> {
-        let wrong = |what: String| format!("the directory of segment {:?}: {what}", self.id);
+    pub(crate) fn segment(&self, table: &Table, directory: &[u8]) -> Result<Segment, FormatError> {
+        let wrong = |what: FormatError| {
+            FormatError(format!("the directory of segment {:?}: {what}", self.id))
+        };
         if directory.len() as u64 != self.length || crc32c::crc32c(directory) != self.checksum {
-            return Err(wrong("its checksum is wrong".to_owned()));
+            return Err(wrong("its checksum is wrong".into()));
         }
         let mut reader = Reader::new(directory);
         let groups = self.groups(table, &mut reader);
@@ -65,7 +68,7 @@ impl SegmentHead {
         &self,
         table: &Table,
         reader: &mut Reader<'_>,
-    ) -> Result<Vec<Vec<PageEntry>>, String> {
+    ) -> Result<Vec<Vec<PageEntry>>, FormatError> {
         let mut groups = Vec::new();
         let mut numbers = Vec::new();
         for columns in &table.groups {
@@ -78,7 +81,7 @@ impl SegmentHead {
                     .iter()
                     .map(|&column| table.schema.field(column).data_type());
                 let bounds = types.map(|data_type| decode_bounds(reader, rows, data_type));
-                let bounds = bounds.collect::<Result<_, String>>()?;
+                let bounds = bounds.collect::<Result<_, FormatError>>()?;
                 numbers.push(page.0);
                 entries.push(PageEntry {
                     page,
@@ -87,15 +90,12 @@ impl SegmentHead {
                     bounds,
                 });
                 if rows == 0 {
-                    return Err(format!("page {} has no rows", page.0));
+                    return Err(format!("page {} has no rows", page.0).into());
                 }
                 first_row = first_row.saturating_add(rows.into());
             }
             if first_row != self.rows {
-                return Err(format!(
-                    "a group has {first_row} rows and not {}",
-                    self.rows
-                ));
+                return Err(format!("a group has {first_row} rows and not {}", self.rows).into());
             }
             groups.push(entries);
         }
@@ -106,7 +106,7 @@ impl SegmentHead {
             .eq(0..self.pages.into());
         numbered
             .then_some(groups)
-            .ok_or_else(|| "pages are missing, or there twice".to_owned())
+            .ok_or_else(|| "pages are missing, or there twice".into())
     }
 }
 
@@ -144,7 +144,7 @@ fn decode_bounds(
     reader: &mut Reader<'_>,
     rows: u32,
     data_type: &DataType,
-) -> Result<Bounds, String> {
+) -> Result<Bounds, FormatError> {
     let nulls = reader.u32()?;
     let float = matches!(data_type, DataType::Float32 | DataType::Float64);
     let bytes = matches!(data_type, DataType::Utf8 | DataType::Binary);
@@ -166,7 +166,7 @@ fn decode_bounds(
             min: decode_end(reader)?,
             max: (tag == 4).then(|| decode_end(reader)).transpose()?,
         },
-        _ => return Err(format!("no range of {data_type}")),
+        _ => return Err(format!("no range of {data_type}").into()),
     };
     let ordered = match &range {
         Range::Unknown => true,
@@ -176,14 +176,14 @@ fn decode_bounds(
         Range::Bytes { min, max } => max.as_ref().is_none_or(|max| min <= max),
     };
     if nulls > rows || !ordered {
-        return Err(format!("bounds of {nulls} nulls in {rows} rows, {range:?}"));
+        return Err(format!("bounds of {nulls} nulls in {rows} rows, {range:?}").into());
     }
     Ok(Bounds { nulls, range })
 }
 
-fn decode_int(reader: &mut Reader<'_>, width: usize) -> Result<i128, String> {
+fn decode_int(reader: &mut Reader<'_>, width: usize) -> Result<i128, FormatError> {
     if !(1..=16).contains(&width) {
-        return Err(format!("no integers have {width} bytes"));
+        return Err(format!("no integers have {width} bytes").into());
     }
     let bytes = reader.bytes(width)?;
     let sign = if bytes[width - 1] >> 7 == 1 {
@@ -196,10 +196,10 @@ fn decode_int(reader: &mut Reader<'_>, width: usize) -> Result<i128, String> {
     Ok(i128::from_le_bytes(all))
 }
 
-fn decode_end(reader: &mut Reader<'_>) -> Result<Vec<u8>, String> {
+fn decode_end(reader: &mut Reader<'_>) -> Result<Vec<u8>, FormatError> {
     let length = usize::from(reader.u16()?);
     if length > PREFIX {
-        return Err(format!("{length} bytes of a text are kept"));
+        return Err(format!("{length} bytes of a text are kept").into());
     }
     Ok(reader.bytes(length)?.to_vec())
 }

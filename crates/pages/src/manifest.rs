@@ -48,6 +48,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use crate::codec::{Reader, push_count, push_text, u32_at};
 use crate::directory::directory;
+use crate::format_error::FormatError;
 use crate::kind::Kind;
 use crate::table::{Layout, PageSize, SEGMENT_LIMIT, SegmentId, Table, TableId, Version, is_name};
 
@@ -55,11 +56,6 @@ const MAGIC: &[u8; 8] = b"KUMIKITB";
 const FORMAT: u32 = 1;
 /// Magic, format and checksum.
 const HEAD: usize = 16;
-
-/// Bytes that are not a valid table.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BadTable(pub String);
 
 /// A manifest's description of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,10 +85,10 @@ impl Table {
     /// consistent in itself.
     ///
     /// # Errors
-    /// Returns [`BadTable`] if the bytes are no such table.
-    pub fn decode(bytes: &[u8]) -> Result<Table, BadTable> {
+    /// Returns [`FormatError`] if the bytes are no such table.
+    pub fn decode(bytes: &[u8]) -> Result<Table, FormatError> {
         let mut reader = Reader::new(bytes);
-        let mut decoded = || {
+        {
             let length = reader.u32()?;
             let (mut table, heads) = decode(reader.bytes(length as usize)?)?;
             for head in heads {
@@ -102,8 +98,7 @@ impl Table {
             }
             reader.end()?;
             Ok(table)
-        };
-        decoded().map_err(BadTable)
+        }
     }
 }
 
@@ -155,38 +150,38 @@ fn push_field(out: &mut Vec<u8>, field: &Field) {
 }
 
 /// Returns the table of a manifest, without its segments, and their descriptions.
-pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), FormatError> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC {
-        return Err("it is no table's manifest".to_owned());
+        return Err("it is no table's manifest".into());
     }
     let format = u32_at(bytes, 8);
     if u32_at(bytes, 12) != crc32c::crc32c(&bytes[HEAD..]) {
-        return Err("the manifest's checksum is wrong".to_owned());
+        return Err("the manifest's checksum is wrong".into());
     }
     if format != FORMAT {
-        return Err(format!(
-            "the manifest is of format {format}, and this program knows {FORMAT}"
-        ));
+        return Err(
+            format!("the manifest is of format {format}, and this program knows {FORMAT}").into(),
+        );
     }
     let mut reader = Reader::new(&bytes[HEAD..]);
     let table = decode_table(&mut reader)?;
     let count = reader.count(42)?;
     if count > SEGMENT_LIMIT {
-        return Err(format!(
-            "it has {count} segments, and a table has {SEGMENT_LIMIT} at most"
-        ));
+        return Err(
+            format!("it has {count} segments, and a table has {SEGMENT_LIMIT} at most").into(),
+        );
     }
     let heads = (0..count).map(|_| decode_head(&mut reader));
-    let heads = heads.collect::<Result<Vec<_>, String>>()?;
+    let heads = heads.collect::<Result<Vec<_>, FormatError>>()?;
     reader.end()?;
     Ok((table, heads))
 }
 
-fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
+fn decode_table(reader: &mut Reader<'_>) -> Result<Table, FormatError> {
     let id = TableId(reader.u128()?);
     let name = reader.text()?.to_owned();
     if !is_name(&name) {
-        return Err(format!("there is no table of the name {name:?}"));
+        return Err(format!("there is no table of the name {name:?}").into());
     }
     let version = Version(reader.u64()?);
     let size = reader.u32()? as usize;
@@ -195,14 +190,14 @@ fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
     let layout = match reader.u8()? {
         0 => Layout::Columns,
         1 => Layout::Rows,
-        other => return Err(format!("there is no layout {other}")),
+        other => return Err(format!("there is no layout {other}").into()),
     };
     let columns = reader.count(8)?;
     let fields = (0..columns).map(|_| decode_field(reader));
-    let fields = fields.collect::<Result<Vec<_>, String>>()?;
+    let fields = fields.collect::<Result<Vec<_>, FormatError>>()?;
     let groups = decode_groups(reader, columns)?;
     if layout == Layout::Rows && groups != [(0..columns).collect::<Vec<_>>()] {
-        return Err("records have not all columns".to_owned());
+        return Err("records have not all columns".into());
     }
     Ok(Table {
         id,
@@ -216,7 +211,7 @@ fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
     })
 }
 
-fn decode_field(reader: &mut Reader<'_>) -> Result<Field, String> {
+fn decode_field(reader: &mut Reader<'_>) -> Result<Field, FormatError> {
     let name = reader.text()?.to_owned();
     let nullable = reader.u8()? == 1;
     let code: [u8; 3] = reader.bytes(3)?.try_into().expect("three bytes");
@@ -232,7 +227,7 @@ fn decode_field(reader: &mut Reader<'_>) -> Result<Field, String> {
     Ok(Field::new(name, data_type, nullable))
 }
 
-fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usize>>, String> {
+fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usize>>, FormatError> {
     let mut taken = vec![false; columns];
     let mut groups = Vec::new();
     for _ in 0..reader.count(4)? {
@@ -247,12 +242,12 @@ fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usiz
     }
     let empty = groups.iter().any(Vec::is_empty);
     if empty || groups.len() > usize::from(u16::MAX) || taken.contains(&false) {
-        return Err("groups do not divide the columns".to_owned());
+        return Err("groups do not divide the columns".into());
     }
     Ok(groups)
 }
 
-fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, String> {
+fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, FormatError> {
     let head = SegmentHead {
         id: SegmentId(reader.u128()?),
         rows: reader.u64()?,
@@ -262,7 +257,7 @@ fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, String> {
         checksum: reader.u32()?,
     };
     if head.stripes == 0 {
-        return Err("a segment lies in no file".to_owned());
+        return Err("a segment lies in no file".into());
     }
     Ok(head)
 }

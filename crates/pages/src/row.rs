@@ -28,9 +28,10 @@
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema};
 
-use crate::cell::{self, Cell};
+use crate::cell::{self, Cell, ValueMisfit};
 use crate::codec::{put, u32_at};
 use crate::entry::ENTRY;
+use crate::format_error::FormatError;
 use crate::kind::Kind;
 
 /// The form of an attribute in a record. See the [module](self).
@@ -156,7 +157,7 @@ impl Attribute {
         bytes
     }
 
-    pub(crate) fn decode(entry: &[u8; ENTRY], record: usize) -> Result<Attribute, String> {
+    pub(crate) fn decode(entry: &[u8; ENTRY], record: usize) -> Result<Attribute, FormatError> {
         let kind = Kind::decode([entry[0], entry[2], entry[3]]);
         let kind = kind.ok_or_else(|| format!("there is no kind {:?}", &entry[..4]))?;
         let word = |at| u32_at(entry, at) as usize;
@@ -169,9 +170,7 @@ impl Attribute {
         let form = form.ok_or_else(|| format!("no {kind:?} has the form {}", entry[1]))?;
         let inside = at.checked_add(width).is_some_and(|to| to <= record);
         if !inside || null.is_some_and(|bit| bit / 8 >= record) {
-            return Err(format!(
-                "{width} bytes at {at} are not in a record of {record}"
-            ));
+            return Err(format!("{width} bytes at {at} are not in a record of {record}").into());
         }
         Ok(Attribute {
             kind,
@@ -303,17 +302,20 @@ impl RowSchema {
         records: &mut [u8],
         column: usize,
         array: &ArrayRef,
-    ) -> Result<(), (usize, String)> {
+    ) -> Result<(), (usize, ValueMisfit)> {
         let attribute = self.attributes[column];
         let cells = cell::cells(array);
         for (row, record) in records.chunks_exact_mut(self.record).enumerate() {
             match (cells(row), attribute.null) {
                 (Cell::Null, Some(bit)) => record[bit / 8] |= 1 << (bit % 8),
-                (Cell::Null, None) => return Err((row, "is null and must not be".to_owned())),
+                (Cell::Null, None) => {
+                    let misfit = ValueMisfit("is null and must not be".to_owned());
+                    return Err((row, misfit));
+                }
                 (value, _) => {
                     let to = &mut record[attribute.at..][..attribute.form.width()];
                     let done = cell::write(&value, attribute.kind, attribute.form, to);
-                    done.map_err(|what| (row, what))?;
+                    done.map_err(|misfit| (row, misfit))?;
                 }
             }
         }
@@ -396,7 +398,7 @@ impl<'a> Records<'a> {
         self.attributes[column]
     }
 
-    pub(crate) fn array(&self, column: usize) -> Result<ArrayRef, String> {
+    pub(crate) fn array(&self, column: usize) -> Result<ArrayRef, FormatError> {
         let attribute = self.attributes[column];
         let values = self.iter().map(|record| {
             let null = attribute

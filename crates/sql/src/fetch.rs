@@ -21,7 +21,7 @@ use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
-use operators::{Site, Task, TaskError, Wanted, Work};
+use operators::{Cancellation, Site, Task, TaskError, Work};
 use tokio::sync::mpsc;
 
 use crate::session::Held;
@@ -168,7 +168,7 @@ impl Run {
         // The question holds a sender of its own, so it must not outlive this call.
         let asked = sender.clone();
         let task = Task {
-            wanted: Wanted::new(move || !asked.is_closed()),
+            wanted: Cancellation::new(move || asked.is_closed()),
             ..self.task.clone()
         };
         let mut batches = candidate.site.run(&task);

@@ -24,7 +24,7 @@ use datafusion::prelude::{
     CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
 };
 use futures::StreamExt;
-use pages::{Depot, LoadOptions, Mode, Sink, Table, sort};
+use pages::{LoadOptions, Mode, Sink, Table, TableStore, sort};
 
 use crate::explain::explain;
 
@@ -123,7 +123,7 @@ pub struct Request {
 /// fit; if the mode does not allow the table to exist, or to be missing; or if the depot does not take it.
 /// The text says what, in which file, and what to do.
 pub fn load(
-    depot: &dyn Depot,
+    depot: &dyn TableStore,
     request: &Request,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, String> {
@@ -136,7 +136,7 @@ pub fn load(
 }
 
 async fn loaded(
-    depot: &dyn Depot,
+    depot: &dyn TableStore,
     request: &Request,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, String> {
@@ -208,7 +208,11 @@ struct Target {
 }
 
 impl Target {
-    fn begin(depot: &dyn Depot, request: &Request, schema: &SchemaRef) -> Result<Target, String> {
+    fn begin(
+        depot: &dyn TableStore,
+        request: &Request,
+        schema: &SchemaRef,
+    ) -> Result<Target, String> {
         let by = request.sort_by.as_ref().map(|column| {
             let place = schema.index_of(column);
             place.map_err(|_| format!("there is no column {column:?} to sort by"))
@@ -256,7 +260,7 @@ fn context() -> SessionContext {
 /// Returns the columns of the table, or of the request; `None` if the files determine them.
 async fn wanted(
     context: &SessionContext,
-    depot: &dyn Depot,
+    depot: &dyn TableStore,
     request: &Request,
 ) -> Result<Option<SchemaRef>, String> {
     if request.mode == Mode::Append {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use operators::placement::{Link, Side};
 use operators::{Here, Placement, Site, There, WorkCosts};
-use pages::remote::{Condition, Far, FarOptions};
+use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
 use pages::{Address, Table};
 use parking_lot::Mutex;
 
@@ -21,18 +21,18 @@ const SUPPOSED_THERE_S: f64 = 30e-6;
 /// The assumed number of reads that a node has under way while it is asked for many, as long as it only
 /// reports the time of one read.
 const UNDER_WAY: f64 = 32.0;
-/// How long a node's report of its condition is used.
+/// How long a node's report of its status is used.
 const BELIEVED: Duration = Duration::from_millis(500);
 
 /// A storage node. The connection is made at the first request; several sessions share its connections, and
 /// its cache.
 pub struct StorageNode {
     name: String,
-    far: Far,
+    far: RemoteNode,
     /// The costs of work here on its pages.
     costs: Arc<WorkCosts>,
-    /// The last report of its condition, how long it took, and when it came.
-    condition: Mutex<Option<(Condition, Duration, Instant)>>,
+    /// The last report of its status, how long it took, and when it came.
+    status: Mutex<Option<(NodeStatus, Duration, Instant)>>,
     /// Held by the thread that asks: one request is enough.
     asking: Mutex<()>,
 }
@@ -40,12 +40,12 @@ pub struct StorageNode {
 impl StorageNode {
     /// Makes a store of a node, whose name is its address.
     #[must_use]
-    pub fn new(options: FarOptions) -> StorageNode {
+    pub fn new(options: RemoteNodeOptions) -> StorageNode {
         StorageNode {
             name: options.session.address.to_string(),
-            far: Far::new(options),
+            far: RemoteNode::new(options),
             costs: Arc::default(),
-            condition: Mutex::new(None),
+            status: Mutex::new(None),
             asking: Mutex::new(()),
         }
     }
@@ -54,24 +54,24 @@ impl StorageNode {
     /// answer.
     fn ask(&self) {
         let _asking = self.asking.lock();
-        let last = *self.condition.lock();
+        let last = *self.status.lock();
         if last.is_some_and(|(.., asked)| asked.elapsed() < BELIEVED) {
             return;
         }
         let begun = Instant::now();
-        match self.far.condition() {
-            Ok(condition) => {
+        match self.far.status() {
+            Ok(status) => {
                 let now = Instant::now();
-                *self.condition.lock() = Some((condition, now - begun, now));
+                *self.status.lock() = Some((status, now - begun, now));
             }
             Err(error) => tracing::debug!("{} does not say how busy it is: {error}", self.name),
         }
     }
 
-    /// Returns the node's last condition, and how long it took to answer.
-    fn condition(&self) -> (Condition, Duration) {
-        let last = self.condition.lock();
-        last.map_or_else(Default::default, |(condition, took, _)| (condition, took))
+    /// Returns the node's last status, and how long it took to answer.
+    fn status(&self) -> (NodeStatus, Duration) {
+        let last = self.status.lock();
+        last.map_or_else(Default::default, |(status, took, _)| (status, took))
     }
 }
 
@@ -92,10 +92,10 @@ impl Store for StorageNode {
     }
 
     fn place(&self, table: &Table) -> Place {
-        let (condition, round_trip) = self.condition();
-        let threads = condition.task_threads.max(1) as f64;
-        let page_s = seconds(condition.work.wait_ps).or_else(|| {
-            let read = condition.read.as_secs_f64();
+        let (status, round_trip) = self.status();
+        let threads = status.task_threads.max(1) as f64;
+        let page_s = seconds(status.work.wait_ps).or_else(|| {
+            let read = status.read.as_secs_f64();
             (read > 0.0).then_some(read / UNDER_WAY)
         });
         let link_s = self.far.page_s(table.page_size).unwrap_or(SUPPOSED_S);
@@ -103,8 +103,8 @@ impl Store for StorageNode {
         Place::There(
             Side {
                 page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
-                operation_s: seconds(condition.work.operation_ps).unwrap_or(OPERATION_S),
-                load: condition.tasks as f64 / threads,
+                operation_s: seconds(status.work.operation_ps).unwrap_or(OPERATION_S),
+                load: status.tasks as f64 / threads,
                 threads,
             },
             Link {
@@ -116,7 +116,7 @@ impl Store for StorageNode {
     }
 
     fn measured(&self) -> Measured {
-        let work = self.condition().0.work;
+        let work = self.status().0.work;
         Measured {
             pages: work.wait_ps > 0,
             link: self.far.byte_s().is_some(),

@@ -36,7 +36,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use operators::{Expr, Fragment, Operator, Rows, SortKey, Task, Wanted, Work};
+use operators::{Cancellation, Expr, Fragment, Operator, Rows, SortKey, Task, Work};
 use pages::Table;
 
 use crate::catalogue::Replicated;
@@ -355,7 +355,7 @@ impl ExecutionPlan for PagesScan {
             table: Arc::clone(self.table()),
             fragment: Arc::new(self.fragment()),
             rows: rows.clone(),
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         };
         let meters = Meters {
             baseline: BaselineMetrics::new(&self.metrics, partition),

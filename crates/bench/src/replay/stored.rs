@@ -166,7 +166,7 @@ fn fill(
     options: &LoadOptions,
     batches: impl Iterator<Item = RecordBatch>,
 ) -> Result<Arc<Table>, String> {
-    let failed = |error: pages::TablesError| error.to_string();
+    let failed = |error: pages::Error| error.to_string();
     let load = tables.load(name, schema, options, Mode::Create);
     let mut load = load.map_err(failed)?;
     for batch in batches {

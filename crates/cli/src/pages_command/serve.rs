@@ -12,7 +12,7 @@ use disk::RealDisk;
 use disk::reads::{PageCache, ReadFile, Way};
 use fabric::shm::Shm;
 use operators::Operators;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::{Local, LocalOptions, Tables};
 
 use super::place::{ADDRESS_FILE, Access};
@@ -154,7 +154,7 @@ pub(super) fn serve(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
             ..LocalOptions::default()
         },
     )));
-    let stock = Arc::new(Stock::new(tables, shown, page_cache));
+    let stock = Arc::new(LocalTables::new(tables, shown, page_cache));
     let node = Node::start(node_options, Arc::clone(&stock) as _, Arc::new(worker));
     let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
     let told = Told::new(&options.dirs[0], node.address())?;

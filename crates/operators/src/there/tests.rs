@@ -22,8 +22,8 @@ impl Output for Come {
         true
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted::default()
+    fn cancellation(&self) -> Cancellation {
+        Cancellation::default()
     }
 }
 
@@ -67,9 +67,9 @@ fn long_results_travel_in_batches_that_fit_into_messages() {
         table: Arc::clone(&table),
         fragment: Arc::new(first(&schema)),
         rows: scan::all(&table),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     });
-    let opened = Arc::new(Opened {
+    let opened = Arc::new(OpenTable {
         table: Some(table),
         description: Vec::new().into(),
         unit: PageSize::default().bytes(),

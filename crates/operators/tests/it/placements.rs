@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 use disk::RealDisk;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use kumiki_operators::{Executor, Fragment, Here, Site, Task, There, Value, Wanted, scan};
+use kumiki_operators::{Cancellation, Executor, Fragment, Here, Site, Task, There, Value, scan};
 use pages::{LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables, widen};
 use tpchgen::generators::LineItemGenerator;
 
@@ -75,7 +75,7 @@ fn queries(transport: Transport, verbs: Option<Domain>) {
                     table: Arc::clone(table),
                     fragment: Arc::clone(&fragment),
                     rows: scan::all(table),
-                    wanted: Wanted::default(),
+                    wanted: Cancellation::default(),
                 };
                 let batches: Result<Vec<RecordBatch>, _> = site.run(&task).collect();
                 let found = sorted(&batches.unwrap());

@@ -56,7 +56,7 @@ fn run(places: &[&Arc<Fake>], kept_bytes: usize) -> Vec<Result<RecordBatch, Stri
             table,
             fragment: Arc::new(fragment),
             rows: Vec::new(),
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         },
         meters: Meters {
             baseline: BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), 0),

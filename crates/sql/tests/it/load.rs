@@ -14,7 +14,7 @@ use kumiki_sql::load::{Columns, Csv, Format, Request, load};
 use kumiki_sql::{Directory, Session, StorageNode, Store};
 use pages::node::Node;
 use pages::remote::Replicas;
-use pages::{Depot, LoadOptions, Mode, Table, Tables};
+use pages::{LoadOptions, Mode, Table, TableStore, Tables};
 
 use crate::support::node::{far, far_options, serve};
 use crate::support::{ask, session};
@@ -50,7 +50,7 @@ impl Place {
         path
     }
 
-    fn depot(&self) -> Box<dyn Depot> {
+    fn depot(&self) -> Box<dyn TableStore> {
         match &self.nodes[..] {
             [] => Box::new(Tables::open(Arc::new(RealDisk), &[self.pages()]).unwrap()),
             [node] => Box::new(far(node)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use operators::{Fragment, Here, Rows, Site, Task, There, Wanted, scan};
+use operators::{Cancellation, Fragment, Here, Rows, Site, Task, There, scan};
 
 use super::answer::Answer;
 use super::query::{self, Query, Variant};
@@ -37,7 +37,7 @@ pub(super) fn measured(job: &QueryJob, stage: &mut Stage) -> Result<Ran, String>
         table: Arc::clone(table),
         fragment: Arc::clone(&fragment),
         rows,
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     });
     let answer = execute(&*site, tasks.collect(), cpu, (job.query, job.data.variant))?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -72,7 +72,7 @@ pub(super) fn probe(
         table: Arc::clone(stage.table()),
         fragment: Arc::clone(&fragment),
         rows: rows.clone(),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     });
     let tasks: Vec<Task> = tasks.collect();
     let (here, there) = (machine::own_cpu(), stage.node_cpu());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use disk::RealDisk;
 use fabric::Secret;
 use fabric::tcp::Transport;
-use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Layout, LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
@@ -64,7 +64,7 @@ struct Set {
     tables: Tables,
     /// By the number of threads that read.
     locals: HashMap<Option<usize>, Local>,
-    roads: HashMap<Road, Far>,
+    roads: HashMap<Road, RemoteNode>,
     /// The jobs that were executed since the node was started.
     warm: HashSet<(Way, Road, usize, usize)>,
 }
@@ -225,7 +225,7 @@ impl Stage {
     }
 
     /// Returns the node.
-    pub(super) fn node(&mut self, road: Road) -> Far {
+    pub(super) fn node(&mut self, road: Road) -> RemoteNode {
         let set = self.set_mut();
         let address = set.node.address();
         let far = set.roads.entry(road).or_insert_with(|| {
@@ -234,7 +234,7 @@ impl Stage {
                 Road::Tcp => Transport::Tcp,
                 Road::None | Road::Shm => Transport::Shm,
             };
-            Far::new(FarOptions::new(session))
+            RemoteNode::new(RemoteNodeOptions::new(session))
         });
         far.clone()
     }

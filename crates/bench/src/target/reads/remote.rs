@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use foldhash::HashMap;
-use pages::remote::session::Open;
+use pages::remote::session::TableHandle;
 use pages::remote::{Session, SessionOptions};
 
 use super::course::Course;
-use super::{Far, Order, Work};
+use super::{Order, RemoteNode, Work};
 use crate::content::Checker;
 use crate::sample::RunError;
 use crate::storage::{self, Reading, Showing};
@@ -40,7 +40,7 @@ pub(super) fn places(work: &Work<'_>) -> Result<Option<[usize; 2]>, RunError> {
     }
 }
 
-pub(super) fn run(work: &Work<'_>, far: &Far) -> Result<Course, RunError> {
+pub(super) fn run(work: &Work<'_>, far: &RemoteNode) -> Result<Course, RunError> {
     let places = places(work)?;
     let Some(program) = work.context.laboratory else {
         let why = "there is no program whose storage nodes could be started";
@@ -83,7 +83,11 @@ pub(super) fn run(work: &Work<'_>, far: &Far) -> Result<Course, RunError> {
     }))
 }
 
-fn connect(work: &Work<'_>, far: &Far, address: SocketAddr) -> Result<(Session, Open), String> {
+fn connect(
+    work: &Work<'_>,
+    far: &RemoteNode,
+    address: SocketAddr,
+) -> Result<(Session, TableHandle), String> {
     let unit = work.job.unit;
     let mut options = SessionOptions::new(address, storage::secret());
     options.transport = far.carrier.transport();
@@ -103,7 +107,12 @@ fn connect(work: &Work<'_>, far: &Far, address: SocketAddr) -> Result<(Session, 
 }
 
 /// Runs one of the threads, with a connection of its own.
-fn read(work: &Work<'_>, thread: usize, mut session: Session, open: &Open) -> Result<(), String> {
+fn read(
+    work: &Work<'_>,
+    thread: usize,
+    mut session: Session,
+    open: &TableHandle,
+) -> Result<(), String> {
     let unit = work.job.unit as u64;
     let mut feed = work.feed(thread, open.pages * unit);
     let mut checker = Checker::default();
