@@ -140,7 +140,8 @@ impl Queries {
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
         let sets = Tables::sets(&RealDisk, &dirs).map_err(|error| error.to_string())?;
         for dirs in sets {
-            stores.push(Arc::new(Directory::open_all(&dirs)?));
+            let directory = Directory::open_all(&dirs).map_err(|error| error.to_string())?;
+            stores.push(Arc::new(directory));
         }
         for node in nodes {
             let mut options = RemoteNodeOptions::new(self.access.session(node)?);

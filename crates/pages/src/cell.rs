@@ -13,9 +13,9 @@ use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, St
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::TimeUnit;
 
+use crate::form::Form;
 use crate::format_error::FormatError;
 use crate::kind::Kind;
-use crate::row::Form;
 
 /// A value.
 pub(crate) enum Cell<'a> {

@@ -7,12 +7,12 @@
 //! | `format_error`, `codec` | bytes that may be anything: what is wrong with them, and integers in them |
 //! | [`table`] | a version of a table: its columns, segments and pages |
 //! | `kind`, `entry`, `encode`, `distinct` | columns' values as bytes |
-//! | [`row`], `cell` | the layout of rows |
+//! | `form`, `cell`, [`row`] | the layout of rows |
 //! | [`page`] | a page as it was read: arrays without copying |
 //! | [`bounds`] | what is known of a column's values without reading them |
 //! | `column_size`, `page_builder` | how much fits into a page, and in which form |
 //! | [`segment`] | from rows to a segment's pages |
-//! | [`manifest`], `directory` | a version of a table as bytes |
+//! | `segment_directory`, [`manifest`] | a version of a table as bytes |
 //! | [`widen()`] | from the types that pages have to those of columns |
 //! | [`block`] | batches that travel |
 //! | [`sort`] | rows in the order of a column |
@@ -53,11 +53,11 @@ pub mod cancellation;
 mod cell;
 mod codec;
 mod column_size;
-mod directory;
 mod distinct;
 mod encode;
 mod entry;
 pub mod error;
+mod form;
 mod format_error;
 pub mod fuzz;
 mod kind;
@@ -75,6 +75,7 @@ mod read_ahead;
 pub mod remote;
 pub mod row;
 pub mod segment;
+mod segment_directory;
 pub mod sort;
 pub mod source;
 pub mod table;

@@ -47,9 +47,9 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::codec::{Reader, push_count, push_text, u32_at};
-use crate::directory::directory;
 use crate::format_error::FormatError;
 use crate::kind::Kind;
+use crate::segment_directory::{self, SegmentHead};
 use crate::table::{Layout, PageSize, SEGMENT_LIMIT, SegmentId, Table, TableId, Version, is_name};
 
 const MAGIC: &[u8; 8] = b"KUMIKITB";
@@ -57,23 +57,15 @@ const FORMAT: u32 = 1;
 /// Magic, format and checksum.
 const HEAD: usize = 16;
 
-/// A manifest's description of a segment.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SegmentHead {
-    pub(crate) id: SegmentId,
-    pub(crate) rows: u64,
-    pub(crate) pages: u32,
-    pub(crate) stripes: u16,
-    /// The length of the directory.
-    pub(crate) length: u64,
-    pub(crate) checksum: u32,
-}
-
 impl Table {
     /// Returns the whole table as bytes, to be sent to other nodes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let directories: Vec<Vec<u8>> = self.segments.iter().map(|s| directory(s)).collect();
+        let directories: Vec<Vec<u8>> = self
+            .segments
+            .iter()
+            .map(|s| segment_directory::encode(s))
+            .collect();
         let manifest = encode(self, &directories);
         let mut out = (manifest.len() as u32).to_le_bytes().to_vec();
         out.extend(manifest);

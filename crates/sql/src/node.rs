@@ -10,9 +10,9 @@ use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
 use pages::{Address, Table};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Measured, Place, Store};
+use crate::catalogue::{MeasuredCosts, OPERATION_S, Store, StoreLocation};
+use crate::error::Error;
 use crate::meter::PageMeter;
-use crate::place::OPERATION_S;
 
 /// The assumed seconds of a page on its way before enough pages have come.
 const SUPPOSED_S: f64 = 60e-6;
@@ -28,7 +28,7 @@ const BELIEVED: Duration = Duration::from_millis(500);
 /// its cache.
 pub struct StorageNode {
     name: String,
-    far: RemoteNode,
+    remote: RemoteNode,
     /// The costs of work here on its pages.
     costs: Arc<WorkCosts>,
     /// The last report of its status, how long it took, and when it came.
@@ -43,7 +43,7 @@ impl StorageNode {
     pub fn new(options: RemoteNodeOptions) -> StorageNode {
         StorageNode {
             name: options.session.address.to_string(),
-            far: RemoteNode::new(options),
+            remote: RemoteNode::new(options),
             costs: Arc::default(),
             status: Mutex::new(None),
             asking: Mutex::new(()),
@@ -59,7 +59,7 @@ impl StorageNode {
             return;
         }
         let begun = Instant::now();
-        match self.far.status() {
+        match self.remote.status() {
             Ok(status) => {
                 let now = Instant::now();
                 *self.status.lock() = Some((status, now - begun, now));
@@ -91,16 +91,16 @@ impl Store for StorageNode {
         &self.name
     }
 
-    fn place(&self, table: &Table) -> Place {
+    fn location(&self, table: &Table) -> StoreLocation {
         let (status, round_trip) = self.status();
         let threads = status.task_threads.max(1) as f64;
         let page_s = seconds(status.work.wait_ps).or_else(|| {
             let read = status.read.as_secs_f64();
             (read > 0.0).then_some(read / UNDER_WAY)
         });
-        let link_s = self.far.page_s(table.page_size).unwrap_or(SUPPOSED_S);
-        let byte_s = self.far.byte_s();
-        Place::There(
+        let link_s = self.remote.page_s(table.page_size).unwrap_or(SUPPOSED_S);
+        let byte_s = self.remote.byte_s();
+        StoreLocation::Remote(
             Side {
                 page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
                 operation_s: seconds(status.work.operation_ps).unwrap_or(OPERATION_S),
@@ -115,11 +115,11 @@ impl Store for StorageNode {
         )
     }
 
-    fn measured(&self) -> Measured {
+    fn measured(&self) -> MeasuredCosts {
         let work = self.status().0.work;
-        Measured {
+        MeasuredCosts {
             pages: work.wait_ps > 0,
-            link: self.far.byte_s().is_some(),
+            link: self.remote.byte_s().is_some(),
             operation_s: self.costs.operation_s(),
             page_s: self.costs.page_s(),
             operation_there_s: seconds(work.operation_ps),
@@ -128,7 +128,7 @@ impl Store for StorageNode {
     }
 
     fn cached(&self, pages: &[Address]) -> f64 {
-        let Some(cache) = &self.far.options().cache else {
+        let Some(cache) = &self.remote.options().cache else {
             return 0.0;
         };
         let there = pages.iter().filter(|page| cache.has(**page)).count();
@@ -139,20 +139,20 @@ impl Store for StorageNode {
         true
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
-        let listed = self.far.tables().map_err(|error| error.to_string())?;
+    fn tables(&self) -> Result<Vec<String>, Error> {
+        let listed = self.remote.tables()?;
         // The columns of a damaged table are unknown, so it is not listed; a statement that names it gets the
         // reason.
         let sound = listed.into_iter().filter(|listed| listed.found.is_ok());
         Ok(sound.map(|listed| listed.name).collect())
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
-        let listed = self.far.tables().map_err(|error| error.to_string())?;
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
+        let listed = self.remote.tables()?;
         if !listed.iter().any(|listed| listed.name == name) {
             return Ok(None);
         }
-        let table = self.far.open(name).map_err(|error| error.to_string())?;
+        let table = self.remote.open(name)?;
         // A plan will be made, which does not wait for nodes itself.
         self.ask();
         Ok(Some(table))
@@ -167,10 +167,10 @@ impl Store for StorageNode {
         match placement {
             Placement::RemoteLocal => {
                 // The node counts pages by itself, as it knows which were in the cache.
-                let source = self.far.tallied(meter.tally());
+                let source = self.remote.tallied(meter.tally());
                 Some(Arc::new(Here::new(Arc::new(source)).measured(&self.costs)))
             }
-            Placement::RemoteRemote => Some(Arc::new(There::new(self.far.clone()))),
+            Placement::RemoteRemote => Some(Arc::new(There::new(self.remote.clone()))),
             Placement::Auto | Placement::Local => None,
         }
     }

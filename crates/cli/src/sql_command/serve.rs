@@ -83,7 +83,8 @@ pub(crate) fn run(options: &Serve, log: &Arc<Log>) -> Result<(), String> {
     let runtime = sql::session::runtime(None);
     let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
     runtime.block_on(async {
-        let (server, stopper) = Server::bind(&server, shared).await?;
+        let bound = Server::bind(&server, shared).await;
+        let (server, stopper) = bound.map_err(|error| error.to_string())?;
         stop_on(signals, Reread::new(None, log), move || stopper.stop());
         let address = server.address();
         let address = address.map_err(|error| format!("no address: {error}"))?;

@@ -82,7 +82,7 @@ fn long_results_travel_in_batches_that_fit_into_messages() {
     };
     let worker = Operators::new(Arc::new(memory));
     let ran = worker.run(&opened, &task.unwrap(), &mut come);
-    assert_eq!(ran, Ok(()));
+    assert!(ran.is_ok(), "{ran:?}");
     let come = come.parts;
     assert!(come.len() >= 8, "{} batches", come.len());
     let mut at = 0;

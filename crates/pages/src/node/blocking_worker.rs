@@ -1,8 +1,8 @@
 //! The thread that calls the storage, whose calls may block.
 //!
 //! A storage may wait: for a lock that is held during a sync, or for files that are opened, made or removed.
-//! So reader loops, which must not wait, never call it: they give jobs to the blocking worker, whose answers come to the
-//! reader loop's mailbox.
+//! So reader loops, which must not wait, never call it: they give jobs to the blocking worker, whose answers
+//! come to the reader loop's mailbox.
 //!
 //! 1. Jobs are done one after the other, in the order in which they were given.
 //! 2. Each has one answer, also when the blocking worker ends.
@@ -58,7 +58,7 @@ impl BlockingWorker {
     pub(super) fn start(storage: Arc<dyn NodeStorage>) -> io::Result<Arc<BlockingWorker>> {
         let (orders, come) = channel();
         let ending = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::Builder::new().name("pages-clerk".to_owned());
+        let thread = std::thread::Builder::new().name("pages-storage".to_owned());
         let is_ending = Arc::clone(&ending);
         let thread = thread.spawn(move || work(&*storage, &come, &is_ending))?;
         Ok(Arc::new(BlockingWorker {

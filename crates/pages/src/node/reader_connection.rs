@@ -33,7 +33,7 @@ pub(super) struct ReaderConnection {
     pub(super) loads: HashMap<u32, LoadHandle>,
     /// Loads that the blocking worker has yet to begin.
     pub(super) beginning: HashSet<u32>,
-    /// Questions, and steps of loads, that are not answered.
+    /// Queries, and steps of loads, that are not answered.
     pub(super) requests: HashSet<u32>,
     /// A message that lists the pages that are there: begun, and empty if there are none.
     pub(super) there: Vec<u8>,

@@ -9,11 +9,11 @@ use arrow_schema::SchemaRef;
 use super::files::SegmentFiles;
 use super::load_options::{Identity, LoadOptions, Mode};
 use super::state::{OpenVersion, TableDirectories, TableState};
-use crate::directory;
 use crate::error::{At, Error};
 use crate::page::Page;
 use crate::row::{Form, RowSchema};
 use crate::segment::{SegmentBuilder, Shape};
+use crate::segment_directory;
 use crate::table::{
     Layout, PageNo, SEGMENT_LIMIT, Segment, SegmentId, Table, TableId, Version, is_name,
 };
@@ -271,7 +271,7 @@ impl Load {
         let TableDirectories { disk, dirs, .. } = &*self.directories;
         let path = self.files.directory();
         let file = disk.create_new(path).at("create", path)?;
-        let bytes = directory::directory(segment);
+        let bytes = segment_directory::encode(segment);
         file.write_and_sync(&[IoSlice::new(&bytes)], 0)
             .at("write", path)?;
         for dir in dirs {

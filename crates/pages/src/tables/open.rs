@@ -12,7 +12,8 @@ use super::files::{self, Location, Name, SegmentFiles};
 use super::state::{OpenVersion, TableDirectories, TableState};
 use crate::error::{At, Error};
 use crate::format_error::FormatError;
-use crate::manifest::{self, SegmentHead};
+use crate::manifest;
+use crate::segment_directory::SegmentHead;
 use crate::table::{SegmentId, Table};
 
 /// How often the files are listed again when another process changes them meanwhile.

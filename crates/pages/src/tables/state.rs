@@ -8,9 +8,9 @@ use disk::{DirLock, Disk};
 use parking_lot::Mutex;
 
 use super::files::{self, SegmentFiles};
-use crate::directory::directory;
 use crate::error::{At, Error};
 use crate::manifest;
+use crate::segment_directory;
 use crate::table::{PageSize, SegmentId, Table, Version};
 
 /// The directories of a set of tables, and what is in them.
@@ -99,7 +99,10 @@ impl TableDirectories {
     /// table as it was, one after it is [doubtful](Error::Doubtful).
     pub(super) fn publish(&self, state: &mut TableState, opened: OpenVersion) -> Result<(), Error> {
         let OpenVersion { table, .. } = &opened;
-        let directories = table.segments.iter().map(|segment| directory(segment));
+        let directories = table
+            .segments
+            .iter()
+            .map(|segment| segment_directory::encode(segment));
         let bytes = manifest::encode(table, &directories.collect::<Vec<_>>());
         let path = self.main().join(files::manifest_name(&table.name));
         let new = files::write_new(&*self.disk, &path, &bytes)?;

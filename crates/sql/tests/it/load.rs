@@ -75,7 +75,8 @@ impl Place {
         };
         change(&mut request);
         let mut told = 0;
-        let table = load(&*self.depot(), &request, &mut |rows| told = rows)?;
+        let table = load(&*self.depot(), &request, &mut |rows| told = rows);
+        let table = table.map_err(|error| error.to_string())?;
         let loaded = table.segments.last().map_or(0, |segment| segment.rows);
         assert_eq!(told, loaded, "progress is told to the end");
         Ok(table.rows())
@@ -338,7 +339,7 @@ fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
             node.stop().unwrap();
         }
     });
-    let error = loaded.unwrap_err();
+    let error = loaded.unwrap_err().to_string();
     assert!(error.contains(&address), "{error}");
     assert!(lost.is_none(), "it was stopped in the middle");
     assert!(place.table().is_none());

@@ -9,7 +9,7 @@ use pages::remote::session::TableHandle;
 use pages::remote::{Session, SessionOptions};
 
 use super::course::Course;
-use super::{Order, RemoteNode, Work};
+use super::{Far, Order, Work};
 use crate::content::Checker;
 use crate::sample::RunError;
 use crate::storage::{self, Reading, Showing};
@@ -40,7 +40,7 @@ pub(super) fn places(work: &Work<'_>) -> Result<Option<[usize; 2]>, RunError> {
     }
 }
 
-pub(super) fn run(work: &Work<'_>, far: &RemoteNode) -> Result<Course, RunError> {
+pub(super) fn run(work: &Work<'_>, far: &Far) -> Result<Course, RunError> {
     let places = places(work)?;
     let Some(program) = work.context.laboratory else {
         let why = "there is no program whose storage nodes could be started";
@@ -85,7 +85,7 @@ pub(super) fn run(work: &Work<'_>, far: &RemoteNode) -> Result<Course, RunError>
 
 fn connect(
     work: &Work<'_>,
-    far: &RemoteNode,
+    far: &Far,
     address: SocketAddr,
 ) -> Result<(Session, TableHandle), String> {
     let unit = work.job.unit;
@@ -142,7 +142,7 @@ fn read(
         let wait = if found > 0 { Duration::ZERO } else { WAIT };
         session.turn(wait).map_err(|error| error.to_string())?;
         let mut came = 0;
-        while let Some(arrived) = session.arrived() {
+        while let Some(arrived) = session.next_page() {
             let page = arrived
                 .page
                 .map_err(|what| format!("byte {}: {what}", arrived.token))?;

@@ -9,14 +9,13 @@ use operators::Expr;
 use pages::{Range, Table};
 
 use crate::fragment::children;
-use crate::scan::PagesScan;
 use crate::statistics::bounds_of;
 
 /// Returns `true` if there are at least so many rows for each group, as far as is known. If nothing is
 /// known of the groups, they are assumed to be few.
-pub(crate) fn are_few(scan: &PagesScan, by: &[Expr], rows_for_each: u64) -> bool {
-    let rows = u128::from(scan.table().rows());
-    let groups = by.iter().map(|expr| values(scan.table(), expr));
+pub(crate) fn are_few(table: &Table, by: &[Expr], rows_for_each: u64) -> bool {
+    let rows = u128::from(table.rows());
+    let groups = by.iter().map(|expr| values(table, expr));
     let groups = groups.fold(1u128, |all, of| all.saturating_mul(of.unwrap_or(1).max(1)));
     // A table of a few thousand rows is cheap either way.
     rows < 10_000 || groups.saturating_mul(rows_for_each.into()) <= rows

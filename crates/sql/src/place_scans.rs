@@ -1,6 +1,5 @@
-//! Chooses where a query's fragments run.
+//! The rule that chooses where a query's fragments run.
 
-use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::Result as PlanResult;
@@ -10,85 +9,20 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use operators::estimate::estimate;
-use operators::placement::{self, Costs, Link, PageWork, Side, choose_with};
-use operators::{Fragment, Rows, TaskError};
+use operators::placement::{Costs, Link, PageWork, Side, choose_with};
+use operators::{Fragment, Placement, Rows, TaskError};
 use pages::{Address, Table};
 
-use crate::catalogue::{Measured, Place};
+use crate::catalogue::{MeasuredCosts, OPERATION_S, StoreLocation};
+use crate::error::Error;
 use crate::fetch::Candidate;
 use crate::meter::PageMeter;
 use crate::options::KumikiOptions;
 use crate::scan::PagesScan;
-
-pub use operators::Placement;
-
-/// The assumed seconds of a thread for an operation on a row before enough were measured: the result of
-/// the executor's benchmark for sums of products.
-pub(crate) const OPERATION_S: f64 = 1e-9;
+use crate::scan_placement::{CostBasis, ScanPlacement};
 
 /// The number of a scan's pages that are looked up in caches to estimate the cached part.
 const SAMPLED: usize = 256;
-
-/// Where a scan runs, and why.
-#[derive(Clone)]
-pub struct Placed {
-    /// The placement.
-    pub placement: Placement,
-    /// The reason.
-    pub reason: String,
-    /// The estimated costs of each placement.
-    pub others: Vec<placement::Candidate>,
-    /// Which of the costs were measured, and which are assumed.
-    pub basis: Basis,
-    candidates: Arc<[Candidate]>,
-    meter: Arc<PageMeter>,
-}
-
-impl Placed {
-    /// Returns the meter of the pages that the scan has read so far.
-    #[must_use]
-    pub fn meter(&self) -> &Arc<PageMeter> {
-        &self.meter
-    }
-
-    /// Returns the places where a partition's task may run, the first choice first. Partitions are
-    /// spread over replicas.
-    pub(crate) fn candidates(&self, partition: usize) -> Vec<Candidate> {
-        let mut candidates = self.candidates.to_vec();
-        let first = partition % candidates.len().max(1);
-        candidates.rotate_left(first);
-        candidates
-    }
-}
-
-impl fmt::Debug for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Placed")
-            .field("placement", &self.placement)
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: Vec<_> = self.candidates.iter().map(|c| c.name.as_str()).collect();
-        let (placement, reason) = (self.placement, &self.reason);
-        write!(
-            f,
-            "placement={placement} on [{}] ({reason}",
-            nodes.join(", ")
-        )?;
-        let others = self
-            .others
-            .iter()
-            .filter(|other| other.placement != placement);
-        for other in others.filter(|other| other.seconds.is_some()) {
-            write!(f, "; not {other}")?;
-        }
-        write!(f, "; {})", self.basis)
-    }
-}
 
 /// Decides where each scan runs, after all operators have moved into it.
 #[derive(Debug)]
@@ -101,11 +35,12 @@ impl PhysicalOptimizerRule for PlaceScans {
         config: &ConfigOptions,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let wanted = KumikiOptions::of(config).wanted();
-        let wanted = wanted.map_err(DataFusionError::Configuration)?;
+        let wanted = wanted.map_err(|error| DataFusionError::Configuration(error.to_string()))?;
         plan.transform_up(|plan| match plan.downcast_ref::<PagesScan>() {
-            Some(scan) if scan.placed().is_none() => {
-                let placed = place(scan, wanted).map_err(DataFusionError::Plan)?;
-                Ok(Transformed::yes(Arc::new(scan.placed_at(placed)) as _))
+            Some(scan) if scan.placement().is_none() => {
+                let placed = place(scan, wanted);
+                let placed = placed.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+                Ok(Transformed::yes(Arc::new(scan.with_placement(placed)) as _))
             }
             _ => Ok(Transformed::no(plan)),
         })
@@ -122,12 +57,12 @@ impl PhysicalOptimizerRule for PlaceScans {
 }
 
 /// Decides for a scan. The error says why the requested placement is not possible.
-fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
+fn place(scan: &PagesScan, wanted: Placement) -> Result<ScanPlacement, Error> {
     let (table, fragment) = (scan.table(), scan.fragment());
     let rows: Vec<_> = scan.partitions().concat();
     let estimate = estimate(table, &fragment, &rows).map_err(|error| error.to_string())?;
-    let known = known(scan, &fragment, &rows).map_err(|error| error.to_string())?;
-    let choice = choose_with(wanted, &estimate, &known.costs, &known.page);
+    let replica_costs = replica_costs(scan, &fragment, &rows).map_err(|error| error.to_string())?;
+    let choice = choose_with(wanted, &estimate, &replica_costs.costs, &replica_costs.page);
     let why = |placement| {
         let mut candidates = choice.candidates.iter();
         candidates.find(|candidate| candidate.placement == placement)
@@ -138,7 +73,8 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
         return Err(format!(
             "table {name} cannot be read with placement {wanted}: {}; use placement auto",
             all.join("; ")
-        ));
+        )
+        .into());
     };
     let meter = Arc::new(PageMeter::default());
     let replicas = scan.replicated().replicas.iter();
@@ -153,58 +89,36 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<Placed, String> {
         return Err(format!(
             "table {name} cannot be read with placement {placement}: no node that has it offers that; use \
              another placement"
-        ));
+        ).into());
     }
-    Ok(Placed {
+    Ok(ScanPlacement {
         placement,
         reason: why(placement).map_or_else(String::new, |candidate| candidate.why.clone()),
         others: choice.candidates.clone(),
-        basis: known.basis,
+        basis: replica_costs.basis,
         candidates,
         meter,
     })
 }
 
-/// Which costs were measured, and which are assumed.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Basis {
-    /// The costs that were measured.
-    pub measured: Vec<&'static str>,
-    /// The other costs.
-    pub supposed: Vec<&'static str>,
-}
-
-impl Basis {
-    fn add(&mut self, what: &'static str, measured: bool) {
-        match measured {
-            true => self.measured.push(what),
-            false => self.supposed.push(what),
-        }
-    }
-}
-
-impl fmt::Display for Basis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |all: &[&str]| match all {
-            [] => "nothing".to_owned(),
-            all => all.join(", "),
-        };
-        write!(f, "measured: {}; ", list(&self.measured))?;
-        write!(f, "supposed: {}", list(&self.supposed))
-    }
-}
-
 /// What is known of a scan's replicas.
-struct Known {
+struct ReplicaCosts {
     costs: Costs,
     page: PageWork,
-    basis: Basis,
+    basis: CostBasis,
 }
 
 /// Returns the costs of the scan's replicas; of several nodes, those of the fastest.
-fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, TaskError> {
+fn replica_costs(
+    scan: &PagesScan,
+    fragment: &Fragment,
+    rows: &[Rows],
+) -> Result<ReplicaCosts, TaskError> {
     let threads = scan.partitions().len() as f64;
-    let (mut own, mut there) = (None::<(f64, Measured)>, None::<(Side, Link, Measured, f64)>);
+    let (mut own, mut there) = (
+        None::<(f64, MeasuredCosts)>,
+        None::<(Side, Link, MeasuredCosts, f64)>,
+    );
     let time = |side: &Side, link: &Link| side.page_s.max(link.page_s) * (1.0 + side.load);
     let mut sample = None;
     let mut operation_s = None;
@@ -212,13 +126,13 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
         let store = &replica.store;
         let measured = store.measured();
         operation_s = operation_s.or(measured.operation_s);
-        match store.place(&replica.table) {
-            Place::Here { page_s } => {
-                if own.is_none_or(|(known, _)| page_s < known) {
+        match store.location(&replica.table) {
+            StoreLocation::Local { page_s } => {
+                if own.is_none_or(|(replica_costs, _)| page_s < replica_costs) {
                     own = Some((page_s, measured));
                 }
             }
-            Place::There(side, link) => {
+            StoreLocation::Remote(side, link) => {
                 if there.is_some_and(|(s, l, ..)| time(&s, &l) <= time(&side, &link)) {
                     continue;
                 }
@@ -230,7 +144,7 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
             }
         }
     }
-    let mut basis = Basis::default();
+    let mut basis = CostBasis::default();
     basis.add("work here", operation_s.is_some());
     if let Some((_, measured)) = &own {
         basis.add("pages here", measured.pages);
@@ -245,7 +159,7 @@ fn known(scan: &PagesScan, fragment: &Fragment, rows: &[Rows]) -> Result<Known, 
     let page_there = there.and_then(|(_, _, measured, _)| measured.page_there_s);
     // A page is verified in the same way on each side.
     let any = own_page.or(taken).or(page_there);
-    Ok(Known {
+    Ok(ReplicaCosts {
         costs: Costs {
             here: Side {
                 page_s: own.map_or(0.0, |(page_s, _)| page_s),

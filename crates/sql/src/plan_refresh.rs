@@ -14,8 +14,8 @@ use datafusion::datasource::{TableProvider, provider_as_source, source_as_provid
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, TableScan};
 
+use crate::blocking::run_blocking;
 use crate::catalogue::Catalogue;
-use crate::fetch::off_runtime;
 use crate::table::PagesTable;
 
 /// Returns the table that a scan reads, if it is a table of pages.
@@ -32,7 +32,7 @@ fn pages_of(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
 ///
 /// # Errors
 /// Returns an error if such a table is not available any more, or has other columns now.
-pub(crate) async fn newest(
+pub(crate) async fn with_newest_tables(
     plan: LogicalPlan,
     catalogue: &Arc<Catalogue>,
     begun: Instant,
@@ -56,7 +56,7 @@ pub(crate) async fn newest(
     let mut tables = HashMap::new();
     for (name, schema) in names {
         let (catalogue, wanted) = (Arc::clone(catalogue), name.clone());
-        let found = off_runtime(move || catalogue.find(&wanted)).await?;
+        let found = run_blocking(move || catalogue.find(&wanted)).await?;
         let Some(found) = found.map_err(|error| DataFusionError::Plan(error.to_string()))? else {
             return plan_err!(
                 "table '{name}' not found: it was there when the view or statement was made"
@@ -79,8 +79,8 @@ pub(crate) async fn newest(
             .as_ref()
             .and_then(|found| found.downcast_ref::<PagesTable>());
         match table.and_then(|table| tables.get(&table.replicated().table.name)) {
-            Some(newest) => {
-                scan.source = Arc::clone(newest);
+            Some(with_newest_tables) => {
+                scan.source = Arc::clone(with_newest_tables);
                 Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
             }
             None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),

@@ -23,11 +23,10 @@ use arrow_schema::DataType;
 use crate::bounds::{Bounds, PREFIX, Range};
 use crate::codec::{Reader, push_count};
 use crate::format_error::FormatError;
-use crate::manifest::SegmentHead;
-use crate::table::{PageEntry, PageNo, Segment, Table};
+use crate::table::{PageEntry, PageNo, Segment, SegmentId, Table};
 
 /// Returns the directory of a segment's pages.
-pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
+pub(crate) fn encode(segment: &Segment) -> Vec<u8> {
     let mut out = Vec::new();
     for entries in &segment.groups {
         push_count(&mut out, entries.len());
@@ -41,6 +40,18 @@ pub(crate) fn directory(segment: &Segment) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A manifest's description of a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentHead {
+    pub(crate) id: SegmentId,
+    pub(crate) rows: u64,
+    pub(crate) pages: u32,
+    pub(crate) stripes: u16,
+    /// The length of the directory.
+    pub(crate) length: u64,
+    pub(crate) checksum: u32,
 }
 
 impl SegmentHead {
