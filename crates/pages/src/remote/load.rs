@@ -107,7 +107,7 @@ impl RemoteLoad {
         while self.unanswered.len() >= UNANSWERED {
             self.await_answer()?;
         }
-        let request = self.session.send_part(self.load, &block.bytes)?;
+        let request = self.session.send_block(self.load, &block.bytes)?;
         self.unanswered.push_back(request);
         self.rows += block.rows;
         Ok(())

@@ -35,7 +35,7 @@ struct Waits {
     /// The time since when at least one reader waits.
     since: Option<Instant>,
     /// Pages that have come since then.
-    came: u64,
+    arrived: u64,
 }
 
 impl Default for PageRate {
@@ -70,10 +70,10 @@ impl PageRate {
     }
 
     /// Notes that so many pages of this size have come to a reader.
-    fn came(&self, count: u64) {
+    fn arrived(&self, count: u64) {
         let mut waits = self.waits.lock();
         if waits.readers > 0 {
-            waits.came += count;
+            waits.arrived += count;
         }
     }
 
@@ -84,11 +84,11 @@ impl PageRate {
         if waits.readers > 0 {
             return;
         }
-        let came = std::mem::take(&mut waits.came);
+        let arrived = std::mem::take(&mut waits.arrived);
         let since = waits.since.take();
         drop(waits);
-        if let Some(since) = since.filter(|_| came > 0) {
-            self.add(size, now.saturating_duration_since(since), came);
+        if let Some(since) = since.filter(|_| arrived > 0) {
+            self.add(size, now.saturating_duration_since(since), arrived);
         }
     }
 
@@ -147,13 +147,13 @@ impl ReaderRate {
     }
 
     /// Notes that a page has come from the node.
-    pub(super) fn came(&mut self, rate: &PageRate, now: Instant) {
+    pub(super) fn arrived(&mut self, rate: &PageRate, now: Instant) {
         match self.first {
             None => self.first = Some(now),
             Some(_) => self.pages += 1,
         }
         self.last = Some(now);
-        rate.came(1);
+        rate.arrived(1);
     }
 
     /// Notes that it has a page to work on.
@@ -201,7 +201,7 @@ mod tests {
         for page in 0..=64 {
             reader.wait(&rate, now);
             now += Duration::from_millis(if page == 0 { 1000 } else { 2 });
-            reader.came(&rate, now);
+            reader.arrived(&rate, now);
             reader.go_on(&rate, now);
             // The time that the reader takes for a page does not count.
             now += Duration::from_millis(50);
@@ -218,7 +218,7 @@ mod tests {
         let mut reader = ReaderRate::new(size);
         let mut now = Instant::now();
         for _ in 0..=READ {
-            reader.came(&rate, now);
+            reader.arrived(&rate, now);
             now += Duration::from_secs(1);
         }
         reader.end(&rate, now);

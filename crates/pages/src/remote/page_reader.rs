@@ -138,7 +138,7 @@ impl PageReader {
                 what: error.to_string(),
             });
             self.ahead.deliver(place, bytes);
-            self.rate.came(&self.pool.page_rate, Instant::now());
+            self.rate.arrived(&self.pool.page_rate, Instant::now());
         }
         if !something && Instant::now() > deadline {
             let patience = self.pool.options.session.patience;

@@ -85,7 +85,7 @@ impl Replicas {
         if versions.iter().all(is_same) {
             return Ok(first.clone());
         }
-        let told = self
+        let versions = self
             .nodes
             .iter()
             .zip(&versions)
@@ -98,10 +98,10 @@ impl Replicas {
                 ),
                 None => format!("{} none", address(node)),
             });
-        let told: Vec<_> = told.collect();
+        let versions: Vec<_> = versions.collect();
         Err(Error::Different(format!(
             "the storage nodes have different tables {name} ({}): replace them on all of these",
-            told.join(", ")
+            versions.join(", ")
         )))
     }
 

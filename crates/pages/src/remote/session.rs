@@ -7,6 +7,7 @@
 //! Pages lie where the node has put them: in a window of this side's memory where the transport has
 //! one, else in memory of their own.
 
+mod changes;
 mod options;
 mod page_memory;
 mod replies;
@@ -371,60 +372,11 @@ impl Session {
         self.check()
     }
 
-    /// Has the node remove a table.
-    ///
-    /// # Errors
-    /// See [`Error`]. The table is as it was, except for [`Error::Doubtful`].
-    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        let request = self.new_request();
-        let query = NodeQuery::Remove(name);
-        self.send_request(&NodeRequest::Query { request, query })?;
-        self.answer_of_change(request).map(drop)
-    }
-
-    /// Begins a load; the answer to this request is empty.
-    pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, Error> {
-        let request = self.new_request();
-        self.send_request(&NodeRequest::Load {
-            request,
-            definition,
-        })?;
-        Ok(request)
-    }
-
-    pub(super) fn send_part(&mut self, load: u32, block: &[u8]) -> Result<u32, Error> {
-        let request = self.new_request();
-        self.send_request(&NodeRequest::LoadBlock {
-            request,
-            load,
-            block,
-        })?;
-        self.turn(Duration::ZERO)?;
-        Ok(request)
-    }
-
-    pub(super) fn prepare_load(&mut self, load: u32) -> Result<u32, Error> {
-        let request = self.new_request();
-        self.send_request(&NodeRequest::Prepare { request, load })?;
-        Ok(request)
-    }
-
-    pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, Error> {
-        let request = self.new_request();
-        self.send_request(&NodeRequest::Commit { request, load })?;
-        Ok(request)
-    }
-
     /// Waits for the answer to a request, for as long as the node reports that it is under way.
     pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, Error> {
         self.wait_for("an answer", Some(request), |session| {
             session.requests.take(request)
         })?
-    }
-
-    /// Waits as [`Session::answer_to`], for a request that changes tables.
-    pub(super) fn answer_of_change(&mut self, request: u32) -> Result<Vec<u8>, Error> {
-        self.answer_to(request).map_err(Error::of_requested_change)
     }
 
     /// Returns the number of a new request to which an answer will come.

@@ -14,8 +14,9 @@ use crate::node::reader_connection::RunningTask;
 use crate::node::reply_address::ReplyAddress;
 use crate::node::task_control::TaskControl;
 use crate::node::task_pool::TaskJob;
-use crate::protocol::NodeStatus;
-use crate::protocol::{FailureKind, INLINE, NodeQuery, NodeReply, NodeRequest, PageRequests};
+use crate::protocol::{
+    FailureKind, INLINE, NodeQuery, NodeReply, NodeRequest, NodeStatus, PageRequests,
+};
 use crate::table::Version;
 
 impl ReaderLoop {
