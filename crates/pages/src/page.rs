@@ -31,7 +31,7 @@
 //! 18). A column of `Utf8` lies there as keys of one or two bytes and a dictionary if that takes
 //! less room, which is an array of the type `Dictionary(UInt8 or UInt16, Utf8)`. Timestamps have
 //! no zone. Arrays of all other columns have the column's own type, and in the layout of rows
-//! all arrays have it, except zones. [`widen`](crate::widen) converts all of them to the column's own type.
+//! all arrays have it, except zones. [`widen`](crate::widen()) converts all of them to the column's own type.
 //!
 //! Invariants:
 //!

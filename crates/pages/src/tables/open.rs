@@ -100,7 +100,7 @@ fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Groups directories; see [`Tables::sets`].
+/// Groups directories; see [`Tables::sets`](super::Tables::sets).
 pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, Error> {
     let mut sets: Vec<(Option<u128>, BTreeMap<u32, PathBuf>)> = Vec::new();
     for dir in dirs {
