@@ -7,8 +7,8 @@ use std::sync::Arc;
 use clap::Args;
 use disk::{LockError, RealDisk};
 use fabric::Secret;
-use pages::remote::{Far, FarOptions, Replicas, SessionOptions};
-use pages::{Depot, Tables, TablesError};
+use pages::remote::{RemoteNode, RemoteNodeOptions, Replicas, SessionOptions};
+use pages::{Error, TableStore, Tables};
 
 use crate::membership::TransportChoice;
 use crate::rdma::NamedDevice;
@@ -100,7 +100,7 @@ pub(crate) fn resolve_as(
 impl TableLocation {
     /// Opens the tables. Finds the storage node that uses the directories, if one does and no other was
     /// named.
-    pub(crate) fn open(&self) -> Result<Box<dyn Depot>, String> {
+    pub(crate) fn open(&self) -> Result<Box<dyn TableStore>, String> {
         if !self.nodes.is_empty() {
             return self.open_nodes();
         }
@@ -110,7 +110,7 @@ impl TableLocation {
                 drop(std::fs::remove_file(self.dirs[0].join(ADDRESS_FILE)));
                 Ok(Box::new(tables))
             }
-            Err(error @ TablesError::Lock(LockError::InUse { .. })) => {
+            Err(error @ Error::Lock(LockError::InUse { .. })) => {
                 let Some(address) = address_of(&self.dirs[0]) else {
                     return Err(error.to_string());
                 };
@@ -121,7 +121,7 @@ impl TableLocation {
         }
     }
 
-    fn open_nodes(&self) -> Result<Box<dyn Depot>, String> {
+    fn open_nodes(&self) -> Result<Box<dyn TableStore>, String> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for node in &self.nodes {
             let address = resolve(node)?;
@@ -137,8 +137,10 @@ impl TableLocation {
         Ok(Box::new(Replicas::new(nodes.collect::<Result<_, _>>()?)))
     }
 
-    fn far(&self, address: SocketAddr) -> Result<Far, String> {
-        Ok(Far::new(FarOptions::new(self.access.session(address)?)))
+    fn far(&self, address: SocketAddr) -> Result<RemoteNode, String> {
+        Ok(RemoteNode::new(RemoteNodeOptions::new(
+            self.access.session(address)?,
+        )))
     }
 
     /// Opens them for reading only.

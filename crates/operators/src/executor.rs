@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use pages::{Bounds, Range, Wanted};
+use pages::{Bounds, Cancellation, Range};
 
 use crate::aggregate::{Aggregation, GroupLimits};
 use crate::chunk::{Chunk, ChunkColumn};
@@ -30,7 +30,7 @@ pub struct FragmentExecutor {
     work: SinkOperator,
     ready: VecDeque<RecordBatch>,
     finished: bool,
-    wanted: Wanted,
+    wanted: Cancellation,
 }
 
 #[derive(Debug)]
@@ -98,14 +98,14 @@ impl FragmentExecutor {
             work,
             ready: VecDeque::new(),
             finished: false,
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         })
     }
 
     /// Makes it end with [`TaskError::Unwanted`] when its result is no longer wanted, which is
     /// checked for every vector.
     #[must_use]
-    pub fn while_wanted(self, wanted: &Wanted) -> FragmentExecutor {
+    pub fn while_wanted(self, wanted: &Cancellation) -> FragmentExecutor {
         let wanted = wanted.clone();
         FragmentExecutor { wanted, ..self }
     }

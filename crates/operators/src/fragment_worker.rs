@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pages::block;
-use pages::node::{Opened, Outcome, Output, Worker};
+use pages::node::{OpenTable, Output, Worker};
 use pages::task::{TaskError, WorkTimes};
-use pages::{PageError, Source};
+use pages::{Error, PageError, Source};
 
 use crate::codec;
 use crate::local_site::LocalSite;
@@ -34,15 +34,15 @@ impl FragmentWorker {
 }
 
 impl Worker for FragmentWorker {
-    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
+    fn run(&self, table: &Arc<OpenTable>, task: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         let table = table.table.as_ref();
-        let table = table.ok_or_else(|| Outcome::Refused("a file has no rows".to_owned()))?;
-        let task = codec::decode_task(table, task, out.wanted()).map_err(outcome)?;
+        let table = table.ok_or_else(|| Error::Refused("a file has no rows".to_owned()))?;
+        let task = codec::decode_task(table, task, out.cancellation()).map_err(error_of)?;
         for batch in self.site.run(&task) {
-            for part in block::parts(batch.map_err(outcome)?, BATCH_BYTES) {
+            for part in block::parts(batch.map_err(error_of)?, BATCH_BYTES) {
                 let mut bytes = Vec::new();
                 let encoded = block::encode(&part, &mut bytes);
-                encoded.map_err(|error| Outcome::Refused(error.to_string()))?;
+                encoded.map_err(|error| Error::Refused(error.to_string()))?;
                 if !out.batch(bytes) {
                     return Ok(());
                 }
@@ -56,16 +56,16 @@ impl Worker for FragmentWorker {
     }
 }
 
-fn outcome(error: TaskError) -> Outcome {
+fn error_of(error: TaskError) -> Error {
     let text = error.to_string();
     match error {
         // A reader that hears it without having ended the task may have another node run it.
-        TaskError::Unwanted => Outcome::Busy(text),
-        TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Outcome::Busy(text),
-        TaskError::Page(_) | TaskError::Remote(_) => Outcome::Page(text),
-        TaskError::Untaken(_) => Outcome::Untaken(text),
-        TaskError::Value(_) => Outcome::Value(text),
-        TaskError::Refused(_) => Outcome::Refused(text),
+        TaskError::Unwanted => Error::Busy(text),
+        TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Error::Busy(text),
+        TaskError::Page(_) | TaskError::Remote(_) => Error::Page(text),
+        TaskError::Untaken(_) => Error::Untaken(text),
+        TaskError::Value(_) => Error::Value(text),
+        TaskError::Refused(_) => Error::Refused(text),
     }
 }
 

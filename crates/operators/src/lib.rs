@@ -79,7 +79,7 @@ pub use fragment::{Aggregate, Fragment, FragmentError, FragmentWork, Function, S
 pub use fragment_worker::FragmentWorker;
 pub use local_site::LocalSite;
 pub use operator::Operator;
-pub use pages::Wanted;
+pub use pages::Cancellation;
 pub use pages::task::TaskError;
 pub use placement::Placement;
 pub use remote_site::RemoteSite;

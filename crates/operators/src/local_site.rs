@@ -5,7 +5,7 @@ use std::iter;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use pages::{Bounds, Page, PageError, PageStream, Range, Source, Table, Wanted};
+use pages::{Bounds, Cancellation, Page, PageError, PageStream, Range, Source, Table};
 
 use crate::estimate::estimate;
 use crate::executor::FragmentExecutor;
@@ -96,7 +96,7 @@ struct RunningTask {
     /// `true` after all rows were worked on.
     through: bool,
     watch: TaskTimer,
-    wanted: Wanted,
+    wanted: Cancellation,
 }
 
 /// The bounds of records, of which nothing is known.

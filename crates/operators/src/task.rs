@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pages::task::TaskError;
-use pages::{SegmentId, Table, Wanted};
+use pages::{SegmentId, Table, Cancellation};
 
 use crate::fragment::Fragment;
 
@@ -29,7 +29,7 @@ pub struct FragmentTask {
     pub rows: Vec<RowRange>,
     /// Answers whether the result is still wanted. It is asked for every vector of rows, so that a task that
     /// yields nothing for long ends early, too: with [`TaskError::Unwanted`].
-    pub wanted: Wanted,
+    pub wanted: Cancellation,
 }
 
 /// Checks that a task is still wanted.
@@ -37,8 +37,11 @@ pub struct FragmentTask {
 /// # Errors
 /// Returns [`TaskError::Unwanted`] if it is not.
 #[inline]
-pub(crate) fn check_wanted(wanted: &Wanted) -> Result<(), TaskError> {
-    wanted.is().then_some(()).ok_or(TaskError::Unwanted)
+pub(crate) fn check_wanted(wanted: &Cancellation) -> Result<(), TaskError> {
+    match wanted.is_cancelled() {
+        true => Err(TaskError::Unwanted),
+        false => Ok(()),
+    }
 }
 
 /// Returns the error of a task that cannot run.

@@ -29,6 +29,7 @@ use bytes::Bytes;
 use crate::codec::{put, u16_at, u32_at, u64_at};
 use crate::encode::{Column, align};
 use crate::entry::{ALIGN, ENTRY, Entry, Keyed, aligned};
+use crate::format_error::FormatError;
 use crate::kind::Kind;
 use crate::row;
 
@@ -49,7 +50,7 @@ pub enum BlockError {
     },
     /// Bytes are not a block, or not of a batch with this schema.
     #[error("a block of rows is corrupt: {0}")]
-    Corrupt(String),
+    Corrupt(FormatError),
 }
 
 /// Appends a batch as a block. Types are those of pages, and their narrower ones.
@@ -131,44 +132,39 @@ pub fn decode(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, BlockErro
     decode_checked(bytes, schema).map_err(BlockError::Corrupt)
 }
 
-fn decode_checked(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, String> {
+fn decode_checked(bytes: Bytes, schema: &SchemaRef) -> Result<RecordBatch, FormatError> {
     if bytes.len() < HEADER || &bytes[4..8] != MAGIC {
-        return Err("it is none".to_owned());
+        return Err("it is none".into());
     }
     if u64_at(&bytes, 16) != bytes.len() as u64 {
         let said = u64_at(&bytes, 16);
-        return Err(format!(
-            "it has {} bytes and should have {said}",
-            bytes.len()
-        ));
+        return Err(format!("it has {} bytes and should have {said}", bytes.len()).into());
     }
     if u32_at(&bytes, 0) != crc32c::crc32c(&bytes[4..]) {
-        return Err("its checksum is wrong".to_owned());
+        return Err("its checksum is wrong".into());
     }
     let version = u16_at(&bytes, 8);
     if version != VERSION {
-        return Err(format!(
-            "it is of version {version}, and this program knows {VERSION}"
-        ));
+        return Err(format!("it is of version {version}, and this program knows {VERSION}").into());
     }
     let (columns, rows) = (usize::from(u16_at(&bytes, 10)), u32_at(&bytes, 12) as usize);
     let from = HEADER + columns * ENTRY;
     if columns != schema.fields().len() || from > bytes.len() {
         let fields = schema.fields().len();
-        return Err(format!("it has {columns} columns and should have {fields}"));
+        return Err(format!("it has {columns} columns and should have {fields}").into());
     }
     let buffer = aligned(bytes);
     let (entries, _) = buffer[HEADER..from].as_chunks::<ENTRY>();
     let arrays = entries.iter().zip(schema.fields()).map(|(entry, field)| {
         let array = Entry::decode(entry, rows, &buffer, from)
             .and_then(|entry| entry.array(&buffer, rows))
-            .map_err(|what| format!("column {:?}: {what}", field.name()))?;
+            .map_err(|what| FormatError(format!("column {:?}: {what}", field.name())))?;
         Ok(with_zone(array, field.data_type()))
     });
-    let arrays = arrays.collect::<Result<Vec<_>, String>>()?;
+    let arrays = arrays.collect::<Result<Vec<_>, FormatError>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options);
-    batch.map_err(|error| error.to_string())
+    batch.map_err(|error| FormatError(error.to_string()))
 }
 
 /// Returns the same timestamps, in the zone of a type.

@@ -3,7 +3,7 @@
 //! first (S3-FIFO and CLOCK, by the library `quick_cache`).
 //!
 //! It mostly keeps [`Page`]s; other things that are read from an address can be kept in the same way
-//! ([`Kept`]).
+//! ([`CacheValue`]).
 //!
 //! A page's address names the same bytes for ever, because ids of segments are never used again: nothing
 //! in the cache is ever out of date. Pages of a version that was replaced are not requested any more, and
@@ -24,25 +24,25 @@ const AROUND: u64 = 200;
 const USUAL: u64 = 64 << 10;
 
 /// See the [module](self).
-pub struct Cache<P: Kept = Page> {
+pub struct Cache<P: CacheValue = Page> {
     pages: Pages<Address, Arc<P>, Weight>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
 /// A value that a cache can keep.
-pub trait Kept {
+pub trait CacheValue {
     /// Returns the number of its bytes, which count against the cache's.
     fn size(&self) -> usize;
 }
 
-impl Kept for Page {
+impl CacheValue for Page {
     fn size(&self) -> usize {
         self.bytes().len()
     }
 }
 
-impl Kept for Box<[u8]> {
+impl CacheValue for Box<[u8]> {
     fn size(&self) -> usize {
         self.len()
     }
@@ -74,13 +74,13 @@ impl CacheFigures {
 #[derive(Clone, Copy)]
 struct Weight;
 
-impl<P: Kept> Weighter<Address, Arc<P>> for Weight {
+impl<P: CacheValue> Weighter<Address, Arc<P>> for Weight {
     fn weight(&self, _: &Address, page: &Arc<P>) -> u64 {
         page.size() as u64 + AROUND
     }
 }
 
-impl<P: Kept> std::fmt::Debug for Cache<P> {
+impl<P: CacheValue> std::fmt::Debug for Cache<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Cache").field(&self.figures()).finish()
     }
@@ -95,7 +95,7 @@ impl Cache {
     }
 }
 
-impl<P: Kept> Cache<P> {
+impl<P: CacheValue> Cache<P> {
     /// Returns a cache that takes so many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Cache<P> {

@@ -13,8 +13,9 @@ use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, St
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::TimeUnit;
 
+use crate::form::Form;
+use crate::format_error::FormatError;
 use crate::kind::Kind;
-use crate::row::Form;
 
 /// A value.
 pub(crate) enum Cell<'a> {
@@ -90,30 +91,41 @@ where
     nullable(array, |row| Cell::Int(array.value(row).into()))
 }
 
+/// Why a value does not fit into its form, and what to do.
+#[derive(Debug)]
+pub(crate) struct ValueMisfit(pub(crate) String);
+
 /// Writes a value, which is not null.
 ///
 /// # Errors
-/// Returns a text that says why the value does not fit, and what to do.
-pub(crate) fn write(cell: &Cell<'_>, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), String> {
+/// Returns an error if the value does not fit.
+pub(crate) fn write(
+    cell: &Cell<'_>,
+    kind: Kind,
+    form: Form,
+    to: &mut [u8],
+) -> Result<(), ValueMisfit> {
     let number = |value: i128, to: &mut [u8]| {
         let whole = number(value, form, to);
         let wrong = || format!("is {value}, which {form:?} does not hold: choose a wider form");
-        whole.then_some(()).ok_or_else(wrong)
+        whole.then_some(()).ok_or_else(|| ValueMisfit(wrong()))
     };
     match (cell, form) {
         (Cell::Bytes(bytes), Form::Chars(width)) => {
             if bytes.len() > to.len() || bytes.last() == Some(&0) {
-                return Err(format!(
+                return Err(ValueMisfit(format!(
                     "has {} bytes, of which {width} are kept without zeros at the end: declare \
                      more, or choose the layout of columns",
                     bytes.len()
-                ));
+                )));
             }
             to[..bytes.len()].copy_from_slice(bytes);
             Ok(())
         }
         (Cell::Int(days), Form::Chars(_)) => {
-            let text = date(*days).ok_or("is a date beyond the year 9999: choose the form I32")?;
+            let text = date(*days).ok_or_else(|| {
+                ValueMisfit("is a date beyond the year 9999: choose the form I32".to_owned())
+            })?;
             to[..text.len()].copy_from_slice(text.as_bytes());
             Ok(())
         }
@@ -121,14 +133,14 @@ pub(crate) fn write(cell: &Cell<'_>, kind: Kind, form: Form, to: &mut [u8]) -> R
         (Cell::Float(value), _) => {
             let same = write_float(*value, form, to);
             let wrong = || format!("is {value}, which {form:?} does not hold: choose F64");
-            same.then_some(()).ok_or_else(wrong)
+            same.then_some(()).ok_or_else(|| ValueMisfit(wrong()))
         }
         (Cell::Int(value), Form::U8 | Form::U16 | Form::U32 | Form::U64) => {
             let one = 10_i128.pow(scale(kind).max(0) as u32);
             if value % one != 0 {
-                return Err(format!(
+                return Err(ValueMisfit(format!(
                     "has a fraction, which {form:?} has not: choose I64 or F64"
-                ));
+                )));
             }
             let more = 10_i128.pow((-scale(kind)).max(0) as u32);
             let whole = (value / one).checked_mul(more);
@@ -174,14 +186,14 @@ fn write_float(value: f64, form: Form, to: &mut [u8]) -> bool {
     f64::from(narrow) == value || value.is_nan()
 }
 
-fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), String> {
+fn float_of_decimal(value: i128, kind: Kind, form: Form, to: &mut [u8]) -> Result<(), ValueMisfit> {
     let scaled = value as f64 / 10_f64.powi(scale(kind));
     write_float(scaled, form, to);
     if unscaled(read_float(to, form), kind) == value {
         return Ok(());
     }
     let known = format!("is about {scaled}, which {form:?} does not hold exactly");
-    Err(known + ": choose I64 or I128")
+    Err(ValueMisfit(known + ": choose I64 or I128"))
 }
 
 /// Returns the nearest decimal.
@@ -212,9 +224,9 @@ fn read_float(bytes: &[u8], form: Form) -> f64 {
 }
 
 /// Returns the integer in an attribute, in the column's kind.
-fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
+fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, FormatError> {
     if let Form::Chars(_) = form {
-        return days(bytes).ok_or_else(|| "there is no such date".to_owned());
+        return days(bytes).ok_or_else(|| "there is no such date".into());
     }
     let unsigned = matches!(form, Form::U8 | Form::U16 | Form::U32 | Form::U64);
     let negative = !unsigned && bytes[bytes.len() - 1] >> 7 == 1;
@@ -225,19 +237,19 @@ fn read_int(bytes: &[u8], kind: Kind, form: Form) -> Result<i128, String> {
         return Ok(value);
     }
     let value = value.checked_mul(10_i128.pow(scale(kind).max(0) as u32));
-    let value = value.ok_or_else(|| "a decimal is too large".to_owned())?;
+    let value = value.ok_or_else(|| FormatError::from("a decimal is too large"))?;
     Ok(value / 10_i128.pow((-scale(kind)).max(0) as u32))
 }
 
 /// Returns an array of values that lie in this form; null where there is none.
 ///
 /// # Errors
-/// Returns a text that says what is wrong with a value.
+/// Returns what is wrong with a value.
 pub(crate) fn array<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
     kind: Kind,
     form: Form,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, FormatError> {
     let typed = Typed { kind, form };
     match kind {
         Kind::Boolean => {
@@ -269,9 +281,14 @@ pub(crate) fn array<'a>(
             Ok(Arc::new(floats.collect::<PrimitiveArray<Float64Type>>()))
         }
         Kind::Utf8 => {
-            let text = |bytes| str::from_utf8(used(bytes)).map_err(|error| error.to_string());
+            let text = |bytes| {
+                let text = str::from_utf8(used(bytes));
+                text.map_err(|error| FormatError(error.to_string()))
+            };
             let texts = values.map(|value| value.map(text).transpose());
-            Ok(Arc::new(texts.collect::<Result<StringArray, String>>()?))
+            Ok(Arc::new(
+                texts.collect::<Result<StringArray, FormatError>>()?,
+            ))
         }
         Kind::Binary => {
             let bytes = values.map(|value| value.map(used));
@@ -290,7 +307,7 @@ impl Typed {
     fn ints<'a, T: ArrowPrimitiveType>(
         self,
         values: impl Iterator<Item = Option<&'a [u8]>>,
-    ) -> Result<ArrayRef, String>
+    ) -> Result<ArrayRef, FormatError>
     where
         T::Native: TryFrom<i128>,
     {
@@ -307,8 +324,8 @@ impl Typed {
     fn collect<'a, T: ArrowPrimitiveType>(
         self,
         values: impl Iterator<Item = Option<&'a [u8]>>,
-        read: impl Fn(&[u8]) -> Result<i128, String>,
-    ) -> Result<ArrayRef, String>
+        read: impl Fn(&[u8]) -> Result<i128, FormatError>,
+    ) -> Result<ArrayRef, FormatError>
     where
         T::Native: TryFrom<i128>,
     {

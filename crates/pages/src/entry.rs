@@ -34,6 +34,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer
 use arrow_schema::TimeUnit;
 
 use crate::codec::{put, u32_at};
+use crate::format_error::FormatError;
 use crate::kind::{Kind, Width};
 
 /// Bytes of an entry.
@@ -107,7 +108,7 @@ impl Entry {
         rows: usize,
         bytes: &[u8],
         from: usize,
-    ) -> Result<Entry, String> {
+    ) -> Result<Entry, FormatError> {
         let kind = Kind::decode([entry[0], entry[2], entry[3]]);
         let kind = kind.ok_or_else(|| format!("there is no kind {:?}", &entry[..4]))?;
         let keys = Keys::decode(entry[1]);
@@ -128,15 +129,15 @@ impl Entry {
         Ok(entry)
     }
 
-    fn verify(&self, rows: usize, bytes: &[u8], from: usize) -> Result<(), String> {
+    fn verify(&self, rows: usize, bytes: &[u8], from: usize) -> Result<(), FormatError> {
         let array = |what: &str, at: usize, length: usize| {
             let inside = at >= from && at.checked_add(length).is_some_and(|to| to <= bytes.len());
             let wrong = || format!("{what} of {length} bytes at {at} are not within it");
-            inside.then_some(()).ok_or_else(wrong)
+            inside.then_some(()).ok_or_else(|| FormatError(wrong()))
         };
         let absent = |what: &str, at: usize| {
             let wrong = || format!("{what} where there are none");
-            (at == 0).then_some(()).ok_or_else(wrong)
+            (at == 0).then_some(()).ok_or_else(|| FormatError(wrong()))
         };
         array("values", self.values, self.length)?;
         if self.keys == Keys::None {
@@ -144,7 +145,7 @@ impl Entry {
             absent("entries of a dictionary", self.entries)?;
         } else {
             if self.kind != Kind::Utf8 {
-                return Err(format!("a dictionary of {:?}", self.kind));
+                return Err(format!("a dictionary of {:?}", self.kind).into());
             }
             array("keys", self.keys_at, rows * self.keys.bytes())?;
         }
@@ -155,7 +156,7 @@ impl Entry {
             Width::Variable => self.length,
         };
         if length != self.length {
-            return Err(format!("{} bytes of values, not {length}", self.length));
+            return Err(format!("{} bytes of values, not {length}", self.length).into());
         }
         if self.kind.width() == Width::Variable {
             array("offsets", self.offsets, 4 * (stored + 1))?;
@@ -169,7 +170,9 @@ impl Entry {
         let bitmap = &bytes[self.validity..][..rows.div_ceil(8)];
         let nulls = rows - ones(bitmap, rows);
         let wrong = || format!("{nulls} nulls, not {}", self.nulls);
-        (nulls == self.nulls).then_some(()).ok_or_else(wrong)
+        (nulls == self.nulls)
+            .then_some(())
+            .ok_or_else(|| FormatError(wrong()))
     }
 
     /// Returns the column's array, which shares the memory. `buffer` was verified by
@@ -177,7 +180,7 @@ impl Entry {
     ///
     /// # Errors
     /// Returns a text that says what is wrong with offsets, texts, or keys.
-    pub(crate) fn array(&self, buffer: &Buffer, rows: usize) -> Result<ArrayRef, String> {
+    pub(crate) fn array(&self, buffer: &Buffer, rows: usize) -> Result<ArrayRef, FormatError> {
         let nulls = (self.nulls > 0).then(|| {
             let bitmap = buffer.slice_with_length(self.validity, rows.div_ceil(8));
             NullBuffer::new(BooleanBuffer::new(bitmap, 0, rows))
@@ -194,7 +197,7 @@ impl Entry {
             let keys = PrimitiveArray::<UInt16Type>::new(ScalarBuffer::new(keys, 0, rows), nulls);
             DictionaryArray::try_new(keys, dictionary).map(|array| Arc::new(array) as ArrayRef)
         };
-        array.map_err(|error| error.to_string())
+        array.map_err(|error| FormatError(error.to_string()))
     }
 
     fn plain(
@@ -202,7 +205,7 @@ impl Entry {
         buffer: &Buffer,
         rows: usize,
         nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, String> {
+    ) -> Result<ArrayRef, FormatError> {
         let values = buffer.slice_with_length(self.values, self.length);
         Ok(match self.kind {
             Kind::Boolean => Arc::new(BooleanArray::new(
@@ -257,7 +260,7 @@ impl Entry {
     }
 
     /// Returns the offsets of texts, and an error for those at which `OffsetBuffer` itself panics.
-    fn offsets(&self, buffer: &Buffer, rows: usize) -> Result<OffsetBuffer<i32>, String> {
+    fn offsets(&self, buffer: &Buffer, rows: usize) -> Result<OffsetBuffer<i32>, FormatError> {
         let offsets = buffer.slice_with_length(self.offsets, 4 * (rows + 1));
         let offsets = ScalarBuffer::<i32>::new(offsets, 0, rows + 1);
         // There is no early exit, so that the loop is compiled to vector instructions.
@@ -265,7 +268,7 @@ impl Entry {
             .windows(2)
             .fold(false, |any, two| any | (two[0] > two[1]));
         if falls || offsets[0] != 0 || usize::try_from(offsets[rows]) != Ok(self.length) {
-            return Err("offsets of texts do not divide their bytes".to_owned());
+            return Err("offsets of texts do not divide their bytes".into());
         }
         Ok(OffsetBuffer::new(offsets))
     }

@@ -10,9 +10,7 @@ use bytes::Bytes;
 use crate::block;
 use crate::codec::put;
 use crate::page::Page;
-use crate::remote::load::Definition;
-use crate::remote::wire::{Reply, Say};
-use crate::remote::{Condition, Listed};
+use crate::protocol::{ListedTable, LoadDefinition, NodeReply, NodeRequest, NodeStatus};
 use crate::table::{Address, Layout, PageNo, SegmentId, Table};
 
 const ADDRESS: Address = Address {
@@ -96,7 +94,7 @@ pub fn fuzz_table(bytes: &[u8]) {
             let again = Table::decode(&table.encode());
             assert_eq!(
                 format!("{:?}", again),
-                format!("{:?}", Ok::<_, crate::BadTable>(&table))
+                format!("{:?}", Ok::<_, crate::FormatError>(&table))
             );
         }
     }
@@ -161,23 +159,23 @@ pub fn fuzz_block(bytes: &[u8]) {
 /// Panics if a decoder panics, or accepts bytes that are encoded in another way.
 pub fn fuzz_messages(bytes: &[u8]) {
     let mut again = Vec::new();
-    if let Ok(said) = Say::decode(bytes) {
-        said.encode(&mut again);
-        assert_eq!(again, bytes, "{said:?}");
-        match said {
-            Say::Read { pages, .. } => {
+    if let Ok(request) = NodeRequest::decode(bytes) {
+        request.encode(&mut again);
+        assert_eq!(again, bytes, "{request:?}");
+        match request {
+            NodeRequest::Read { pages, .. } => {
                 let wanted = pages.iter().flat_map(|wanted| wanted.encode());
                 assert!(bytes.ends_with(&wanted.collect::<Vec<u8>>()));
             }
-            Say::Load { definition, .. } => fuzz_definition(definition),
+            NodeRequest::Load { definition, .. } => fuzz_definition(definition),
             _ => {}
         }
     }
     again.clear();
-    if let Ok(reply) = Reply::decode(bytes) {
+    if let Ok(reply) = NodeReply::decode(bytes) {
         reply.encode(&mut again);
         assert_eq!(again, bytes, "{reply:?}");
-        if let Reply::Told { answer, .. } = reply {
+        if let NodeReply::Answer { answer, .. } = reply {
             fuzz_answer(answer);
         }
     }
@@ -186,11 +184,11 @@ pub fn fuzz_messages(bytes: &[u8]) {
 }
 
 fn fuzz_definition(bytes: &[u8]) {
-    let Ok(definition) = Definition::decode(bytes) else {
+    let Ok(definition) = LoadDefinition::decode(bytes) else {
         return;
     };
     let again = definition.encode().expect("it came as bytes");
-    let again = Definition::decode(&again).expect("it was just encoded");
+    let again = LoadDefinition::decode(&again).expect("it was just encoded");
     let (a, b) = (&definition.options, &again.options);
     assert_eq!(
         (&definition.name, &definition.schema, definition.mode),
@@ -204,10 +202,10 @@ fn fuzz_definition(bytes: &[u8]) {
 }
 
 fn fuzz_answer(bytes: &[u8]) {
-    if let Ok(listed) = Listed::decode(bytes) {
-        assert_eq!(Listed::encode(&listed), bytes, "{listed:?}");
+    if let Ok(listed) = ListedTable::decode(bytes) {
+        assert_eq!(ListedTable::encode(&listed), bytes, "{listed:?}");
     }
-    if let Ok(condition) = Condition::decode(bytes) {
+    if let Ok(condition) = NodeStatus::decode(bytes) {
         assert_eq!(condition.encode(), bytes, "{condition:?}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | part | concept |
 //! |---|---|
+//! | `options` | how pages are read |
 //! | `reader` | a way of reading, and memory for what it reads |
 //! | `stream` | pages on their way |
 //!
@@ -12,51 +13,19 @@
 //! its reader's own, from which pages are always copied out; so a caller that keeps pages, however many,
 //! blocks no stream.
 
+mod options;
 mod reader;
 mod stream;
 
 use std::sync::Arc;
 
-use disk::reads::{PageCache, ReadMethod};
+pub use options::LocalOptions;
 
-use crate::cache::Cache;
 use crate::source::{PageStream, Source};
 use crate::table::{Address, Table};
 use crate::tables::Tables;
 use reader::Readers;
 use stream::Stream;
-
-/// How pages are read.
-#[derive(Clone, Debug)]
-pub struct LocalOptions {
-    /// The way of reading; `None` chooses one that [suits](ReadMethod::suited) the tables' directories.
-    pub way: Option<ReadMethod>,
-    /// Reads past the system's page cache, or through it.
-    pub page_cache: PageCache,
-    /// The most reads of a stream that are under way at once; at least one.
-    pub depth: usize,
-    /// Bytes of pages that a stream reads before they are taken.
-    pub ahead_bytes: usize,
-    /// Bytes of memory that all streams read into, for each size of pages.
-    pub pool_bytes: usize,
-    /// The cache in which pages are looked up first, and kept.
-    pub cache: Option<Arc<Cache>>,
-}
-
-impl Default for LocalOptions {
-    /// Returns options with the suited way, past the page cache, 256 reads, as many as a storage node has,
-    /// 4 MiB ahead, 64 MiB of memory, and no cache.
-    fn default() -> LocalOptions {
-        LocalOptions {
-            way: None,
-            page_cache: PageCache::Past,
-            depth: 256,
-            ahead_bytes: 4 << 20,
-            pool_bytes: 64 << 20,
-            cache: None,
-        }
-    }
-}
 
 /// Reads pages of tables on this machine. Clones share readers and memory.
 #[derive(Clone)]

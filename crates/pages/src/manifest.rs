@@ -47,8 +47,9 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema};
 
 use crate::codec::{Reader, push_count, push_text, u32_at};
-use crate::directory::directory;
+use crate::format_error::FormatError;
 use crate::kind::Kind;
+use crate::segment_directory::{self, SegmentHead};
 use crate::table::{Layout, PageSize, SEGMENT_LIMIT, SegmentId, Table, TableId, Version, is_name};
 
 const MAGIC: &[u8; 8] = b"KUMIKITB";
@@ -56,28 +57,15 @@ const FORMAT: u32 = 1;
 /// Magic, format and checksum.
 const HEAD: usize = 16;
 
-/// Bytes that are not a valid table.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BadTable(pub String);
-
-/// A manifest's description of a segment.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct SegmentHead {
-    pub(crate) id: SegmentId,
-    pub(crate) rows: u64,
-    pub(crate) pages: u32,
-    pub(crate) stripes: u16,
-    /// The length of the directory.
-    pub(crate) length: u64,
-    pub(crate) checksum: u32,
-}
-
 impl Table {
     /// Returns the whole table as bytes, to be sent to other nodes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let directories: Vec<Vec<u8>> = self.segments.iter().map(|s| directory(s)).collect();
+        let directories: Vec<Vec<u8>> = self
+            .segments
+            .iter()
+            .map(|s| segment_directory::encode(s))
+            .collect();
         let manifest = encode(self, &directories);
         let mut out = (manifest.len() as u32).to_le_bytes().to_vec();
         out.extend(manifest);
@@ -89,10 +77,10 @@ impl Table {
     /// consistent in itself.
     ///
     /// # Errors
-    /// Returns [`BadTable`] if the bytes are no such table.
-    pub fn decode(bytes: &[u8]) -> Result<Table, BadTable> {
+    /// Returns [`FormatError`] if the bytes are no such table.
+    pub fn decode(bytes: &[u8]) -> Result<Table, FormatError> {
         let mut reader = Reader::new(bytes);
-        let mut decoded = || {
+        {
             let length = reader.u32()?;
             let (mut table, heads) = decode(reader.bytes(length as usize)?)?;
             for head in heads {
@@ -102,8 +90,7 @@ impl Table {
             }
             reader.end()?;
             Ok(table)
-        };
-        decoded().map_err(BadTable)
+        }
     }
 }
 
@@ -155,38 +142,38 @@ fn push_field(out: &mut Vec<u8>, field: &Field) {
 }
 
 /// Returns the table of a manifest, without its segments, and their descriptions.
-pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Table, Vec<SegmentHead>), FormatError> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC {
-        return Err("it is no table's manifest".to_owned());
+        return Err("it is no table's manifest".into());
     }
     let format = u32_at(bytes, 8);
     if u32_at(bytes, 12) != crc32c::crc32c(&bytes[HEAD..]) {
-        return Err("the manifest's checksum is wrong".to_owned());
+        return Err("the manifest's checksum is wrong".into());
     }
     if format != FORMAT {
-        return Err(format!(
-            "the manifest is of format {format}, and this program knows {FORMAT}"
-        ));
+        return Err(
+            format!("the manifest is of format {format}, and this program knows {FORMAT}").into(),
+        );
     }
     let mut reader = Reader::new(&bytes[HEAD..]);
     let table = decode_table(&mut reader)?;
     let count = reader.count(42)?;
     if count > SEGMENT_LIMIT {
-        return Err(format!(
-            "it has {count} segments, and a table has {SEGMENT_LIMIT} at most"
-        ));
+        return Err(
+            format!("it has {count} segments, and a table has {SEGMENT_LIMIT} at most").into(),
+        );
     }
     let heads = (0..count).map(|_| decode_head(&mut reader));
-    let heads = heads.collect::<Result<Vec<_>, String>>()?;
+    let heads = heads.collect::<Result<Vec<_>, FormatError>>()?;
     reader.end()?;
     Ok((table, heads))
 }
 
-fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
+fn decode_table(reader: &mut Reader<'_>) -> Result<Table, FormatError> {
     let id = TableId(reader.u128()?);
     let name = reader.text()?.to_owned();
     if !is_name(&name) {
-        return Err(format!("there is no table of the name {name:?}"));
+        return Err(format!("there is no table of the name {name:?}").into());
     }
     let version = Version(reader.u64()?);
     let size = reader.u32()? as usize;
@@ -195,14 +182,14 @@ fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
     let layout = match reader.u8()? {
         0 => Layout::Columns,
         1 => Layout::Rows,
-        other => return Err(format!("there is no layout {other}")),
+        other => return Err(format!("there is no layout {other}").into()),
     };
     let columns = reader.count(8)?;
     let fields = (0..columns).map(|_| decode_field(reader));
-    let fields = fields.collect::<Result<Vec<_>, String>>()?;
+    let fields = fields.collect::<Result<Vec<_>, FormatError>>()?;
     let groups = decode_groups(reader, columns)?;
     if layout == Layout::Rows && groups != [(0..columns).collect::<Vec<_>>()] {
-        return Err("records have not all columns".to_owned());
+        return Err("records have not all columns".into());
     }
     Ok(Table {
         id,
@@ -216,7 +203,7 @@ fn decode_table(reader: &mut Reader<'_>) -> Result<Table, String> {
     })
 }
 
-fn decode_field(reader: &mut Reader<'_>) -> Result<Field, String> {
+fn decode_field(reader: &mut Reader<'_>) -> Result<Field, FormatError> {
     let name = reader.text()?.to_owned();
     let nullable = reader.u8()? == 1;
     let code: [u8; 3] = reader.bytes(3)?.try_into().expect("three bytes");
@@ -232,7 +219,7 @@ fn decode_field(reader: &mut Reader<'_>) -> Result<Field, String> {
     Ok(Field::new(name, data_type, nullable))
 }
 
-fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usize>>, String> {
+fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usize>>, FormatError> {
     let mut taken = vec![false; columns];
     let mut groups = Vec::new();
     for _ in 0..reader.count(4)? {
@@ -247,12 +234,12 @@ fn decode_groups(reader: &mut Reader<'_>, columns: usize) -> Result<Vec<Vec<usiz
     }
     let empty = groups.iter().any(Vec::is_empty);
     if empty || groups.len() > usize::from(u16::MAX) || taken.contains(&false) {
-        return Err("groups do not divide the columns".to_owned());
+        return Err("groups do not divide the columns".into());
     }
     Ok(groups)
 }
 
-fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, String> {
+fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, FormatError> {
     let head = SegmentHead {
         id: SegmentId(reader.u128()?),
         rows: reader.u64()?,
@@ -262,7 +249,7 @@ fn decode_head(reader: &mut Reader<'_>) -> Result<SegmentHead, String> {
         checksum: reader.u32()?,
     };
     if head.stripes == 0 {
-        return Err("a segment lies in no file".to_owned());
+        return Err("a segment lies in no file".into());
     }
     Ok(head)
 }

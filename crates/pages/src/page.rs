@@ -31,7 +31,7 @@
 //! 18). A column of `Utf8` lies there as keys of one or two bytes and a dictionary if that takes
 //! less room, which is an array of the type `Dictionary(UInt8 or UInt16, Utf8)`. Timestamps have
 //! no zone. Arrays of all other columns have the column's own type, and in the layout of rows
-//! all arrays have it, except zones. [`widen`](crate::widen) converts all of them to the column's own type.
+//! all arrays have it, except zones. [`widen`](crate::widen()) converts all of them to the column's own type.
 //!
 //! Invariants:
 //!
@@ -47,6 +47,7 @@ use bytes::Bytes;
 
 use crate::codec::{put, u16_at, u32_at, u64_at, u128_at};
 use crate::entry::{ENTRY, Entry, aligned};
+use crate::format_error::FormatError;
 use crate::kind::Kind;
 use crate::row::{Attribute, Records};
 use crate::table::{Address, Layout, PageNo, SegmentId, Table};
@@ -133,29 +134,29 @@ impl Header {
     }
 
     /// Returns the header of a page of any address, after it has verified the checksum.
-    fn decode(bytes: &[u8]) -> Result<Header, String> {
+    fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
         if bytes.len() < HEADER {
-            return Err(format!("it has {} bytes", bytes.len()));
+            return Err(format!("it has {} bytes", bytes.len()).into());
         }
         if &bytes[4..8] != MAGIC {
-            return Err("there is no page".to_owned());
+            return Err("there is no page".into());
         }
         if u32_at(bytes, 0) != crc32c::crc32c(&bytes[4..]) {
-            return Err("its checksum is wrong".to_owned());
+            return Err("its checksum is wrong".into());
         }
         let version = u16_at(bytes, 8);
         if version != VERSION {
-            return Err(format!(
-                "it is of version {version}, and this program knows {VERSION}"
-            ));
+            return Err(
+                format!("it is of version {version}, and this program knows {VERSION}").into(),
+            );
         }
         if u32_at(bytes, 12) as usize != bytes.len() {
-            return Err(format!("it says that it has {} bytes", u32_at(bytes, 12)));
+            return Err(format!("it says that it has {} bytes", u32_at(bytes, 12)).into());
         }
         let layout = match bytes[10] {
             0 => Layout::Columns,
             1 => Layout::Rows,
-            other => return Err(format!("there is no layout {other}")),
+            other => return Err(format!("there is no layout {other}").into()),
         };
         Ok(Header {
             layout,
@@ -180,21 +181,21 @@ impl Page {
     /// Returns [`PageError::Corrupt`].
     pub fn new(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, PageError> {
         let found = Page::verified(bytes, address, layout);
-        found.map_err(|what| PageError::Corrupt { address, what })
+        found.map_err(|FormatError(what)| PageError::Corrupt { address, what })
     }
 
-    fn verified(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, String> {
+    fn verified(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, FormatError> {
         let header = Header::decode(&bytes)?;
         if header.address != address {
-            return Err(format!("page {} is in its place", header.address));
+            return Err(format!("page {} is in its place", header.address).into());
         }
         if header.layout != layout {
-            return Err(format!("it has the layout of {:?}", header.layout));
+            return Err(format!("it has the layout of {:?}", header.layout).into());
         }
         let rows = header.rows as usize;
         let from = HEADER + usize::from(header.columns) * ENTRY;
         if rows == 0 || header.columns == 0 || from > bytes.len() {
-            return Err(format!("it has {rows} rows of {} columns", header.columns));
+            return Err(format!("it has {rows} rows of {} columns", header.columns).into());
         }
         let (entries, _) = bytes[HEADER..from].as_chunks::<ENTRY>();
         let numbered = entries.iter().enumerate();
@@ -202,9 +203,9 @@ impl Page {
             Layout::Columns => {
                 let decode = |(i, entry)| {
                     let entry = Entry::decode(entry, rows, &bytes, from);
-                    entry.map_err(|what| format!("column {i}: {what}"))
+                    entry.map_err(|what| FormatError(format!("column {i}: {what}")))
                 };
-                Body::Columns(numbered.map(decode).collect::<Result<_, String>>()?)
+                Body::Columns(numbered.map(decode).collect::<Result<_, FormatError>>()?)
             }
             Layout::Rows => {
                 let (record, first) = (header.record as usize, header.records as usize);
@@ -212,15 +213,15 @@ impl Page {
                     .checked_mul(record)
                     .and_then(|room| room.checked_add(first));
                 if first < from || record == 0 || room.is_none_or(|room| room > bytes.len()) {
-                    return Err(format!(
-                        "{rows} records of {record} bytes are not within it"
-                    ));
+                    return Err(
+                        format!("{rows} records of {record} bytes are not within it").into(),
+                    );
                 }
                 let decode = |(i, entry)| {
                     let attribute = Attribute::decode(entry, record);
-                    attribute.map_err(|what| format!("column {i}: {what}"))
+                    attribute.map_err(|what| FormatError(format!("column {i}: {what}")))
                 };
-                Body::Rows(numbered.map(decode).collect::<Result<_, String>>()?)
+                Body::Rows(numbered.map(decode).collect::<Result<_, FormatError>>()?)
             }
         };
         Ok(Page {
@@ -240,7 +241,8 @@ impl Page {
         if bytes.len() != table.page_size.bytes() {
             return Err(corrupt(format!("it has {} bytes", bytes.len())));
         }
-        let page = Page::verified(bytes, address, table.layout).map_err(corrupt)?;
+        let page = Page::verified(bytes, address, table.layout);
+        let page = page.map_err(|FormatError(what)| corrupt(what))?;
         let columns = table
             .groups
             .get(page.group())

@@ -2,30 +2,30 @@
 //!
 //! | part | concept |
 //! |---|---|
-//! | `wire` | what readers and nodes say to each other |
-//! | [`condition`] | which tables a node has, and how busy it is |
 //! | `window` | memory of this side, in which pages lie as soon as they are there |
 //! | [`session`] | one thread's link to a node: many pages under way, replies in any order |
+//! | `page_rate` | how fast pages come from a node |
+//! | `session_pool` | sessions that threads take in turn |
+//! | `page_reader`, `task_stream` | a thread's pages, and the results of a task |
 //! | [`load`] | rows on their way into a node's table |
-//! | [`far`] | a storage node, as many threads use it |
+//! | [`remote_node`] | a storage node, as many threads use it |
 //! | `task_node` | a storage node as a node that runs tasks |
 //! | [`replicas`] | one table on several nodes |
 
-pub mod condition;
-pub mod far;
 pub mod load;
+mod page_rate;
+mod page_reader;
+pub mod remote_node;
 pub mod replicas;
 pub mod session;
+mod session_pool;
 mod task_node;
+mod task_stream;
 pub(crate) mod window;
-pub(crate) mod wire;
 
-pub use condition::{Condition, Listed, Newest};
-
-pub use far::{Far, FarOptions, TaskStream};
-pub use load::FarLoad;
-pub use replicas::{Apart, Replicas};
-pub use session::{Session, SessionError, SessionOptions};
-
-/// The cluster number that distinguishes storage nodes and their readers from peers of other kinds.
-pub(crate) const CLUSTER: u64 = u64::from_le_bytes(*b"kpages\0\x01");
+pub use crate::protocol::{ListedTable, NodeStatus, TableSummary};
+pub use load::RemoteLoad;
+pub use remote_node::{RemoteNode, RemoteNodeOptions};
+pub use replicas::Replicas;
+pub use session::{Session, SessionOptions};
+pub use task_stream::TaskStream;

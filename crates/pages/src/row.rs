@@ -28,109 +28,12 @@
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema};
 
-use crate::cell::{self, Cell};
+use crate::cell::{self, Cell, ValueMisfit};
 use crate::codec::{put, u32_at};
 use crate::entry::ENTRY;
+pub use crate::form::Form;
+use crate::format_error::FormatError;
 use crate::kind::Kind;
-
-/// The form of an attribute in a record. See the [module](self).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub enum Form {
-    U8,
-    U16,
-    U32,
-    U64,
-    I8,
-    I16,
-    I32,
-    I64,
-    I128,
-    F32,
-    F64,
-    /// So many bytes.
-    Chars(u16),
-}
-
-impl Form {
-    const NUMBERS: [Form; 11] = [
-        Form::U8,
-        Form::U16,
-        Form::U32,
-        Form::U64,
-        Form::I8,
-        Form::I16,
-        Form::I32,
-        Form::I64,
-        Form::I128,
-        Form::F32,
-        Form::F64,
-    ];
-
-    fn code(self) -> u8 {
-        let number = Form::NUMBERS.iter().position(|&form| form == self);
-        number.map_or(12, |at| at as u8 + 1)
-    }
-
-    /// Returns a form as three bytes: its number, and its width.
-    pub(crate) fn encode(self) -> [u8; 3] {
-        let [low, high] = (self.width() as u16).to_le_bytes();
-        [self.code(), low, high]
-    }
-
-    pub(crate) fn decode([code, low, high]: [u8; 3]) -> Option<Form> {
-        match code {
-            12 => Some(Form::Chars(u16::from_le_bytes([low, high]))),
-            _ => Form::NUMBERS.into_iter().find(|form| form.code() == code),
-        }
-    }
-
-    /// Returns its number of bytes.
-    #[must_use]
-    pub fn width(self) -> usize {
-        match self {
-            Form::U8 | Form::I8 => 1,
-            Form::U16 | Form::I16 => 2,
-            Form::U32 | Form::I32 | Form::F32 => 4,
-            Form::U64 | Form::I64 | Form::F64 => 8,
-            Form::I128 => 16,
-            Form::Chars(bytes) => bytes.into(),
-        }
-    }
-
-    fn align(self) -> usize {
-        match self {
-            Form::Chars(_) => 1,
-            number => number.width(),
-        }
-    }
-
-    fn is_unsigned(self) -> bool {
-        matches!(self, Form::U8 | Form::U16 | Form::U32 | Form::U64)
-    }
-
-    fn is_float(self) -> bool {
-        matches!(self, Form::F32 | Form::F64)
-    }
-
-    /// Returns `true` if values of this kind may have this form.
-    fn suits(self, kind: Kind) -> bool {
-        let chars = matches!(self, Form::Chars(_));
-        let number = !chars && !self.is_float();
-        match kind {
-            Kind::Boolean => self == Form::U8,
-            Kind::Int8 | Kind::Int16 | Kind::Int32 | Kind::Int64 => number,
-            Kind::UInt8 | Kind::UInt16 | Kind::UInt32 | Kind::UInt64 => number,
-            Kind::Float32 | Kind::Float64 => self.is_float(),
-            Kind::Date32 => {
-                number && !self.is_unsigned() || matches!(self, Form::Chars(bytes) if bytes >= 11)
-            }
-            Kind::Timestamp(_) => number && !self.is_unsigned(),
-            Kind::Decimal32(..) | Kind::Decimal64(..) | Kind::Decimal128(..) => !chars,
-            Kind::Utf8 | Kind::Binary => chars,
-        }
-    }
-}
 
 /// The place of a column's values in each record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,7 +59,7 @@ impl Attribute {
         bytes
     }
 
-    pub(crate) fn decode(entry: &[u8; ENTRY], record: usize) -> Result<Attribute, String> {
+    pub(crate) fn decode(entry: &[u8; ENTRY], record: usize) -> Result<Attribute, FormatError> {
         let kind = Kind::decode([entry[0], entry[2], entry[3]]);
         let kind = kind.ok_or_else(|| format!("there is no kind {:?}", &entry[..4]))?;
         let word = |at| u32_at(entry, at) as usize;
@@ -169,9 +72,7 @@ impl Attribute {
         let form = form.ok_or_else(|| format!("no {kind:?} has the form {}", entry[1]))?;
         let inside = at.checked_add(width).is_some_and(|to| to <= record);
         if !inside || null.is_some_and(|bit| bit / 8 >= record) {
-            return Err(format!(
-                "{width} bytes at {at} are not in a record of {record}"
-            ));
+            return Err(format!("{width} bytes at {at} are not in a record of {record}").into());
         }
         Ok(Attribute {
             kind,
@@ -303,17 +204,20 @@ impl RowSchema {
         records: &mut [u8],
         column: usize,
         array: &ArrayRef,
-    ) -> Result<(), (usize, String)> {
+    ) -> Result<(), (usize, ValueMisfit)> {
         let attribute = self.attributes[column];
         let cells = cell::cells(array);
         for (row, record) in records.chunks_exact_mut(self.record).enumerate() {
             match (cells(row), attribute.null) {
                 (Cell::Null, Some(bit)) => record[bit / 8] |= 1 << (bit % 8),
-                (Cell::Null, None) => return Err((row, "is null and must not be".to_owned())),
+                (Cell::Null, None) => {
+                    let misfit = ValueMisfit("is null and must not be".to_owned());
+                    return Err((row, misfit));
+                }
                 (value, _) => {
                     let to = &mut record[attribute.at..][..attribute.form.width()];
                     let done = cell::write(&value, attribute.kind, attribute.form, to);
-                    done.map_err(|what| (row, what))?;
+                    done.map_err(|misfit| (row, misfit))?;
                 }
             }
         }
@@ -396,7 +300,7 @@ impl<'a> Records<'a> {
         self.attributes[column]
     }
 
-    pub(crate) fn array(&self, column: usize) -> Result<ArrayRef, String> {
+    pub(crate) fn array(&self, column: usize) -> Result<ArrayRef, FormatError> {
         let attribute = self.attributes[column];
         let values = self.iter().map(|record| {
             let null = attribute

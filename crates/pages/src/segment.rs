@@ -8,8 +8,8 @@
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::fill::{Fill, Filled, Misfit};
 use crate::kind::Kind;
+use crate::page_builder::{BuiltPage, Misfit, PageBuilder};
 use crate::row::{self, BadForm, RowSchema};
 use crate::table::{Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId};
 
@@ -28,12 +28,17 @@ pub enum Groups {
     Given(Vec<Vec<String>>),
 }
 
+/// Why columns cannot be grouped so, and what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct GroupsError(pub String);
+
 impl Groups {
     /// Returns the columns of each group, as places in the schema.
     ///
     /// # Errors
     /// Returns an error if a name is not that of a column, or comes twice.
-    pub fn resolve(&self, schema: &Schema) -> Result<Vec<Vec<usize>>, String> {
+    pub fn resolve(&self, schema: &Schema) -> Result<Vec<Vec<usize>>, GroupsError> {
         let all = 0..schema.fields().len();
         let given = match self {
             Groups::OneEach => return Ok(all.map(|column| vec![column]).collect()),
@@ -48,13 +53,15 @@ impl Groups {
                 let column = schema.index_of(name).map_err(|_| {
                     let columns = schema.fields().iter().map(|field| field.name().as_str());
                     let columns: Vec<&str> = columns.collect();
-                    format!(
+                    GroupsError(format!(
                         "there is no column {name:?}; there are: {}",
                         columns.join(", ")
-                    )
+                    ))
                 })?;
                 if std::mem::replace(&mut taken[column], true) {
-                    return Err(format!("column {name:?} is in two groups: name it once"));
+                    return Err(GroupsError(format!(
+                        "column {name:?} is in two groups: name it once"
+                    )));
                 }
                 group.push(column);
             }
@@ -155,9 +162,9 @@ pub enum RowsError {
 pub struct SegmentBuilder {
     shape: Shape,
     id: SegmentId,
-    fills: Vec<Fill>,
+    fills: Vec<PageBuilder>,
     /// For each group, pages that have no number yet.
-    runs: Vec<Vec<Filled>>,
+    runs: Vec<Vec<BuiltPage>>,
     groups: Vec<Vec<PageEntry>>,
     rows: u64,
     pages: u32,
@@ -169,7 +176,7 @@ impl SegmentBuilder {
     pub fn new(shape: Shape, id: SegmentId) -> SegmentBuilder {
         let fills = shape.groups.iter().enumerate().map(|(group, columns)| {
             let rows = shape.rows.as_ref();
-            Fill::new(group as u16, shape.page_size, &shape.schema, columns, rows)
+            PageBuilder::new(group as u16, shape.page_size, &shape.schema, columns, rows)
         });
         SegmentBuilder {
             fills: fills.collect(),

@@ -128,13 +128,6 @@ impl PageSize {
     pub fn bytes(self) -> usize {
         self.0 as usize
     }
-
-    /// Returns the number of bytes of the longest text that fits into a page, if its column is a group
-    /// by itself in the layout of columns.
-    #[must_use]
-    pub fn longest_value(self) -> usize {
-        crate::fill::longest_value(self)
-    }
 }
 
 impl Default for PageSize {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::page::PageError;
 use crate::table::Table;
-use crate::wanted::Wanted;
+use crate::cancellation::Cancellation;
 
 /// A node that runs tasks beside its pages.
 pub trait TaskNode: Send + Sync {
@@ -24,7 +24,7 @@ pub trait TaskNode: Send + Sync {
         &self,
         table: &Arc<Table>,
         task: &[u8],
-        wanted: &Wanted,
+        wanted: &Cancellation,
     ) -> Result<Self::Results, TaskError>;
 }
 

@@ -11,13 +11,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use operators::Site;
-use operators::placement::{LinkCosts, SideCosts};
+use operators::placement::{Link, Side};
+use operators::{Placement, Site};
 use pages::{Address, Table, TableId, Version};
 use parking_lot::Mutex;
 
+use crate::error::{CatalogueError, Error};
 use crate::meter::PageMeter;
-use crate::place::Placement;
+
+/// The assumed seconds of a thread for an operation on a row before enough were measured: the result of
+/// the executor's benchmark for sums of products.
+pub(crate) const OPERATION_S: f64 = 1e-9;
 
 /// A place that keeps tables.
 pub trait Store: Send + Sync + fmt::Debug {
@@ -25,11 +29,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn name(&self) -> &str;
 
     /// Returns where it is, and the measured costs of reading a table's pages there.
-    fn place(&self, table: &Table) -> Place;
+    fn location(&self, table: &Table) -> StoreLocation;
 
-    /// Returns which costs of [`Store::place`], and of work on its pages, were measured.
-    fn measured(&self) -> Measured {
-        Measured::default()
+    /// Returns which costs of [`Store::location`], and of work on its pages, were measured.
+    fn measured(&self) -> MeasuredCosts {
+        MeasuredCosts::default()
     }
 
     /// Returns the part of these pages that is in a cache of this machine, from 0 to 1.
@@ -44,14 +48,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Returns an error if the store cannot be asked; the text says why and what to do.
-    fn tables(&self) -> Result<Vec<String>, String>;
+    fn tables(&self) -> Result<Vec<String>, Error>;
 
     /// Returns the newest version of a table; `None` if the store has no such table.
     ///
     /// # Errors
     /// Returns an error if the store cannot be asked, or the table is damaged; the text says why and what to
     /// do.
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String>;
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error>;
 
     /// Returns the site where fragments over a table that it has opened run under a placement, with a count
     /// of the pages that are read for it; `None` if it does not offer the placement.
@@ -63,21 +67,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Option<Arc<dyn Site>>;
 }
 
-/// The place of a store.
+/// Where a store is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Place {
+pub enum StoreLocation {
     /// On this machine.
-    Here {
+    Local {
         /// Seconds for a page, with as many under way as usual.
         page_s: f64,
     },
     /// On a storage node, over a link.
-    There(SideCosts, LinkCosts),
+    Remote(Side, Link),
 }
 
 /// The costs that were measured; all others are assumed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Measured {
+pub struct MeasuredCosts {
     /// `true` if the time that a page takes to be read where it lies was measured.
     pub pages: bool,
     /// `true` if the time that a page takes over the link was measured.
@@ -94,7 +98,7 @@ pub struct Measured {
 
 /// A version of a table, and the stores that have it.
 #[derive(Clone, Debug)]
-pub struct Replicated {
+pub struct ReplicatedTable {
     /// The version.
     pub table: Arc<Table>,
     /// The stores that have all of it, those of this machine first; at least one.
@@ -116,59 +120,6 @@ impl Replica {
     pub fn name(&self) -> &str {
         self.store.name()
     }
-}
-
-/// Why a table is not available.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum CatalogueError {
-    /// Stores have different tables of one name.
-    #[error(
-        "there are different tables named {name}, in {first} and in {second}: rename one of them, \
-         or leave one of the two places out"
-    )]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// A store that has one.
-        first: String,
-        /// A store that has another one.
-        second: String,
-    },
-    /// No store has the table, and some cannot be asked.
-    #[error("{store} cannot be asked for table {name}: {why}")]
-    Unavailable {
-        /// The name.
-        name: String,
-        /// One of the stores that cannot be asked.
-        store: String,
-        /// The error of the store, or of the system.
-        why: String,
-    },
-    /// None of the stores can be asked.
-    #[error("{store} cannot be asked for its tables: {why}")]
-    Away {
-        /// One of the stores.
-        store: String,
-        /// The error of the store, or of the system.
-        why: String,
-    },
-    /// A newer version was seen before, and some stores cannot be asked.
-    #[error(
-        "table {name} is there in version {found}, of {seen} that was read before, and {store} cannot be \
-         asked: {why}; ask again when it is back, or begin anew to read the older version"
-    )]
-    Older {
-        /// The name.
-        name: String,
-        /// The newest version that is available.
-        found: u64,
-        /// The newest version that was found before.
-        seen: u64,
-        /// One of the stores that cannot be asked.
-        store: String,
-        /// The error of the store, or of the system.
-        why: String,
-    },
 }
 
 /// Tables of several stores.
@@ -214,7 +165,7 @@ impl Catalogue {
                     self.is_back(store.name());
                     names.extend(tables);
                 }
-                Err(why) => failed = Some((store.name().to_owned(), why)),
+                Err(error) => failed = Some((store.name().to_owned(), error.to_string())),
             }
         }
         match failed {
@@ -244,21 +195,22 @@ impl Catalogue {
     ///
     /// # Errors
     /// See [`CatalogueError`]. A store that cannot be asked is no error while another one has the table.
-    pub fn find(&self, name: &str) -> Result<Option<Replicated>, CatalogueError> {
-        let mut found: Option<Replicated> = None;
+    pub fn find(&self, name: &str) -> Result<Option<ReplicatedTable>, CatalogueError> {
+        let mut found: Option<ReplicatedTable> = None;
         let mut failed = None;
         for store in &self.stores {
             let table = match store.open(name) {
                 Ok(table) => table,
-                Err(why) => {
-                    failed = failed.or(Some((store.name().to_owned(), why)));
+                Err(error) => {
+                    let why = || (store.name().to_owned(), error.to_string());
+                    failed = failed.or_else(|| Some(why()));
                     continue;
                 }
             };
             self.is_back(store.name());
             let Some(table) = table else { continue };
             match &mut found {
-                None => found = Some(Replicated::of(table, store)),
+                None => found = Some(ReplicatedTable::of(table, store)),
                 Some(known) => known.add(table, store)?,
             }
         }
@@ -293,10 +245,10 @@ impl Catalogue {
     }
 }
 
-impl Replicated {
-    fn of(table: Arc<Table>, store: &Arc<dyn Store>) -> Replicated {
+impl ReplicatedTable {
+    fn of(table: Arc<Table>, store: &Arc<dyn Store>) -> ReplicatedTable {
         let store = Arc::clone(store);
-        Replicated {
+        ReplicatedTable {
             table: Arc::clone(&table),
             replicas: vec![Replica { store, table }],
         }
@@ -314,7 +266,7 @@ impl Replicated {
             return Err(ambiguous());
         }
         if table.version > known.version {
-            *self = Replicated::of(table, store);
+            *self = ReplicatedTable::of(table, store);
         } else if table.version == known.version {
             if !same_segments(&table, known) {
                 return Err(ambiguous());
@@ -336,7 +288,7 @@ mod tests {
     use super::*;
     use crate::test_support::{FakeStore, table};
 
-    fn find(stores: Vec<FakeStore>) -> Result<Option<Replicated>, CatalogueError> {
+    fn find(stores: Vec<FakeStore>) -> Result<Option<ReplicatedTable>, CatalogueError> {
         let stores = stores.into_iter().map(|s| Arc::new(s) as Arc<dyn Store>);
         Catalogue::new(stores.collect()).find("t")
     }

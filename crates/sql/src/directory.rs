@@ -11,8 +11,9 @@ use operators::{LocalSite, Placement, Site, WorkCosts};
 use pages::{Local, LocalOptions, Table, Tables};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Measured, Place, Store};
-use crate::meter::{Metered, PageMeter};
+use crate::catalogue::{MeasuredCosts, Store, StoreLocation};
+use crate::error::Error;
+use crate::meter::{MeteredSource, PageMeter};
 
 /// Directories with tables that belong together. A storage node may serve, and change, them at the
 /// same time: each look-up finds the version that is the newest then, and versions that queries still
@@ -45,7 +46,7 @@ impl Directory {
     ///
     /// # Errors
     /// Returns an error if there are no tables, or they cannot be read; the text says what to do.
-    pub fn open(dir: &Path) -> Result<Directory, String> {
+    pub fn open(dir: &Path) -> Result<Directory, Error> {
         Directory::open_all(&[dir.to_owned()])
     }
 
@@ -56,7 +57,7 @@ impl Directory {
     ///
     /// # Panics
     /// Panics without directories.
-    pub fn open_all(dirs: &[PathBuf]) -> Result<Directory, String> {
+    pub fn open_all(dirs: &[PathBuf]) -> Result<Directory, Error> {
         let directory = Directory {
             name: dirs[0].display().to_string(),
             dirs: dirs.to_vec(),
@@ -68,15 +69,15 @@ impl Directory {
     }
 
     /// Returns the tables as they are at present.
-    fn newest(&self) -> Result<Tables, String> {
+    fn newest(&self) -> Result<Tables, Error> {
         let signature = signature(&self.dirs[0]);
         let signature = signature.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!(
+            std::io::ErrorKind::NotFound => Error::Invalid(format!(
                 "there is no directory {}: load tables into it with 'kumiki pages load', or say where \
                  tables are with --dir or --node",
                 self.name
-            ),
-            _ => format!("cannot list {}: {error}", self.name),
+            )),
+            _ => Error::System(format!("cannot list {}: {error}", self.name)),
         })?;
         let mut opened = self.opened.lock();
         if let Some(last) = opened.last()
@@ -85,7 +86,7 @@ impl Directory {
             return Ok(last.tables.clone());
         }
         let tables = Tables::open_read_only(Arc::new(RealDisk), &self.dirs);
-        let tables = tables.map_err(|error| error.to_string())?;
+        let tables = tables?;
         // Earlier tables stay while a query uses one of them.
         opened.retain(|earlier| {
             let mut list = earlier.tables.list().into_iter();
@@ -130,18 +131,18 @@ impl Store for Directory {
         &self.name
     }
 
-    fn place(&self, _: &Table) -> Place {
-        Place::Here {
+    fn location(&self, _: &Table) -> StoreLocation {
+        StoreLocation::Local {
             page_s: self.costs.wait_s().unwrap_or(SUPPOSED_S),
         }
     }
 
-    fn measured(&self) -> Measured {
-        Measured {
+    fn measured(&self) -> MeasuredCosts {
+        MeasuredCosts {
             pages: self.costs.wait_s().is_some(),
             operation_s: self.costs.operation_s(),
             page_s: self.costs.page_s(),
-            ..Measured::default()
+            ..MeasuredCosts::default()
         }
     }
 
@@ -149,21 +150,19 @@ impl Store for Directory {
         false
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
+    fn tables(&self) -> Result<Vec<String>, Error> {
         let list = self.newest()?.list();
         Ok(list.iter().map(|table| table.name.clone()).collect())
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         let tables = self.newest()?;
         if let Some((_, what)) = tables
             .damaged()
             .into_iter()
             .find(|(found, _)| found == name)
         {
-            return Err(format!(
-                "it is damaged: {what}; load it again, or remove it"
-            ));
+            return Err(Error::Damaged(what));
         }
         Ok(tables.list().into_iter().find(|table| table.name == name))
     }
@@ -183,7 +182,7 @@ impl Store for Directory {
             known.is_ok_and(|known| Arc::ptr_eq(&known, table))
         };
         let pages = Arc::clone(&opened.iter().find(has)?.pages);
-        let here = LocalSite::new(Arc::new(Metered::new(pages, meter)));
+        let here = LocalSite::new(Arc::new(MeteredSource::new(pages, meter)));
         Some(Arc::new(here.measured(&self.costs)))
     }
 }

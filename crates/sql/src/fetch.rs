@@ -16,50 +16,49 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
-use operators::{FragmentTask, FragmentWork, Site, TaskError, Wanted};
+use operators::{Cancellation, Site, Task, TaskError, Work};
 use tokio::sync::mpsc;
 
-use crate::session::Held;
+use crate::query_resources::QueryResources;
 
 /// Batches that wait to be taken, for each task.
 const AHEAD: usize = 4;
 /// The most bytes of batches that a task keeps so that it can begin anew if its node is lost.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// A place where a task may run.
+/// A site that may run a task.
 #[derive(Clone)]
 pub(crate) struct Candidate {
-    /// The node's name.
+    /// The store's name.
     pub(crate) name: String,
-    /// The site that runs it.
+    /// The site.
     pub(crate) site: Arc<dyn Site>,
 }
 
-/// The counts of the thread.
-pub(crate) struct Meters {
+/// The counts of a task's thread.
+pub(crate) struct TaskMetrics {
     pub(crate) baseline: BaselineMetrics,
     /// Replicas that were lost.
     pub(crate) lost: Count,
 }
 
-/// Runs a task on the first of these places that is not lost.
+/// Runs a task at the first of these sites that is not lost.
 pub(crate) fn fetch(
     candidates: Vec<Candidate>,
-    task: FragmentTask,
-    meters: Meters,
-    held: Option<Arc<Held>>,
+    task: Task,
+    metrics: TaskMetrics,
+    resources: Option<Arc<QueryResources>>,
 ) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send {
-    let run = Run {
+    let run = TaskRun {
         candidates,
         task,
-        meters,
+        metrics,
         kept_bytes: KEPT_BYTES,
-        _held: held,
+        _resources: resources,
     };
     // The thread begins when the first batch is requested, and no earlier.
     futures::stream::unfold(State::New(Box::new(run)), |state| async move {
@@ -82,30 +81,30 @@ type Receiver = mpsc::Receiver<Result<RecordBatch, DataFusionError>>;
 type Sender = mpsc::Sender<Result<RecordBatch, DataFusionError>>;
 
 enum State {
-    New(Box<Run>),
+    New(Box<TaskRun>),
     Running(Receiver),
     Ended,
 }
 
-struct Run {
+struct TaskRun {
     candidates: Vec<Candidate>,
-    task: FragmentTask,
-    meters: Meters,
+    task: Task,
+    metrics: TaskMetrics,
     /// See [`KEPT_BYTES`].
     kept_bytes: usize,
-    _held: Option<Arc<Held>>,
+    _resources: Option<Arc<QueryResources>>,
 }
 
-/// The result of a task in one place.
-enum Came {
+/// The result of an attempt to run a task at one site.
+enum Attempt {
     /// The task has completed, or no more batches are wanted.
-    Through,
-    /// Nothing was handed over; another place may run the task.
-    Nowhere(TaskError),
+    Complete,
+    /// The node was lost, and nothing was handed over: another site may run the task.
+    Lost(TaskError),
 }
 
-impl Run {
-    fn begin(self: Box<Run>) -> Result<Receiver, DataFusionError> {
+impl TaskRun {
+    fn begin(self: Box<TaskRun>) -> Result<Receiver, DataFusionError> {
         let (sender, receiver) = mpsc::channel(AHEAD);
         let thread = std::thread::Builder::new().name("scan".to_owned());
         thread
@@ -133,11 +132,11 @@ impl Run {
         let mut last = None;
         for (place, candidate) in self.candidates.iter().enumerate() {
             let others = self.candidates.len() - place - 1;
-            match self.at(candidate, others > 0, sender) {
-                Ok(Came::Through) => return,
-                Ok(Came::Nowhere(error)) => {
+            match self.run_at(candidate, others > 0, sender) {
+                Ok(Attempt::Complete) => return,
+                Ok(Attempt::Lost(error)) => {
                     tracing::warn!("{} is lost to a scan: {error}", candidate.name);
-                    self.meters.lost.add(1);
+                    self.metrics.lost.add(1);
                     last = Some(error);
                 }
                 Err(error) => {
@@ -154,33 +153,33 @@ impl Run {
         drop(sender.blocking_send(Err(error)));
     }
 
-    /// Runs the task in one place; `others` is `true` if there are further ones.
-    fn at(
+    /// Runs the task at one site; `others` is `true` if there are further ones.
+    fn run_at(
         &self,
         candidate: &Candidate,
         others: bool,
         sender: &Sender,
-    ) -> Result<Came, DataFusionError> {
+    ) -> Result<Attempt, DataFusionError> {
         let failed = |error| failed(&self.task.table.name, &error);
         let mut keeps = others && is_short(&self.task.fragment.work);
         let (mut kept, mut bytes) = (Vec::new(), RecordBatchMemoryCounter::new());
         let mut handed_over = false;
         // The question holds a sender of its own, so it must not outlive this call.
         let asked = sender.clone();
-        let task = FragmentTask {
-            wanted: Wanted::new(move || !asked.is_closed()),
+        let task = Task {
+            wanted: Cancellation::new(move || asked.is_closed()),
             ..self.task.clone()
         };
         let mut batches = candidate.site.run(&task);
         loop {
             let begun = Instant::now();
             let next = batches.next();
-            let time = self.meters.baseline.elapsed_compute();
+            let time = self.metrics.baseline.elapsed_compute();
             time.add_duration(begun.elapsed());
             match next {
                 None => break,
                 Some(Err(error @ TaskError::Lost(_))) if !handed_over => {
-                    return Ok(Came::Nowhere(error));
+                    return Ok(Attempt::Lost(error));
                 }
                 Some(Err(error)) => return Err(failed(error)),
                 Some(Ok(batch)) if keeps => {
@@ -189,7 +188,7 @@ impl Run {
                     if bytes.memory_usage() > self.kept_bytes {
                         (keeps, handed_over) = (false, true);
                         if self.hand_over_all(&mut kept, sender).is_err() {
-                            return Ok(Came::Through);
+                            return Ok(Attempt::Complete);
                         }
                     }
                 }
@@ -197,17 +196,17 @@ impl Run {
                 Some(Ok(batch)) => {
                     handed_over = true;
                     if self.hand_over(batch, sender).is_err() {
-                        return Ok(Came::Through);
+                        return Ok(Attempt::Complete);
                     }
                 }
             }
         }
         // It makes no difference any more whether the batches are wanted.
         let _ = self.hand_over_all(&mut kept, sender);
-        Ok(Came::Through)
+        Ok(Attempt::Complete)
     }
 
-    /// Hands the kept batches over. Returns the errors of [`Run::hand_over`].
+    /// Hands the kept batches over. Returns the errors of [`TaskRun::hand_over`].
     fn hand_over_all(&self, kept: &mut Vec<RecordBatch>, sender: &Sender) -> Result<(), ()> {
         kept.drain(..)
             .try_for_each(|batch| self.hand_over(batch, sender))
@@ -215,7 +214,7 @@ impl Run {
 
     /// Hands a batch over. Returns an error if the receiver is gone.
     fn hand_over(&self, batch: RecordBatch, sender: &Sender) -> Result<(), ()> {
-        let batch = batch.record_output(&self.meters.baseline);
+        let batch = batch.record_output(&self.metrics.baseline);
         sender.blocking_send(Ok(batch)).map_err(drop)
     }
 }
@@ -250,15 +249,6 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
         )),
         TaskError::Unwanted => DataFusionError::Execution(error.to_string()),
     }
-}
-
-/// Runs blocking work outside the runtime's threads.
-pub(crate) async fn off_runtime<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, DataFusionError> {
-    SpawnedTask::spawn_blocking(work)
-        .await
-        .map_err(|error| DataFusionError::Execution(format!("a look-up did not end: {error}")))
 }
 
 #[cfg(test)]

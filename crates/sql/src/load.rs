@@ -24,8 +24,9 @@ use datafusion::prelude::{
     CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
 };
 use futures::StreamExt;
-use pages::{Depot, LoadOptions, Mode, Sink, Table, sort};
+use pages::{LoadOptions, Mode, Sink, Table, TableStore, sort};
 
+use crate::error::Error;
 use crate::explain::explain;
 
 /// The number of rows of a CSV file from which its columns' types are guessed.
@@ -84,13 +85,11 @@ impl Default for Csv {
 pub struct Columns(String);
 
 impl FromStr for Columns {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Columns, String> {
+    fn from_str(text: &str) -> Result<Columns, Error> {
         if text.contains(';') {
-            return Err(
-                "columns are written as in SQL: id bigint not null, name varchar".to_owned(),
-            );
+            return Err("columns are written as in SQL: id bigint not null, name varchar".into());
         }
         Ok(Columns(text.to_owned()))
     }
@@ -120,31 +119,34 @@ pub struct Request {
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, has other columns than it should, or has values that do not
-/// fit; if the mode does not allow the table to exist, or to be missing; or if the depot does not take it.
+/// fit; if the mode does not allow the table to exist, or to be missing; or if the store does not take it.
 /// The text says what, in which file, and what to do.
 pub fn load(
-    depot: &dyn Depot,
+    store: &dyn TableStore,
     request: &Request,
     progress: &mut dyn FnMut(u64),
-) -> Result<Arc<Table>, String> {
+) -> Result<Arc<Table>, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|error| format!("no threads for the load: {error}"))?;
-    runtime.block_on(loaded(depot, request, progress))
+        .map_err(|error| Error::System(format!("no threads for the load: {error}")))?;
+    runtime.block_on(loaded(store, request, progress))
 }
 
 async fn loaded(
-    depot: &dyn Depot,
+    store: &dyn TableStore,
     request: &Request,
     progress: &mut dyn FnMut(u64),
-) -> Result<Arc<Table>, String> {
+) -> Result<Arc<Table>, Error> {
     let context = context();
-    let mut schema = wanted(&context, depot, request).await?;
+    let mut schema = wanted(&context, store, request).await?;
     let mut target: Option<Target> = None;
     for file in &request.files {
-        let in_file = |why: String| format!("{}: {why}", file.display());
+        let in_file = |error: Error| Error::File {
+            file: file.display().to_string(),
+            source: Box::new(error),
+        };
         let read = read(&context, file, &request.format, schema.as_ref()).await;
         let (mut read, types) = read.map_err(in_file)?;
         unique(read.schema().as_arrow()).map_err(in_file)?;
@@ -159,7 +161,7 @@ async fn loaded(
         };
         let target = match &mut target {
             Some(target) => target,
-            None => target.insert(Target::begin(depot, request, &columns)?),
+            None => target.insert(Target::begin(store, request, &columns)?),
         };
         let about = |error: DataFusionError| {
             let what = explain(&error);
@@ -208,37 +210,41 @@ struct Target {
 }
 
 impl Target {
-    fn begin(depot: &dyn Depot, request: &Request, schema: &SchemaRef) -> Result<Target, String> {
+    fn begin(
+        store: &dyn TableStore,
+        request: &Request,
+        schema: &SchemaRef,
+    ) -> Result<Target, Error> {
         let by = request.sort_by.as_ref().map(|column| {
             let place = schema.index_of(column);
             place.map_err(|_| format!("there is no column {column:?} to sort by"))
         });
         let by = by.transpose()?;
-        let sink = depot.load(&request.table, schema, &request.options, request.mode);
+        let sink = store.load(&request.table, schema, &request.options, request.mode);
         Ok(Target {
-            sink: sink.map_err(|error| error.to_string())?,
+            sink: sink?,
             rows: 0,
             sorted: by.map(|column| (column, Vec::new())),
         })
     }
 
-    fn push(&mut self, batch: RecordBatch) -> Result<(), String> {
+    fn push(&mut self, batch: RecordBatch) -> Result<(), Error> {
         self.rows += batch.num_rows() as u64;
         match &mut self.sorted {
             Some((_, all)) => {
                 all.push(batch);
                 Ok(())
             }
-            None => self.sink.push(&batch).map_err(|error| error.to_string()),
+            None => Ok(self.sink.push(&batch)?),
         }
     }
 
-    fn commit(mut self) -> Result<Arc<Table>, String> {
+    fn commit(mut self) -> Result<Arc<Table>, Error> {
         let (column, all) = self.sorted.unwrap_or_default();
         for batch in sort::sorted(all, column) {
-            self.sink.push(&batch).map_err(|error| error.to_string())?;
+            self.sink.push(&batch)?;
         }
-        self.sink.commit().map_err(|error| error.to_string())
+        Ok(self.sink.commit()?)
     }
 }
 
@@ -256,12 +262,12 @@ fn context() -> SessionContext {
 /// Returns the columns of the table, or of the request; `None` if the files determine them.
 async fn wanted(
     context: &SessionContext,
-    depot: &dyn Depot,
+    store: &dyn TableStore,
     request: &Request,
-) -> Result<Option<SchemaRef>, String> {
+) -> Result<Option<SchemaRef>, Error> {
     if request.mode == Mode::Append {
         let name = &request.table;
-        let table = depot.table(name).map_err(|error| error.to_string())?;
+        let table = store.table(name)?;
         let table = table.ok_or_else(|| format!("there is no table {name} to append to"))?;
         return Ok(Some(Arc::clone(&table.schema)));
     }
@@ -285,16 +291,14 @@ async fn read(
     file: &Path,
     format: &Format,
     schema: Option<&SchemaRef>,
-) -> Result<(DataFrame, Schema), String> {
-    let found = std::fs::canonicalize(file).map_err(|error| error.to_string())?;
-    let about = std::fs::metadata(&found).map_err(|error| error.to_string())?;
+) -> Result<(DataFrame, Schema), Error> {
+    let found = std::fs::canonicalize(file).map_err(|error| Error::System(error.to_string()))?;
+    let about = std::fs::metadata(&found).map_err(|error| Error::System(error.to_string()))?;
     if !about.is_file() {
-        return Err(
-            "it is no regular file, which can be read twice: write it to one first".to_owned(),
-        );
+        return Err("it is no regular file, which can be read twice: write it to one first".into());
     }
     if about.len() == 0 {
-        return Err("it is empty".to_owned());
+        return Err("it is empty".into());
     }
     let path = found.to_string_lossy().into_owned();
     let extension = found
@@ -367,7 +371,7 @@ fn as_texts(schema: &Schema) -> Schema {
 }
 
 /// Returns a batch in which null texts are empty, and texts that stand for null are null.
-fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatch, String> {
+fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatch, Error> {
     let columns = batch.columns().iter().map(|column| {
         let Some(texts) = column.as_string_opt::<i32>() else {
             return Arc::clone(column);
@@ -377,28 +381,28 @@ fn with_empty_texts(batch: RecordBatch, null: Option<&str>) -> Result<RecordBatc
         Arc::new(texts.collect::<StringArray>()) as ArrayRef
     });
     let columns = columns.collect();
-    RecordBatch::try_new(batch.schema(), columns).map_err(|error| error.to_string())
+    RecordBatch::try_new(batch.schema(), columns).map_err(|error| error.to_string().into())
 }
 
 /// Returns the requested columns of a file. The others, which may have types that pages do not support, are
 /// not read.
-fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, String> {
+fn chosen(read: DataFrame, wanted: &SchemaRef) -> Result<DataFrame, Error> {
     let found = read.schema().as_arrow().clone();
     let names = wanted.fields().iter().map(|field| field.name().as_str());
     let names: Vec<&str> = names.collect();
     let is_there = |name: &&str| found.column_with_name(name).is_some();
     if !names.iter().all(is_there) {
-        return Err(other_columns(&found, wanted));
+        return Err(other_columns(&found, wanted).into());
     }
     let columns = names
         .into_iter()
         .map(|name| Expr::Column(Column::from_name(name)));
     read.select(columns.collect::<Vec<_>>())
-        .map_err(|error| explain(&error))
+        .map_err(|error| explain(&error).into())
 }
 
 /// Checks that the names of columns are different, as columns are found by their names.
-fn unique(schema: &Schema) -> Result<(), String> {
+fn unique(schema: &Schema) -> Result<(), Error> {
     let mut names = HashSet::new();
     let mut fields = schema.fields().iter();
     match fields.find(|field| !names.insert(field.name())) {
@@ -406,7 +410,8 @@ fn unique(schema: &Schema) -> Result<(), String> {
         Some(twice) => Err(format!(
             "it has more than one column {}: give them names of their own",
             twice.name()
-        )),
+        )
+        .into()),
     }
 }
 
@@ -422,7 +427,7 @@ fn compression(extension: &str) -> FileCompressionType {
 }
 
 /// Returns the requested columns in the order in which a file names them.
-fn in_order_of(named: &Schema, wanted: &SchemaRef) -> Result<SchemaRef, String> {
+fn in_order_of(named: &Schema, wanted: &SchemaRef) -> Result<SchemaRef, Error> {
     let fields = named.fields().iter().map(|field| {
         let found = wanted.field_with_name(field.name()).ok();
         found.cloned().filter(|_| same_width(named, wanted))
@@ -476,7 +481,7 @@ fn pages_type(data_type: &DataType) -> DataType {
 }
 
 /// Returns a batch with the table's columns: by their names, in their types.
-fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
+fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, Error> {
     // A value that does not fit is an error, not a null.
     let strict = CastOptions {
         safe: false,
@@ -500,11 +505,12 @@ fn fit(batch: &RecordBatch, target: &SchemaRef) -> Result<RecordBatch, String> {
             Some(value) => Err(says(format!(
                 "{value} is not the same as {}: load it into a table of its own, or change it in the file",
                 field.data_type()
-            ))),
+            ))
+            .into()),
         }
     });
-    let columns = columns.collect::<Result<Vec<_>, String>>()?;
-    RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string())
+    let columns = columns.collect::<Result<Vec<_>, Error>>()?;
+    RecordBatch::try_new(Arc::clone(target), columns).map_err(|error| error.to_string().into())
 }
 
 /// Returns the first value that was changed by a cast. The time of day of a value that becomes a date does
@@ -540,7 +546,7 @@ mod tests {
         let wide = Decimal128Array::from(vec![1_234_567]);
         let wide = wide.with_precision_and_scale(4, 2).unwrap();
         let batch = RecordBatch::try_from_iter([("d", Arc::new(wide) as ArrayRef)]).unwrap();
-        let error = fit(&batch, &batch.schema()).unwrap_err();
+        let error = fit(&batch, &batch.schema()).unwrap_err().to_string();
         assert!(error.starts_with("column d: "), "{error}");
         assert!(error.contains("too large"), "{error}");
     }
@@ -548,8 +554,9 @@ mod tests {
     #[test]
     fn columns_of_one_name_are_refused() {
         let field = |name: &str| Field::new(name, DataType::Int64, true);
-        assert_eq!(unique(&Schema::new(vec![field("a"), field("b")])), Ok(()));
-        let error = unique(&Schema::new(vec![field("a"), field("b"), field("a")])).unwrap_err();
+        assert!(unique(&Schema::new(vec![field("a"), field("b")])).is_ok());
+        let error = unique(&Schema::new(vec![field("a"), field("b"), field("a")]));
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("more than one column a"), "{error}");
     }
 }

@@ -84,23 +84,23 @@ impl fmt::Display for PageFigures {
 }
 
 /// A source whose pages are counted as they come, none of them from a cache.
-pub struct Metered {
+pub struct MeteredSource {
     source: Arc<dyn Source>,
     tally: Arc<Tally>,
 }
 
-impl Metered {
+impl MeteredSource {
     /// Counts a source's pages.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>, meter: &PageMeter) -> Metered {
-        Metered {
+    pub fn new(source: Arc<dyn Source>, meter: &PageMeter) -> MeteredSource {
+        MeteredSource {
             source,
             tally: Arc::clone(meter.tally()),
         }
     }
 }
 
-impl Source for Metered {
+impl Source for MeteredSource {
     fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
         let tally = Arc::clone(&self.tally);
         let pages = self.source.read(table, pages);

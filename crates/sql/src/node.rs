@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use operators::placement::{LinkCosts, SideCosts};
-use operators::{LocalSite, Placement, RemoteSite, Site, WorkCosts};
-use pages::remote::{Condition, Far, FarOptions};
+use operators::placement::{Link, Side};
+use operators::{LocalSite, Placement, Site, RemoteSite, WorkCosts};
+use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
 use pages::{Address, Table};
 use parking_lot::Mutex;
 
-use crate::catalogue::{Measured, Place, Store};
+use crate::catalogue::{MeasuredCosts, OPERATION_S, Store, StoreLocation};
+use crate::error::Error;
 use crate::meter::PageMeter;
-use crate::place::OPERATION_S;
 
 /// The assumed seconds of a page on its way before enough pages have come.
 const SUPPOSED_S: f64 = 60e-6;
@@ -21,18 +21,18 @@ const SUPPOSED_THERE_S: f64 = 30e-6;
 /// The assumed number of reads that a node has under way while it is asked for many, as long as it only
 /// reports the time of one read.
 const UNDER_WAY: f64 = 32.0;
-/// How long a node's report of its condition is used.
+/// How long a node's report of its status is used.
 const BELIEVED: Duration = Duration::from_millis(500);
 
 /// A storage node. The connection is made at the first request; several sessions share its connections, and
 /// its cache.
 pub struct StorageNode {
     name: String,
-    far: Far,
+    remote: RemoteNode,
     /// The costs of work here on its pages.
     costs: Arc<WorkCosts>,
-    /// The last report of its condition, how long it took, and when it came.
-    condition: Mutex<Option<(Condition, Duration, Instant)>>,
+    /// The last report of its status, how long it took, and when it came.
+    status: Mutex<Option<(NodeStatus, Duration, Instant)>>,
     /// Held by the thread that asks: one request is enough.
     asking: Mutex<()>,
 }
@@ -40,12 +40,12 @@ pub struct StorageNode {
 impl StorageNode {
     /// Makes a store of a node, whose name is its address.
     #[must_use]
-    pub fn new(options: FarOptions) -> StorageNode {
+    pub fn new(options: RemoteNodeOptions) -> StorageNode {
         StorageNode {
             name: options.session.address.to_string(),
-            far: Far::new(options),
+            remote: RemoteNode::new(options),
             costs: Arc::default(),
-            condition: Mutex::new(None),
+            status: Mutex::new(None),
             asking: Mutex::new(()),
         }
     }
@@ -54,24 +54,24 @@ impl StorageNode {
     /// answer.
     fn ask(&self) {
         let _asking = self.asking.lock();
-        let last = *self.condition.lock();
+        let last = *self.status.lock();
         if last.is_some_and(|(.., asked)| asked.elapsed() < BELIEVED) {
             return;
         }
         let begun = Instant::now();
-        match self.far.condition() {
-            Ok(condition) => {
+        match self.remote.status() {
+            Ok(status) => {
                 let now = Instant::now();
-                *self.condition.lock() = Some((condition, now - begun, now));
+                *self.status.lock() = Some((status, now - begun, now));
             }
             Err(error) => tracing::debug!("{} does not say how busy it is: {error}", self.name),
         }
     }
 
-    /// Returns the node's last condition, and how long it took to answer.
-    fn condition(&self) -> (Condition, Duration) {
-        let last = self.condition.lock();
-        last.map_or_else(Default::default, |(condition, took, _)| (condition, took))
+    /// Returns the node's last status, and how long it took to answer.
+    fn status(&self) -> (NodeStatus, Duration) {
+        let last = self.status.lock();
+        last.map_or_else(Default::default, |(status, took, _)| (status, took))
     }
 }
 
@@ -91,20 +91,20 @@ impl Store for StorageNode {
         &self.name
     }
 
-    fn place(&self, table: &Table) -> Place {
-        let (condition, round_trip) = self.condition();
-        let threads = condition.task_threads.max(1) as f64;
-        let page_s = seconds(condition.work.wait_ps).or_else(|| {
-            let read = condition.read.as_secs_f64();
+    fn location(&self, table: &Table) -> StoreLocation {
+        let (status, round_trip) = self.status();
+        let threads = status.task_threads.max(1) as f64;
+        let page_s = seconds(status.work.wait_ps).or_else(|| {
+            let read = status.read.as_secs_f64();
             (read > 0.0).then_some(read / UNDER_WAY)
         });
-        let link_s = self.far.page_s(table.page_size).unwrap_or(SUPPOSED_S);
-        let byte_s = self.far.byte_s();
-        Place::There(
-            SideCosts {
+        let link_s = self.remote.page_s(table.page_size).unwrap_or(SUPPOSED_S);
+        let byte_s = self.remote.byte_s();
+        StoreLocation::Remote(
+            Side {
                 page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
-                operation_s: seconds(condition.work.operation_ps).unwrap_or(OPERATION_S),
-                load: condition.tasks as f64 / threads,
+                operation_s: seconds(status.work.operation_ps).unwrap_or(OPERATION_S),
+                load: status.tasks as f64 / threads,
                 threads,
             },
             LinkCosts {
@@ -115,11 +115,11 @@ impl Store for StorageNode {
         )
     }
 
-    fn measured(&self) -> Measured {
-        let work = self.condition().0.work;
-        Measured {
+    fn measured(&self) -> MeasuredCosts {
+        let work = self.status().0.work;
+        MeasuredCosts {
             pages: work.wait_ps > 0,
-            link: self.far.byte_s().is_some(),
+            link: self.remote.byte_s().is_some(),
             operation_s: self.costs.operation_s(),
             page_s: self.costs.page_s(),
             operation_there_s: seconds(work.operation_ps),
@@ -128,7 +128,7 @@ impl Store for StorageNode {
     }
 
     fn cached(&self, pages: &[Address]) -> f64 {
-        let Some(cache) = &self.far.options().cache else {
+        let Some(cache) = &self.remote.options().cache else {
             return 0.0;
         };
         let there = pages.iter().filter(|page| cache.has(**page)).count();
@@ -139,20 +139,20 @@ impl Store for StorageNode {
         true
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
-        let listed = self.far.tables().map_err(|error| error.to_string())?;
+    fn tables(&self) -> Result<Vec<String>, Error> {
+        let listed = self.remote.tables()?;
         // The columns of a damaged table are unknown, so it is not listed; a statement that names it gets the
         // reason.
         let sound = listed.into_iter().filter(|listed| listed.found.is_ok());
         Ok(sound.map(|listed| listed.name).collect())
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
-        let listed = self.far.tables().map_err(|error| error.to_string())?;
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
+        let listed = self.remote.tables()?;
         if !listed.iter().any(|listed| listed.name == name) {
             return Ok(None);
         }
-        let table = self.far.open(name).map_err(|error| error.to_string())?;
+        let table = self.remote.open(name)?;
         // A plan will be made, which does not wait for nodes itself.
         self.ask();
         Ok(Some(table))
@@ -167,12 +167,10 @@ impl Store for StorageNode {
         match placement {
             Placement::RemoteLocal => {
                 // The node counts pages by itself, as it knows which were in the cache.
-                let source = self.far.tallied(meter.tally());
-                Some(Arc::new(
-                    LocalSite::new(Arc::new(source)).measured(&self.costs),
-                ))
+                let source = self.remote.tallied(meter.tally());
+                Some(Arc::new(LocalSite::new(Arc::new(source)).measured(&self.costs)))
             }
-            Placement::RemoteRemote => Some(Arc::new(RemoteSite::new(self.far.clone()))),
+            Placement::RemoteRemote => Some(Arc::new(RemoteSite::new(self.remote.clone()))),
             Placement::Auto | Placement::Local => None,
         }
     }

@@ -33,8 +33,7 @@ impl KumikiOptions {
     ///
     /// # Errors
     /// Returns an error if there is no such placement; the text lists them.
-    pub fn wanted(&self) -> Result<Placement, String> {
-        let parsed = self.placement.parse();
-        parsed.map_err(|error: UnknownPlacement| error.to_string())
+    pub fn wanted(&self) -> Result<Placement, UnknownPlacement> {
+        self.placement.parse()
     }
 }

@@ -26,9 +26,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use operators::{Aggregate, FragmentWork, Function, SortKey};
 
-use crate::groups;
+use crate::group_estimate;
 use crate::options::KumikiOptions;
-use crate::place::PlaceScans;
+use crate::place_scans::PlaceScans;
 use crate::scan::PagesScan;
 use crate::translate::Translator;
 
@@ -99,7 +99,7 @@ fn push_aggregate(plan: &AggregateExec, options: &KumikiOptions) -> Option<Pages
     let functions = plan.aggr_expr().iter().zip(plan.filter_expr());
     let aggregates = functions.map(|(of, filter)| aggregate(of, filter.as_ref(), &translator));
     let aggregates = aggregates.collect::<Option<Vec<_>>>()?;
-    if !groups::are_few(scan, &by, options.rows_for_each_group) {
+    if !group_estimate::are_few(scan.table(), &by, options.rows_for_each_group) {
         return None;
     }
     let pushed = scan.aggregating(FragmentWork::Aggregate { by, aggregates }, plan.schema());

@@ -36,16 +36,16 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use operators::{Expr, Fragment, FragmentTask, FragmentWork, Operator, RowRange, SortKey, Wanted};
+use operators::{Cancellation, Expr, Fragment, Operator, Placement, Rows, SortKey, Task, Work};
 use pages::Table;
 
-use crate::catalogue::Replicated;
+use crate::catalogue::ReplicatedTable;
 use crate::display;
-use crate::fetch::{Meters, fetch};
+use crate::fetch::{TaskMetrics, fetch};
 use crate::fragment::fragment;
 use crate::meter::{PageFigures, pages_of};
-use crate::place::{Placed, Placement};
-use crate::session::Held;
+use crate::query_resources::QueryResources;
+use crate::scan_placement::ScanPlacement;
 use crate::statistics;
 use crate::strips::strips;
 use crate::translate::Translator;
@@ -53,7 +53,7 @@ use crate::translate::Translator;
 /// A scan of a table of pages.
 #[derive(Clone, Debug)]
 pub struct PagesScan {
-    replicated: Arc<Replicated>,
+    replicated: Arc<ReplicatedTable>,
     /// The filter over the table's columns, as all expressions here.
     filter: Option<Expr>,
     work: FragmentWork,
@@ -61,7 +61,7 @@ pub struct PagesScan {
     /// `true` if more than the choice of columns moves in.
     push_down: bool,
     /// Where it runs, after that is decided.
-    placed: Option<Placed>,
+    placement: Option<ScanPlacement>,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -74,7 +74,7 @@ impl PagesScan {
     /// # Errors
     /// Returns an error if there is no such column.
     pub fn new(
-        replicated: Arc<Replicated>,
+        replicated: Arc<ReplicatedTable>,
         columns: &[usize],
         partitions: usize,
         push_down: bool,
@@ -93,7 +93,7 @@ impl PagesScan {
             },
             partitions: Arc::new(strips),
             push_down,
-            placed: None,
+            placement: None,
             statistics: Arc::new(statistics),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -109,7 +109,7 @@ impl PagesScan {
 
     /// Returns the table, and the stores that have it.
     #[must_use]
-    pub fn replicated(&self) -> &Arc<Replicated> {
+    pub fn replicated(&self) -> &Arc<ReplicatedTable> {
         &self.replicated
     }
 
@@ -133,8 +133,8 @@ impl PagesScan {
 
     /// Returns where it runs, after that is decided.
     #[must_use]
-    pub fn placed(&self) -> Option<&Placed> {
-        self.placed.as_ref()
+    pub fn placement(&self) -> Option<&ScanPlacement> {
+        self.placement.as_ref()
     }
 
     /// Returns the number of pages that it reads if it skips none.
@@ -151,9 +151,9 @@ impl PagesScan {
     /// elsewhere.
     #[must_use]
     pub fn figures(&self) -> Option<PageFigures> {
-        let placed = self.placed.as_ref()?;
-        let counted = placed.placement != Placement::RemoteRemote;
-        counted.then(|| placed.meter().figures(self.pages()))
+        let placement = self.placement.as_ref()?;
+        let counted = placement.placement != Placement::RemoteRemote;
+        counted.then(|| placement.meter().figures(self.pages()))
     }
 
     /// Returns the fragment that runs beside the data.
@@ -197,9 +197,9 @@ impl PagesScan {
 
     /// Returns the scan with its placement.
     #[must_use]
-    pub fn placed_at(&self, placed: Placed) -> PagesScan {
+    pub fn with_placement(&self, placement: ScanPlacement) -> PagesScan {
         PagesScan {
-            placed: Some(placed),
+            placement: Some(placement),
             ..self.renewed()
         }
     }
@@ -302,8 +302,8 @@ impl DisplayAs for PagesScan {
         }
         write!(f, ", {}", names.work(&self.work))?;
         write!(f, ", partitions={}", self.partitions.len())?;
-        match &self.placed {
-            Some(placed) => write!(f, ", {placed}"),
+        match &self.placement {
+            Some(placement) => write!(f, ", {placement}"),
             None => Ok(()),
         }
     }
@@ -348,21 +348,21 @@ impl ExecutionPlan for PagesScan {
                 self.table().name
             );
         };
-        let Some(placed) = &self.placed else {
+        let Some(placement) = &self.placement else {
             return internal_err!("a scan of {} was not placed", self.table().name);
         };
         let task = FragmentTask {
             table: Arc::clone(self.table()),
             fragment: Arc::new(self.fragment()),
             rows: rows.clone(),
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         };
-        let meters = Meters {
+        let metrics = TaskMetrics {
             baseline: BaselineMetrics::new(&self.metrics, partition),
             lost: MetricBuilder::new(&self.metrics).counter("replicas_lost", partition),
         };
-        let held = context.session_config().get_extension::<Held>();
-        let stream = fetch(placed.candidates(partition), task, meters, held);
+        let resources = context.session_config().get_extension::<QueryResources>();
+        let stream = fetch(placement.candidates(partition), task, metrics, resources);
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             stream,

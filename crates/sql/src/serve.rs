@@ -65,6 +65,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use crate::error::Error;
 use crate::serve::activity::{Activity, Own};
 use crate::serve::auth::{Door, Secret};
 use crate::serve::catalogue_tables::SharedCatalogue;
@@ -136,17 +137,18 @@ impl Server {
     ///
     /// # Errors
     /// Returns an error if the address is not available, or is public and no password is set; the text says what to do.
-    pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), String> {
+    pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), Error> {
         let listen = options.listen;
         if !listen.ip().is_loopback() && options.password.is_none() && !options.insecure {
             return Err(format!(
                 "{listen} can be reached from other machines, and all clients that reach it can read all tables: \
                  require a password (--password-file), listen on 127.0.0.1, or say --insecure"
-            ));
+            ).into());
         }
         let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = TcpListener::bind(listen).await;
-        let listener = listener.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
+        let listener = listener
+            .map_err(|error| Error::System(format!("cannot listen on {listen}: {error}")))?;
         let secret = options.password.as_deref().map(Secret::new).transpose()?;
         let (stopper, stop) = watch::channel(false);
         let server = Server {

@@ -1,6 +1,5 @@
 //! A session: a catalogue, DataFusion with our rules, and limits.
 
-use std::any::Any;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,9 +30,9 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
 
 use crate::catalogue::Catalogue;
-use crate::newest::newest;
 use crate::numbers::as_postgresql;
 use crate::options::KumikiOptions;
+use crate::plan_refresh::with_newest_tables;
 use crate::pushdown::rules;
 use crate::shell::script::operators;
 use crate::sizes::{bounded, check_constants};
@@ -251,18 +250,6 @@ fn version() -> ScalarUDF {
     )
 }
 
-/// A value that a query keeps until all its parts have ended: the threads that scan for it share it, too.
-pub(crate) struct Held(
-    #[expect(dead_code, reason = "it is kept, and dropped")] Box<dyn Any + Send + Sync>,
-);
-
-/// Returns a context that keeps a value for its query.
-pub(crate) fn holding(context: TaskContext, held: impl Send + Sync + 'static) -> Arc<TaskContext> {
-    let config = context.session_config().clone();
-    let config = config.with_extension(Arc::new(Held(Box::new(held))));
-    Arc::new(context.with_session_config(config))
-}
-
 /// A client's session.
 #[derive(Clone)]
 pub struct Session {
@@ -304,7 +291,7 @@ impl Session {
             return Ok(frame);
         }
         let (state, plan) = frame.into_parts();
-        let plan = newest(as_postgresql(plan)?, &self.catalogue, begun).await?;
+        let plan = with_newest_tables(as_postgresql(plan)?, &self.catalogue, begun).await?;
         Ok(DataFrame::new(state, plan))
     }
 
@@ -438,7 +425,7 @@ impl Session {
             );
         }
         let plan = bounded(as_postgresql(plan)?)?;
-        newest(plan, &self.catalogue, begun).await
+        with_newest_tables(plan, &self.catalogue, begun).await
     }
 
     /// Runs a plan on the threads of queries, in a task of its own, so that the caller that waits for its

@@ -14,8 +14,8 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::RwLock;
 
-use crate::catalogue::{Catalogue, Replicated};
-use crate::fetch::off_runtime;
+use crate::blocking::run_blocking;
+use crate::catalogue::{Catalogue, ReplicatedTable};
 use crate::options::KumikiOptions;
 use crate::scan::PagesScan;
 
@@ -23,14 +23,14 @@ use crate::scan::PagesScan;
 /// evaluation; so none are accepted here.
 #[derive(Clone, Debug)]
 pub struct PagesTable {
-    replicated: Arc<Replicated>,
+    replicated: Arc<ReplicatedTable>,
     looked_up: Instant,
 }
 
 impl PagesTable {
     /// Makes a table for a query, looked up at this moment.
     #[must_use]
-    pub fn new(replicated: Replicated) -> PagesTable {
+    pub fn new(replicated: ReplicatedTable) -> PagesTable {
         PagesTable {
             replicated: Arc::new(replicated),
             looked_up: Instant::now(),
@@ -39,7 +39,7 @@ impl PagesTable {
 
     /// Returns the version, and the stores that have it.
     #[must_use]
-    pub fn replicated(&self) -> &Replicated {
+    pub fn replicated(&self) -> &ReplicatedTable {
         &self.replicated
     }
 
@@ -120,7 +120,7 @@ impl SchemaProvider for PagesSchema {
             return Ok(own);
         }
         let (catalogue, name) = (Arc::clone(&self.catalogue), name.to_owned());
-        let found = off_runtime(move || catalogue.find(&name)).await?;
+        let found = run_blocking(move || catalogue.find(&name)).await?;
         let found = found.map_err(|error| DataFusionError::Plan(error.to_string()))?;
         Ok(found.map(|found| Arc::new(PagesTable::new(found)) as _))
     }

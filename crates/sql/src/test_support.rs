@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use operators::Site;
-use operators::placement::{LinkCosts, SideCosts};
+use operators::placement::{Link, Side};
+use operators::{Placement, Site};
 use pages::{
     Bounds, Layout, PageEntry, PageNo, PageSize, Range, Segment, SegmentId, Table, TableId, Version,
 };
 
-use crate::catalogue::{Place, Store};
+use crate::catalogue::{Store, StoreLocation};
+use crate::error::Error;
 use crate::meter::PageMeter;
-use crate::place::Placement;
 
 /// Returns a table of a column of integers, counted from 0, with so many rows in a page.
 pub(crate) fn paged(rows: u64, page: u32) -> Table {
@@ -102,10 +102,8 @@ impl FakeStore {
         }
     }
 
-    fn there(&self) -> Result<&[Arc<Table>], String> {
-        self.tables
-            .as_deref()
-            .ok_or_else(|| "it is away".to_owned())
+    fn available(&self) -> Result<&[Arc<Table>], Error> {
+        self.tables.as_deref().ok_or_else(|| "it is away".into())
     }
 }
 
@@ -120,8 +118,8 @@ impl Store for FakeStore {
         &self.name
     }
 
-    fn place(&self, _: &Table) -> Place {
-        let link = LinkCosts {
+    fn location(&self, _: &Table) -> StoreLocation {
+        let link = Link {
             round_trip_s: 50e-6,
             page_s: 30e-6,
             byte_s: 1e-9,
@@ -133,8 +131,8 @@ impl Store for FakeStore {
             threads: 2.0,
         };
         match self.is_remote() {
-            true => Place::There(side, link),
-            false => Place::Here { page_s: 10e-6 },
+            true => StoreLocation::Remote(side, link),
+            false => StoreLocation::Local { page_s: 10e-6 },
         }
     }
 
@@ -142,16 +140,16 @@ impl Store for FakeStore {
         self.remote
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
+    fn tables(&self) -> Result<Vec<String>, Error> {
         Ok(self
-            .there()?
+            .available()?
             .iter()
             .map(|table| table.name.clone())
             .collect())
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
-        let found = self.there()?.iter().find(|table| table.name == name);
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
+        let found = self.available()?.iter().find(|table| table.name == name);
         Ok(found.cloned())
     }
 

@@ -169,7 +169,7 @@ fn fill(
     options: &LoadOptions,
     batches: impl Iterator<Item = RecordBatch>,
 ) -> Result<Arc<Table>, RunError> {
-    let failed = |error: pages::TablesError| RunError::of(error);
+    let failed = |error: pages::Error| RunError::of(error);
     let load = tables.load(name, schema, options, Mode::Create);
     let mut load = load.map_err(failed)?;
     for batch in batches {

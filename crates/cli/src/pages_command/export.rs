@@ -18,7 +18,7 @@ use std::time::Instant;
 use arrow_array::temporal_conversions::timestamp_ms_to_datetime;
 use base::size::Size;
 use clap::Args;
-use pages::{DepotError, LoadOptions, Mode, PageSize, Progress, Sink, Table};
+use pages::{Error, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
 use super::interrupt::StopRequest;
 use super::options::parse_page_size;
@@ -74,7 +74,7 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
         true => Mode::Replace,
         false => Mode::Create,
     };
-    let says = |error: DepotError| error.to_string();
+    let says = |error: Error| error.to_string();
     if mode == Mode::Create && tables.table(table).map_err(says)?.is_some() {
         return Err(format!(
             "there is a table {table} already: replace it (--replace), or name another (--table)"

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use pages::{Depot, DepotError, LoadOptions, Mode, Sink, Table};
+use pages::{Error, LoadOptions, Mode, Sink, Table, TableStore};
 
 use crate::signals;
 
@@ -29,16 +29,16 @@ impl StopRequest {
     }
 
     /// Returns a depot whose loads end with an error once the stop is requested.
-    pub(super) fn of(&self, depot: Box<dyn Depot>) -> Box<dyn Depot> {
+    pub(super) fn of(&self, depot: Box<dyn TableStore>) -> Box<dyn TableStore> {
         Box::new(Stoppable {
             inner: depot,
             stop: self.clone(),
         })
     }
 
-    fn check(&self) -> Result<(), DepotError> {
+    fn check(&self) -> Result<(), Error> {
         match self.is_wanted() {
-            true => Err(DepotError::Stopped),
+            true => Err(Error::Stopped),
             false => Ok(()),
         }
     }
@@ -50,20 +50,20 @@ struct Stoppable<T: ?Sized> {
     inner: Box<T>,
 }
 
-impl Depot for Stoppable<dyn Depot> {
-    fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
+impl TableStore for Stoppable<dyn TableStore> {
+    fn list(&self) -> Result<Vec<Arc<Table>>, Error> {
         self.inner.list()
     }
 
-    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+    fn damaged(&self) -> Result<Vec<(String, String)>, Error> {
         self.inner.damaged()
     }
 
-    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         self.inner.table(name)
     }
 
-    fn remove(&self, name: &str) -> Result<(), DepotError> {
+    fn remove(&self, name: &str) -> Result<(), Error> {
         self.inner.remove(name)
     }
 
@@ -73,7 +73,7 @@ impl Depot for Stoppable<dyn Depot> {
         schema: &SchemaRef,
         options: &LoadOptions,
         mode: Mode,
-    ) -> Result<Box<dyn Sink>, DepotError> {
+    ) -> Result<Box<dyn Sink>, Error> {
         self.stop.check()?;
         Ok(Box::new(Stoppable {
             inner: self.inner.load(name, schema, options, mode)?,
@@ -83,7 +83,7 @@ impl Depot for Stoppable<dyn Depot> {
 }
 
 impl Sink for Stoppable<dyn Sink> {
-    fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError> {
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         self.stop.check()?;
         self.inner.push(batch)
     }
@@ -92,7 +92,7 @@ impl Sink for Stoppable<dyn Sink> {
         self.inner.rows()
     }
 
-    fn commit(self: Box<Self>) -> Result<Arc<Table>, DepotError> {
+    fn commit(self: Box<Self>) -> Result<Arc<Table>, Error> {
         self.stop.check()?;
         self.inner.commit()
     }

@@ -1,7 +1,7 @@
 //! Lists tables.
 
 use base::size::Size;
-use pages::{DepotError, Layout, Table, TablesError};
+use pages::{Error, Layout, Table};
 use serde_json::{Value, json};
 
 use super::options::ListOptions;
@@ -13,7 +13,7 @@ pub(super) fn list(options: &ListOptions) -> Result<(), String> {
         (tables.list(), tables.damaged())
     } else {
         let depot = options.place.open()?;
-        let says = |error: DepotError| error.to_string();
+        let says = |error: Error| error.to_string();
         (depot.list().map_err(says)?, depot.damaged().map_err(says)?)
     };
     if let Some(name) = &options.table {
@@ -76,11 +76,11 @@ fn find<'l>(
         return Ok(table);
     }
     let error = match damaged.iter().find(|(damaged, _)| damaged == name) {
-        Some((name, what)) => TablesError::Damaged {
+        Some((name, what)) => Error::Damaged {
             name: name.clone(),
             what: what.clone(),
         },
-        None => TablesError::Unknown {
+        None => Error::Unknown {
             name: name.to_owned(),
             tables: list.iter().map(|table| table.name.clone()).collect(),
         },

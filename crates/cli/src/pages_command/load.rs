@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use base::size::Size;
-use pages::{Depot, DepotError, Groups, LoadOptions, Mode, Progress, Table, TablesError, sort};
+use pages::{Error, Groups, LoadOptions, Mode, Progress, Table, TableStore, sort};
 use tpch::TpchTable;
 
 use super::interrupt::StopRequest;
@@ -30,14 +30,14 @@ pub(super) fn tpch(options: &TpchOptions, stop: &StopRequest) -> Result<(), Stri
 }
 
 /// Returns an error if a table exists that must be a new one.
-pub(super) fn check_new(depot: &dyn Depot, name: &str, into: &LoadTarget) -> Result<(), String> {
+pub(super) fn check_new(depot: &dyn TableStore, name: &str, into: &LoadTarget) -> Result<(), String> {
     if into.mode() != Mode::Create {
         return Ok(());
     }
     match depot.table(name).map_err(|error| error.to_string())? {
         None => Ok(()),
         Some(_) => {
-            let exists = TablesError::Exists(name.to_owned());
+            let exists = Error::Exists(name.to_owned());
             Err(format!("{exists} (--replace, --append)"))
         }
     }
@@ -93,7 +93,7 @@ fn have_columns(tables: &[TpchTable], into: &LoadTarget) -> Result<(), String> {
     }
 }
 
-fn load(depot: &dyn Depot, table: TpchTable, options: &TpchOptions) -> Result<Arc<Table>, String> {
+fn load(depot: &dyn TableStore, table: TpchTable, options: &TpchOptions) -> Result<Arc<Table>, String> {
     let (into, schema) = (&options.into, table.schema());
     let names = schema.fields().iter().map(|field| field.name().clone());
     let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));
@@ -103,7 +103,7 @@ fn load(depot: &dyn Depot, table: TpchTable, options: &TpchOptions) -> Result<Ar
         forms: table.forms(),
         ..into.options()
     };
-    let says = |error: DepotError| error.to_string();
+    let says = |error: Error| error.to_string();
     let mode = match into.mode() {
         Mode::Append if depot.table(table.name()).map_err(says)?.is_none() => Mode::Create,
         mode => mode,

@@ -12,7 +12,7 @@ use disk::RealDisk;
 use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::shm::Shm;
 use operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::argument_values::parse_address;
@@ -154,7 +154,7 @@ pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Resu
             ..LocalOptions::default()
         },
     )));
-    let stock = Arc::new(Stock::new(tables, shown, page_cache));
+    let stock = Arc::new(LocalTables::new(tables, shown, page_cache));
     let node = Node::start(node_options, Arc::clone(&stock) as _, Arc::new(worker));
     let node = node.map_err(|error| format!("cannot serve on {}: {error}", options.listen))?;
     let told = PublishedAddress::new(&options.dirs[0], node.address())?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::size::Size;
 use clap::Args;
 use disk::RealDisk;
-use pages::remote::FarOptions;
+use pages::remote::RemoteNodeOptions;
 use pages::{Cache, Tables};
 use sql::{Catalogue, Directory, Placement, Rights, Settings, Shared, StorageNode, Store};
 
@@ -96,7 +96,7 @@ impl QueryOptions {
             stores.push(Arc::new(Directory::open_all(&dirs)?));
         }
         for node in nodes {
-            let mut options = FarOptions::new(self.access.session(node)?);
+            let mut options = RemoteNodeOptions::new(self.access.session(node)?);
             options.cache.clone_from(&cache);
             stores.push(Arc::new(StorageNode::new(options)));
         }

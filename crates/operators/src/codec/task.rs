@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::codec::{Malformed, Reader};
 use pages::task::TaskError;
-use pages::{SegmentId, Table, Wanted};
+use pages::{SegmentId, Table, Cancellation};
 
 use super::error::CodecError;
 use super::fragment::{decode, encode};
@@ -41,7 +41,7 @@ pub fn encode_task(task: &FragmentTask) -> Result<Vec<u8>, TaskError> {
 pub fn decode_task(
     table: &Arc<Table>,
     bytes: &[u8],
-    wanted: Wanted,
+    wanted: Cancellation,
 ) -> Result<FragmentTask, TaskError> {
     let mut from = Reader::new(bytes);
     let len = from.u32().map_err(|_| refused("a task without rows"))?;

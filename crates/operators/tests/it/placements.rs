@@ -16,7 +16,7 @@ use disk::RealDisk;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use kumiki_operators::{
-    Fragment, FragmentExecutor, FragmentTask, LocalSite, RemoteSite, Site, Value, Wanted, scan,
+    Fragment, FragmentExecutor, FragmentTask, LocalSite, RemoteSite, Site, Value, Cancellation, scan,
 };
 use pages::{LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables, widen};
 use tpchgen::generators::LineItemGenerator;
@@ -77,7 +77,7 @@ fn queries(transport: Transport, verbs: Option<Domain>) {
                     table: Arc::clone(table),
                     fragment: Arc::clone(&fragment),
                     rows: scan::all(table),
-                    wanted: Wanted::default(),
+                    wanted: Cancellation::default(),
                 };
                 let batches: Result<Vec<RecordBatch>, _> = site.run(&task).collect();
                 let found = sorted(&batches.unwrap());

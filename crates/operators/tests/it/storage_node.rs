@@ -9,8 +9,8 @@ use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
 use kumiki_operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
-use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
+use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Source, Tables};
 
 /// Starts a node that shows `tables`, whose operators read from `source`.
@@ -19,7 +19,7 @@ pub(crate) fn start(
     source: &Arc<dyn Source>,
     transport: Transport,
     verbs: Option<Domain>,
-) -> (Node, Far) {
+) -> (Node, RemoteNode) {
     let secret = Secret::new("what readers know");
     let options = NodeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -33,7 +33,7 @@ pub(crate) fn start(
         verbs: verbs.clone(),
         limits: Limits::default(),
     };
-    let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let stock = LocalTables::new(tables, ShownFiles::default(), PageCache::Past);
     let operators = FragmentWorker::new(Arc::clone(source));
     let node = Node::start(options, Arc::new(stock), Arc::new(operators)).unwrap();
     let mut session = SessionOptions::new(node.address(), secret);
@@ -44,5 +44,5 @@ pub(crate) fn start(
         session.window_bytes = 2 << 20;
     }
     session.verbs = verbs;
-    (node, Far::new(FarOptions::new(session)))
+    (node, RemoteNode::new(RemoteNodeOptions::new(session)))
 }

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{
     Aggregate, Expr, Fragment, FragmentExecutor, FragmentTask, FragmentWork, Function, LocalSite,
-    Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, Wanted, scan,
+    Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, Cancellation, scan,
 };
 use pages::row::RowSchema;
 use pages::{Address, Groups, Memory, PageSize, PageStream, Shape, Source, Table};
@@ -202,7 +202,7 @@ fn pages_give_what_rows_give() {
             rows: scan::all(&table),
             table: Arc::clone(&table),
             fragment: Arc::clone(&fragment),
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         };
         let found = run(&here, &task).expect("values");
         assert_eq!(sorted(found), sorted(expect.clone()), "seed {seed}");
@@ -273,7 +273,7 @@ fn extreme(segments: [&[Row]; 2], data_type: &DataType, function: Function) -> V
             },
             output: schema,
         }),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     };
     run(&LocalSite::new(counted(memory)), &task).expect("a value")
 }
@@ -329,7 +329,7 @@ fn pages_that_cannot_matter_are_not_read() {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows: scan::all(&table),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     };
     let found = run(&here, &task(within(70_000, 70_010))).expect("rows");
     assert_eq!(found.len(), 10);
@@ -379,7 +379,7 @@ fn tasks_that_make_no_sense_are_refused() {
         table: Arc::clone(&table),
         fragment: Arc::new(fragment),
         rows,
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     };
     let mut far = within(0, 1);
     far.columns = vec![0, 9];
@@ -426,7 +426,7 @@ fn rows_are_counted_without_pages() {
         rows: scan::all(&table),
         table,
         fragment: Arc::new(fragment),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     };
     assert_eq!(
         run(&here, &task).expect("a count"),
@@ -478,7 +478,7 @@ fn records_come_out_as_they_lie() {
             ..within(15_000, 17_500)
         }),
         rows: scan::all(table),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     };
     let (here, table) = made(Some(layout.clone()));
     let found = run(&here, &task(&table)).expect("records");

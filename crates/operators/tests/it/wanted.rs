@@ -11,10 +11,10 @@ use fabric::tcp::Transport;
 use fastrand::Rng;
 use kumiki_operators::{
     Aggregate, Expr, Fragment, FragmentTask, FragmentWork, Function, LocalSite, Operator,
-    RemoteSite, Scalar, Site, SortKey, TaskError, Value, Wanted, scan,
+    RemoteSite, Scalar, Site, SortKey, TaskError, Value, Cancellation, scan,
 };
 use pages::node::Node;
-use pages::remote::Far;
+use pages::remote::RemoteNode;
 use pages::{
     Address, Groups, LoadOptions, Local, LocalOptions, Memory, Mode, PageSize, PageStream, Shape,
     Source, Table, Tables,
@@ -27,7 +27,7 @@ use testkit::SetOnDrop;
 const ROWS: i128 = 100_000;
 /// Rows that are worked on at once.
 const VECTOR: usize = 2048;
-/// Far longer than any step takes here, and far shorter than a scan of slow pages.
+/// RemoteNode longer than any step takes here, and far shorter than a scan of slow pages.
 const SOON: Duration = Duration::from_secs(10);
 
 fn column(place: usize) -> Expr {
@@ -145,7 +145,7 @@ fn in_memory(bytes: usize) -> (LocalSite, Arc<Table>, Arc<AtomicUsize>) {
     )
 }
 
-fn task(table: &Arc<Table>, fragment: Fragment, wanted: Wanted) -> FragmentTask {
+fn task(table: &Arc<Table>, fragment: Fragment, wanted: Cancellation) -> FragmentTask {
     FragmentTask {
         table: Arc::clone(table),
         fragment: Arc::new(fragment),
@@ -156,11 +156,11 @@ fn task(table: &Arc<Table>, fragment: Fragment, wanted: Wanted) -> FragmentTask 
 
 /// Returns a question that is answered with no after `most` times, and the number of times that it
 /// was asked.
-fn times(most: usize) -> (Wanted, Arc<AtomicUsize>) {
+fn times(most: usize) -> (Cancellation, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let ask = move || count.fetch_add(1, Ordering::Relaxed) < most;
-    (Wanted::new(ask), asked)
+    (Cancellation::new(move || !ask()), asked)
 }
 
 fn assert_unwanted(site: &dyn Site, task: &FragmentTask) {
@@ -196,7 +196,7 @@ fn it_is_asked_for_every_vector() {
 /// A node with the table, whose pages take a tenth of a second each.
 struct Stand {
     node: Node,
-    far: Far,
+    far: RemoteNode,
     table: Arc<Table>,
     pages: Arc<AtomicUsize>,
     _dir: tempfile::TempDir,
@@ -248,7 +248,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
     let stand = stand();
     let there = RemoteSite::new(stand.far.clone());
     let ended = Arc::new(AtomicBool::new(false));
-    let wanted = Wanted::until(Arc::clone(&ended));
+    let wanted = Cancellation::by(Arc::clone(&ended));
     let task = task(&stand.table, aggregate(Function::Sum), wanted);
     let begin = Instant::now();
     std::thread::scope(|scope| {
@@ -260,7 +260,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
     // Its thread is free for other tasks: there is no second thread.
     let next = FragmentTask {
         rows: Vec::new(),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
         ..task
     };
     let found: Result<Vec<_>, _> = there.run(&next).collect();
@@ -273,7 +273,7 @@ fn a_task_there_ends_when_it_is_not_wanted() {
 fn a_node_that_stops_does_not_wait_for_a_scan() {
     let stand = stand();
     let there = RemoteSite::new(stand.far.clone());
-    let task = task(&stand.table, aggregate(Function::Count), Wanted::default());
+    let task = task(&stand.table, aggregate(Function::Count), Cancellation::default());
     let begin = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

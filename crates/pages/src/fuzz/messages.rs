@@ -8,28 +8,27 @@ use std::time::Duration;
 use arrow_schema::{DataType, Field, Schema};
 
 use super::fuzz_messages;
-use crate::remote::load::Definition;
-use crate::remote::{Condition, Listed, Newest, wire};
+use crate::protocol::{self, ListedTable, LoadDefinition, NodeStatus, TableSummary};
+use crate::task::WorkTimes;
 use crate::row::Form;
 use crate::segment::Groups;
 use crate::table::{Layout, SegmentId, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode};
-use crate::task::WorkTimes;
 
 /// Returns one message of each kind, and the forms of its parts.
 fn messages() -> Vec<(String, Vec<u8>)> {
     let mut inputs = Vec::new();
-    for (number, said) in wire::tests::said().into_iter().enumerate() {
+    for (number, requests) in protocol::tests::requests().into_iter().enumerate() {
         let mut bytes = Vec::new();
-        said.encode(&mut bytes);
+        requests.encode(&mut bytes);
         inputs.push((format!("said{number:02}"), bytes));
     }
-    for (number, reply) in wire::tests::replies().into_iter().enumerate() {
+    for (number, reply) in protocol::tests::replies().into_iter().enumerate() {
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
         inputs.push((format!("reply{number:02}"), bytes));
     }
-    let definition = Definition {
+    let definition = LoadDefinition {
         name: "numbers".to_owned(),
         schema: Arc::new(Schema::new(vec![
             Field::new("n", DataType::Int64, false),
@@ -45,7 +44,7 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         mode: Mode::Append,
         identity: None,
     };
-    let named = Definition {
+    let named = LoadDefinition {
         identity: Some(Identity {
             table: TableId(5),
             version: Version(6),
@@ -58,23 +57,23 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         "definition".to_owned(),
         definition.encode_as(TableId(5)).unwrap(),
     ));
-    let newest = Newest {
+    let newest = TableSummary {
         id: TableId(5),
         version: Version(6),
         rows: 1000,
         pages: 300,
         page_size: 4096,
     };
-    let listed = |name: &str, found| Listed {
+    let listed = |name: &str, found| ListedTable {
         name: name.to_owned(),
         found,
     };
     let list = [
         listed("numbers", Ok(newest)),
-        listed("texts", Err("a file of it is gone".to_owned())),
+        listed("texts", Err("a file of it is gone".into())),
     ];
-    inputs.push(("listed".to_owned(), Listed::encode(&list)));
-    let condition = Condition {
+    inputs.push(("listed".to_owned(), ListedTable::encode(&list)));
+    let condition = NodeStatus {
         waiting: 1,
         read: Duration::from_micros(80),
         tasks: 2,

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadFile, ReadQueue, ReadMethod};
 use parking_lot::Mutex;
 
-use super::LocalOptions;
-use crate::own::copied;
+use super::options::LocalOptions;
+use crate::owned_bytes::to_owned_bytes;
 use crate::tables::Tables;
 
 /// The most idle readers that are kept.
@@ -210,7 +210,7 @@ impl Reader {
         turn: Turn,
         unit: usize,
         stay: bool,
-        mut tell: impl FnMut(usize, Result<Bytes, String>),
+        mut tell: impl FnMut(usize, io::Result<Bytes>),
     ) {
         match turn {
             Turn::Wait => {
@@ -227,12 +227,17 @@ impl Reader {
         for CompletedRead { into, result } in self.done.drain(..) {
             let (memory, tag) = into;
             let page = match result {
-                Ok(n) if n < tag.len => Err(format!("the file ends after {n} bytes of it")),
-                Ok(_) if is_scarce || tag.is_spare => Ok(copied(&memory.as_ref()[..tag.len])),
+                Ok(n) if n < tag.len => {
+                    let what = format!("the file ends after {n} bytes of it");
+                    Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+                }
+                Ok(_) if is_scarce || tag.is_spare => {
+                    Ok(to_owned_bytes(&memory.as_ref()[..tag.len]))
+                }
                 Ok(_) => Ok(memory.into_bytes(tag.len)),
                 Err(error) => {
                     self.has_failed = true;
-                    Err(error.to_string())
+                    Err(error)
                 }
             };
             tell(tag.place, page);

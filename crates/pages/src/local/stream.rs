@@ -1,13 +1,14 @@
 //! A stream of pages from this machine's disks.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use disk::reads::FileId;
 
 use super::reader::{Begun, Reader, Readers, Turn};
-use crate::ahead::Ahead;
 use crate::page::{Page, PageError};
+use crate::read_ahead::ReadAhead;
 use crate::table::{Address, SegmentId, Table};
 use crate::tables::{Location, SegmentFiles};
 
@@ -15,7 +16,7 @@ use crate::tables::{Location, SegmentFiles};
 pub(super) struct Stream {
     readers: Arc<Readers>,
     table: Arc<Table>,
-    ahead: Ahead,
+    ahead: ReadAhead,
     /// The reader, after a page was needed that the cache does not have.
     reader: Option<Reader>,
     segments: HashMap<SegmentId, Open>,
@@ -38,7 +39,7 @@ impl Stream {
         Stream {
             readers: Arc::clone(readers),
             table: Arc::clone(table),
-            ahead: Ahead::new(table, pages, limit, cache),
+            ahead: ReadAhead::new(table, pages, limit, cache),
             reader: None,
             segments: HashMap::new(),
             due: None,
@@ -46,57 +47,59 @@ impl Stream {
     }
 
     /// Begins to read pages, as far as there is room.
-    fn ask(&mut self) {
-        while let Some((place, address)) = self.due.take().or_else(|| self.ahead.ask()) {
+    fn request_pages(&mut self) {
+        while let Some((place, address)) = self.due.take().or_else(|| self.ahead.next_request()) {
             match self.begin(place, address) {
                 Ok(Begun::Yes) => {}
                 Ok(Begun::Full) => {
                     self.due = Some((place, address));
                     return;
                 }
-                Err(what) => self.unread(place, what),
+                Err(error) => self.ahead.deliver(place, Err(error)),
             }
         }
     }
 
-    fn begin(&mut self, place: usize, address: Address) -> Result<Begun, String> {
+    fn begin(&mut self, place: usize, address: Address) -> Result<Begun, PageError> {
         let unit = self.table.page_size.bytes();
         if self.reader.is_none() {
             let taken = self.readers.take(unit);
-            self.reader = Some(taken.map_err(|error| error.to_string())?);
+            self.reader = Some(taken.map_err(|error| unreadable(address, error))?);
         }
         if !self.segments.contains_key(&address.segment) {
-            let open = self.open(address.segment)?;
+            let open = self.open(address)?;
             self.segments.insert(address.segment, open);
         }
         let open = &self.segments[&address.segment];
         if address.page.0 >= open.pages {
-            return Err(format!("its segment has {} pages", open.pages));
+            let what = format!("its segment has {} pages", open.pages);
+            return Err(unreadable(address, what));
         }
         let Location { stripe, offset } = open.files.location(address.page);
         let reader = self.reader.as_mut().expect("it was taken");
         let begun = reader.begin(place, (open.ids[stripe], offset), unit);
-        begun.map_err(|error| format!("there is no memory for it: {error}"))
+        begun.map_err(|error| {
+            let what = format!("there is no memory for it: {error}");
+            unreadable(address, what)
+        })
     }
 
-    fn open(&mut self, id: SegmentId) -> Result<Open, String> {
+    fn open(&mut self, address: Address) -> Result<Open, PageError> {
+        let id = address.segment;
         let segment = self.table.segments.iter().find(|segment| segment.id == id);
-        let segment = segment.ok_or("its segment is not in the table's version")?;
+        let absent = "its segment is not in the table's version";
+        let segment = segment.ok_or_else(|| unreadable(address, absent))?;
         let gone = "its table was replaced or removed: ask again for the newest version";
-        let files = self.readers.tables.segment(id).ok_or(gone)?;
-        let opened = files.read_files(self.readers.options().page_cache)?;
+        let files = self.readers.tables.segment(id);
+        let files = files.ok_or_else(|| unreadable(address, gone))?;
+        let opened = files.read_files(self.readers.options().page_cache);
+        let opened = opened.map_err(|error| unreadable(address, error))?;
         let reader = self.reader.as_mut().expect("it was taken");
         Ok(Open {
             ids: opened.iter().map(|file| reader.add(file)).collect(),
             pages: segment.pages,
             files,
         })
-    }
-
-    fn unread(&mut self, place: usize, what: String) {
-        let address = self.ahead.at(place);
-        self.ahead
-            .bring(place, Err(PageError::Unreadable { address, what }));
     }
 
     /// Begins reads of requested pages, and takes those that are complete.
@@ -109,8 +112,8 @@ impl Stream {
         let stay = cache.is_none();
         reader.turn(turn, self.table.page_size.bytes(), stay, |place, bytes| {
             let address = ahead.at(place);
-            let bytes = bytes.map_err(|what| PageError::Unreadable { address, what });
-            ahead.bring(place, bytes);
+            let bytes = bytes.map_err(|error| unreadable(address, error));
+            ahead.deliver(place, bytes);
         });
     }
 
@@ -122,12 +125,17 @@ impl Stream {
     }
 }
 
+fn unreadable(address: Address, why: impl Display) -> PageError {
+    let what = why.to_string();
+    PageError::Unreadable { address, what }
+}
+
 impl Iterator for Stream {
     type Item = Result<Arc<Page>, PageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ahead.is_over() {
-            self.ask();
+            self.request_pages();
             if self.ahead.is_due() {
                 self.turn(Turn::Look);
             }

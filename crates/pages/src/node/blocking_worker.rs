@@ -1,10 +1,10 @@
-//! The thread that does the shelf's work.
+//! The thread that calls the storage, whose calls may block.
 //!
-//! A shelf may wait: for a lock that is held during a sync, or for files that are opened, made or removed.
-//! So reader loops, which must not wait, never call it: they give jobs to the blocking worker, whose answers come to the
-//! reader loop's mailbox.
+//! A storage may wait: for a lock that is held during a sync, or for files that are opened, made or removed.
+//! So reader loops, which must not wait, never call it: they give jobs to the blocking worker, whose answers
+//! come to the reader loop's mailbox.
 //!
-//! 1. Errands are done one after the other, in the order in which they were given.
+//! 1. Jobs are done one after the other, in the order in which they were given.
 //! 2. Each has one answer, also when the blocking worker ends.
 
 use std::fmt;
@@ -17,12 +17,14 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use super::loading::LoadHandle;
-use super::shelf::{Opened, Shelf};
-use super::tasks::{Asker, Mailbox, News, Outcome};
+use super::load_thread::LoadHandle;
+use super::mailbox::{Mailbox, Notification};
+use super::reply_address::ReplyAddress;
+use super::storage::{NodeStorage, OpenTable};
+use crate::error::Error;
 use crate::table::Version;
 
-/// A call of the shelf.
+/// A call of the storage.
 #[derive(Debug)]
 pub(super) enum BlockingJob {
     Tables,
@@ -34,9 +36,9 @@ pub(super) enum BlockingJob {
 
 /// A message to the blocking worker's thread.
 enum Order {
-    Do(BlockingJob, Asker, Arc<Mailbox>),
+    Do(BlockingJob, ReplyAddress, Arc<Mailbox>),
     /// Drops a version. The thread that drops the last reference may remove its files.
-    LetGo(Arc<Opened>),
+    Release(Arc<OpenTable>),
 }
 
 /// See the [module](self).
@@ -48,17 +50,17 @@ pub(super) struct BlockingWorker {
 
 impl fmt::Debug for BlockingWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clerk").finish_non_exhaustive()
+        f.debug_struct("BlockingWorker").finish_non_exhaustive()
     }
 }
 
 impl BlockingWorker {
-    pub(super) fn start(shelf: Arc<dyn Shelf>) -> io::Result<Arc<BlockingWorker>> {
+    pub(super) fn start(storage: Arc<dyn NodeStorage>) -> io::Result<Arc<BlockingWorker>> {
         let (orders, come) = channel();
         let ending = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::Builder::new().name("pages-clerk".to_owned());
+        let thread = std::thread::Builder::new().name("pages-storage".to_owned());
         let is_ending = Arc::clone(&ending);
-        let thread = thread.spawn(move || work(&*shelf, &come, &is_ending))?;
+        let thread = thread.spawn(move || work(&*storage, &come, &is_ending))?;
         Ok(Arc::new(BlockingWorker {
             orders: Mutex::new(Some(orders)),
             ending,
@@ -66,16 +68,16 @@ impl BlockingWorker {
         }))
     }
 
-    /// Gives an job; the answer comes to the mailbox.
-    pub(super) fn give(&self, job: BlockingJob, asker: Asker, mailbox: &Arc<Mailbox>) {
-        if !self.order(Order::Do(job, asker, Arc::clone(mailbox))) {
-            mailbox.put(asker, is_ending());
+    /// Gives it a job; the answer comes to the mailbox.
+    pub(super) fn give(&self, job: BlockingJob, to: ReplyAddress, mailbox: &Arc<Mailbox>) {
+        if !self.order(Order::Do(job, to, Arc::clone(mailbox))) {
+            mailbox.put(to, is_ending());
         }
     }
 
-    /// Lets go of an open version.
-    pub(super) fn let_go(&self, opened: Arc<Opened>) {
-        self.order(Order::LetGo(opened));
+    /// Drops an open version.
+    pub(super) fn release(&self, opened: Arc<OpenTable>) {
+        self.order(Order::Release(opened));
     }
 
     /// Sends an order. Returns `true` if the thread will get it; otherwise it is dropped.
@@ -97,49 +99,63 @@ impl BlockingWorker {
     }
 }
 
-fn is_ending() -> News {
+fn is_ending() -> Notification {
     let text = "the storage node is ending".to_owned();
-    News::Failed(Outcome::Busy(text))
+    Notification::Failed(Error::Busy(text))
 }
 
-fn work(shelf: &dyn Shelf, orders: &Receiver<Order>, ending: &AtomicBool) {
+fn work(storage: &dyn NodeStorage, orders: &Receiver<Order>, ending: &AtomicBool) {
     while let Ok(order) = orders.recv() {
         match order {
-            Order::Do(_, asker, mailbox) if ending.load(Ordering::Acquire) => {
-                mailbox.put(asker, is_ending());
+            Order::Do(_, to, mailbox) if ending.load(Ordering::Acquire) => {
+                mailbox.put(to, is_ending());
             }
-            Order::Do(job, asker, mailbox) => {
-                mailbox.put(asker, run(shelf, job, &mailbox));
+            Order::Do(job, to, mailbox) => {
+                mailbox.put(to, run(storage, job, &mailbox));
             }
-            Order::LetGo(opened) => drop(opened),
+            Order::Release(opened) => drop(opened),
         }
     }
 }
 
-fn run(shelf: &dyn Shelf, job: BlockingJob, mailbox: &Arc<Mailbox>) -> News {
+fn run(storage: &dyn NodeStorage, job: BlockingJob, mailbox: &Arc<Mailbox>) -> Notification {
     let changes = matches!(job, BlockingJob::Remove(_));
-    // A panic of the shelf affects one reader, not the node.
-    let done = catch_unwind(AssertUnwindSafe(|| answer(shelf, job, mailbox)));
+    // A panic of the storage affects one reader, not the node.
+    let done = catch_unwind(AssertUnwindSafe(|| answer(storage, job, mailbox)));
     let done = done.unwrap_or_else(|_| {
         let text = "this made the storage node panic; its log says where".to_owned();
         Err(match changes {
-            true => Outcome::Doubtful(text),
-            false => Outcome::Refused(text),
+            true => Error::Doubtful(text),
+            false => Error::Refused(text),
         })
     });
-    done.unwrap_or_else(News::Failed)
+    done.unwrap_or_else(Notification::Failed)
 }
 
-fn answer(shelf: &dyn Shelf, job: BlockingJob, mailbox: &Arc<Mailbox>) -> Result<News, Outcome> {
-    let answer = match job {
-        BlockingJob::Tables => shelf.tables().map(News::Told),
-        BlockingJob::Open(name, version) => shelf.open(&name, version).map(News::Opened),
-        BlockingJob::File(name, unit) => shelf.file(&name, unit).map(News::Opened),
-        BlockingJob::Remove(name) => return shelf.remove(&name).map(|()| News::Told(Vec::new())),
-        BlockingJob::Load(definition) => shelf.load(&definition).and_then(|load| {
-            let load = LoadHandle::start(load, Arc::clone(mailbox));
-            load.map(News::Begun).map_err(|error| error.to_string())
+fn answer(
+    storage: &dyn NodeStorage,
+    job: BlockingJob,
+    mailbox: &Arc<Mailbox>,
+) -> Result<Notification, Error> {
+    match job {
+        BlockingJob::Tables => storage.tables().map(Notification::Answer),
+        BlockingJob::Open(name, version) => {
+            storage.open(&name, version).map(Notification::OpenTable)
+        }
+        BlockingJob::File(name, unit) => storage.file(&name, unit).map(Notification::OpenTable),
+        BlockingJob::Remove(name) => storage
+            .remove(&name)
+            .map(|()| Notification::Answer(Vec::new())),
+        BlockingJob::Load(definition) => storage.load(&definition).and_then(|load| {
+            let mailbox = Arc::clone(mailbox);
+            let reply = move |to, done: Result<Vec<u8>, Error>| {
+                mailbox.put(
+                    to,
+                    done.map_or_else(Notification::Failed, Notification::Answer),
+                );
+            };
+            let load = LoadHandle::start(load, reply);
+            load.map(Notification::Begun).map_err(Error::refused)
         }),
-    };
-    answer.map_err(Outcome::Refused)
+    }
 }

@@ -48,7 +48,7 @@ pub struct Limits {
     pub windows: usize,
     /// Bytes of all its windows.
     pub window_bytes: usize,
-    /// Questions, and steps of loads, that are not answered yet.
+    /// Queries, and steps of loads, that are not answered yet.
     pub requests: usize,
     /// Bytes of the longest message, in either direction.
     pub message: usize,

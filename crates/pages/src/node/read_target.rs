@@ -12,23 +12,23 @@ use disk::reads::PooledBuffer;
 use fabric::window::{RemoteWindow, MappedPart};
 
 /// All of a reader's window.
-pub(super) struct Whole(MappedPart);
+pub(super) struct WholeWindow(MappedPart);
 
-impl Whole {
+impl WholeWindow {
     /// Returns a whole window; `None` if it is not mapped here.
-    pub(super) fn of(window: &RemoteWindow) -> Option<Whole> {
-        window.place(0, window.len()).map(Whole)
+    pub(super) fn of(window: &RemoteWindow) -> Option<WholeWindow> {
+        window.place(0, window.len()).map(WholeWindow)
     }
 }
 
 // SAFETY: the memory does not belong to a thread.
-unsafe impl Send for Whole {}
+unsafe impl Send for WholeWindow {}
 // SAFETY: the only use of the memory here is to return its address.
-unsafe impl Sync for Whole {}
+unsafe impl Sync for WholeWindow {}
 
 // SAFETY: a place is always the same memory, stays mapped as long as it exists, and this process
 // has no reference to it; so the kernel may write it.
-unsafe impl disk::reads::RegistrableMemory for Whole {
+unsafe impl disk::reads::RegistrableMemory for WholeWindow {
     fn range(&self) -> NonNull<[u8]> {
         self.0.memory()
     }
@@ -48,10 +48,10 @@ pub(super) fn put(place: &MappedPart, page: &[u8]) {
 
 /// Memory for a page, and the data needed when the page is there.
 pub(super) struct ReadTarget {
-    pub(super) into: Into,
+    pub(super) into: ReadMemory,
     /// Its reader: the place among the readers, and the number of the visit.
     pub(super) reader: usize,
-    pub(super) visit: u64,
+    pub(super) generation: u64,
     pub(super) tag: u32,
     /// For a window that is not mapped here: the window, and the byte at which the page begins.
     pub(super) window: u16,
@@ -61,7 +61,7 @@ pub(super) struct ReadTarget {
 }
 
 /// Memory for a page.
-pub(super) enum Into {
+pub(super) enum ReadMemory {
     /// A part of the reader's window.
     Place(MappedPart),
     /// Memory of this side.
@@ -76,8 +76,8 @@ unsafe impl Send for ReadTarget {}
 unsafe impl disk::reads::ReadBuffer for ReadTarget {
     fn memory(&self) -> NonNull<[u8]> {
         match &self.into {
-            Into::Place(place) => place.memory(),
-            Into::Buffer(buffer) => disk::reads::ReadBuffer::memory(buffer),
+            ReadMemory::Place(place) => place.memory(),
+            ReadMemory::Buffer(buffer) => disk::reads::ReadBuffer::memory(buffer),
         }
     }
 }

@@ -8,31 +8,32 @@ use fabric::Link;
 use fabric::window::RemoteWindow;
 use foldhash::{HashMap, HashSet};
 
-use super::loading::LoadHandle;
-use super::shelf::Opened;
-use super::tasks::Control;
-use crate::remote::wire::Wanted;
+use super::load_thread::LoadHandle;
+use super::open_files::ExtentFiles;
+use super::storage::OpenTable;
+use super::task_control::TaskControl;
+use crate::protocol::PageRequest;
 
 /// A reader.
 #[derive(Debug)]
 pub(super) struct ReaderConnection {
     pub(super) link: Link,
     /// A number that distinguishes it from other readers in the same place.
-    pub(super) visit: u64,
+    pub(super) generation: u64,
     pub(super) handles: HashMap<u32, Handle>,
     pub(super) next_handle: u32,
     pub(super) windows: HashMap<u16, RemoteWindow>,
     /// Windows that are registered with the thread's way of reading.
     pub(super) registered: Vec<RegistrationId>,
     /// Requested pages that have not been begun.
-    pub(super) queue: VecDeque<(u32, Wanted)>,
+    pub(super) queue: VecDeque<(u32, PageRequest)>,
     /// The number of pages that were begun and not answered.
     pub(super) under_way: usize,
-    pub(super) tasks: HashMap<u32, Task>,
+    pub(super) tasks: HashMap<u32, RunningTask>,
     pub(super) loads: HashMap<u32, LoadHandle>,
     /// Loads that the blocking worker has yet to begin.
     pub(super) beginning: HashSet<u32>,
-    /// Questions, and steps of loads, that are not answered.
+    /// Queries, and steps of loads, that are not answered.
     pub(super) requests: HashSet<u32>,
     /// A message that lists the pages that are there: begun, and empty if there are none.
     pub(super) there: Vec<u8>,
@@ -41,15 +42,15 @@ pub(super) struct ReaderConnection {
     /// Messages that the link has not taken yet.
     pub(super) overflow: Overflow,
     /// Why its link is to be closed at the end of the turn.
-    pub(super) verdict: Option<String>,
+    pub(super) close_reason: Option<String>,
     /// `true` if it is in the list of readers that have replies to be sent.
-    pub(super) is_touched: bool,
+    pub(super) is_marked: bool,
 }
 
 /// A task that a reader has begun.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) control: Arc<Control>,
+pub(super) struct RunningTask {
+    pub(super) control: Arc<TaskControl>,
     /// `true` if the reader was told that the task has failed although it still runs.
     pub(super) failed: bool,
 }
@@ -92,16 +93,16 @@ impl Overflow {
 /// A table that a reader has opened.
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenTable>,
     /// Its files, for each extent.
-    pub(super) files: super::reader_loop::ByExtent,
+    pub(super) files: ExtentFiles,
 }
 
 impl ReaderConnection {
-    pub(super) fn new(link: Link, visit: u64) -> ReaderConnection {
+    pub(super) fn new(link: Link, generation: u64) -> ReaderConnection {
         ReaderConnection {
             link,
-            visit,
+            generation,
             handles: HashMap::default(),
             next_handle: 0,
             windows: HashMap::default(),
@@ -115,13 +116,13 @@ impl ReaderConnection {
             there: Vec::new(),
             written: Vec::new(),
             overflow: Overflow::default(),
-            verdict: None,
-            is_touched: false,
+            close_reason: None,
+            is_marked: false,
         }
     }
 
     /// Returns the number of pages that were requested and not answered.
-    pub(super) fn owed(&self) -> usize {
+    pub(super) fn requested(&self) -> usize {
         self.queue.len() + self.under_way
     }
 

@@ -5,7 +5,7 @@
 //! loads and the blocking worker → replies leave → the links of readers beyond their limits are closed.
 //!
 //! Invariants:
-//! 1. A turn blocks only in the poll. Calls of the shelf are made by the blocking worker, and loads and tasks run
+//! 1. A turn blocks only in the poll. Calls of the storage are made by the blocking worker, and loads and tasks run
 //!    on threads of their own: they answer by the mailbox.
 //! 2. A reader's place is used again for another reader only with another number of visit; reads that
 //!    were begun for the earlier one are dropped when they complete.
@@ -34,16 +34,19 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 
-use super::Shared;
 use super::blocking_worker::BlockingWorker;
-use super::loading::LoadHandle;
+use super::figures::PendingFigures;
+use super::load_thread::LoadHandle;
+use super::mailbox::{Mailbox, Notification};
+use super::open_files::OpenFiles;
 use super::options::NodeOptions;
+use super::page_buffers::PageBuffers;
 use super::read_target::ReadTarget;
 use super::reader_connection::{Handle, ReaderConnection};
-use super::tasks::{Asker, Mailbox, News, Tasks};
-use crate::remote::CLUSTER;
-pub(super) use reading::ByExtent;
-use reading::{Buffers, Files};
+use super::reply_address::ReplyAddress;
+use super::state::NodeState;
+use super::task_pool::TaskPool;
+use crate::protocol::{CLUSTER, FailureKind};
 
 const BELL: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -61,23 +64,23 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct ReaderLoop {
     options: NodeOptions,
     blocking_worker: Arc<BlockingWorker>,
-    tasks: Arc<Tasks>,
-    shared: Arc<Shared>,
+    tasks: Arc<TaskPool>,
+    state: Arc<NodeState>,
     poll: Poll,
     waker: Arc<Waker>,
     fabric: Tcp,
     inbox: Inbox,
     reads: Box<dyn ReadQueue<ReadTarget>>,
     done: Vec<CompletedRead<ReadTarget>>,
-    files: Files,
-    buffers: Buffers,
+    files: OpenFiles,
+    buffers: PageBuffers,
     readers: Slab<ReaderConnection>,
     by_link: HashMap<Link, usize>,
-    visits: u64,
-    /// Guests with pages that are not begun, in the order of their turns.
+    generations: u64,
+    /// Readers with pages that are not begun, in the order of their turns.
     waiting: std::collections::VecDeque<usize>,
-    /// Guests that have replies to be sent.
-    touched: Vec<usize>,
+    /// Readers that have replies to be sent.
+    to_reply: Vec<usize>,
     /// `true` if links of readers are to be closed.
     is_condemning: bool,
     /// When waiting readers are next told that their requests are under way.
@@ -85,14 +88,14 @@ pub(super) struct ReaderLoop {
     /// Threads of loads that are over, or nearly so.
     leaving: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
-    notifications: Vec<(Asker, News)>,
+    notifications: Vec<(ReplyAddress, Notification)>,
     /// A buffer that is kept for its memory.
     message: Vec<u8>,
     began: Instant,
     /// Limits log lines that readers cause, by their text.
     log_limit: LogLimit<&'static str>,
     /// The counts that this thread has added to the figures.
-    told: reading::Announcements,
+    counted: PendingFigures,
 }
 
 /// Where a reader loop's readers come from.
@@ -110,8 +113,8 @@ impl ReaderLoop {
         options: &NodeOptions,
         handle: LoopHandle,
         blocking_worker: Arc<BlockingWorker>,
-        tasks: Arc<Tasks>,
-        shared: Arc<Shared>,
+        tasks: Arc<TaskPool>,
+        state: Arc<NodeState>,
     ) -> io::Result<ReaderLoop> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -121,7 +124,7 @@ impl ReaderLoop {
         fabric.transport = options.transport;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
-        fabric.budget = Arc::clone(&shared.in_flight);
+        fabric.budget = Arc::clone(&state.in_flight);
         fabric.limits.queue = options.limits.inline_bytes;
         fabric.limits.message = options.limits.message;
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
@@ -139,20 +142,20 @@ impl ReaderLoop {
             options: options.clone(),
             blocking_worker,
             tasks,
-            shared,
+            state,
             poll,
             waker,
             fabric,
             inbox: Inbox::default(),
             reads,
             done: Vec::new(),
-            files: Files::default(),
-            buffers: Buffers::default(),
+            files: OpenFiles::default(),
+            buffers: PageBuffers::default(),
             readers: Slab::new(),
             by_link: HashMap::new(),
-            visits: 0,
+            generations: 0,
             waiting: std::collections::VecDeque::new(),
-            touched: Vec::new(),
+            to_reply: Vec::new(),
             is_condemning: false,
             next_progress: Instant::now(),
             leaving: Vec::new(),
@@ -160,7 +163,7 @@ impl ReaderLoop {
             message: Vec::new(),
             began: Instant::now(),
             log_limit: LogLimit::new(LOG_INTERVAL),
-            told: reading::Announcements::default(),
+            counted: PendingFigures::default(),
         })
     }
 
@@ -171,7 +174,7 @@ impl ReaderLoop {
     /// Takes turns until the node ends.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
-        while !self.shared.ending.load(Ordering::Acquire) {
+        while !self.state.ending.load(Ordering::Acquire) {
             let timeout = self.timeout();
             self.turn(&mut events, timeout)?;
         }
@@ -190,7 +193,7 @@ impl ReaderLoop {
         }
         // The caller that stops a node may open its tables again at once. This reader loop may not have heard
         // of the last loads that the blocking worker has begun.
-        self.hear_news();
+        self.deliver_notifications();
         for reader in std::mem::take(&mut self.readers) {
             let loads = reader.1.loads.into_values();
             self.leaving.extend(loads.map(LoadHandle::end));
@@ -244,53 +247,53 @@ impl ReaderLoop {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.fabric.receive(&mut inbox);
         for (link, event) in inbox.iter() {
-            self.hear(link, event);
+            self.on_event(link, event);
         }
         inbox.clear();
         self.inbox = inbox;
         self.finish_reads();
-        // Guests whose links take messages again may have pages begun again.
+        // Readers whose links take messages again may have pages begun again.
         self.reply();
         self.begin_reads()?;
         // Some reads may be complete: all, if this thread reads by itself.
         self.finish_reads();
-        self.hear_news();
-        self.tell_progress();
+        self.deliver_notifications();
+        self.send_progress();
         self.reply();
-        self.carry_out();
+        self.disconnect_condemned();
         // The figures count a page before its reader hears of it.
-        self.tell_figures();
+        self.publish_figures();
         self.fabric.flush();
         Ok(())
     }
 
-    fn hear(&mut self, link: Link, event: Event<'_>) {
+    fn on_event(&mut self, link: Link, event: Event<'_>) {
         match event {
-            Event::Up(_) => self.greet(link),
+            Event::Up(_) => self.accept(link),
             Event::Message(message) => {
                 let Some(&reader) = self.by_link.get(&link) else {
                     return;
                 };
-                if let Err(why) = self.listen(reader, message) {
-                    self.show_out(reader, &why);
+                if let Err(why) = self.on_message(reader, message) {
+                    self.disconnect(reader, &why.to_string());
                 }
             }
             Event::Drained => {
                 if let Some(&reader) = self.by_link.get(&link) {
-                    self.touch(reader);
+                    self.mark_for_reply(reader);
                     self.queue_up(reader);
                 }
             }
             Event::Down(why) => {
                 if let Some(reader) = self.by_link.remove(&link) {
                     tracing::debug!(?link, why, "a reader has gone");
-                    self.forget(reader);
+                    self.remove_reader(reader);
                 }
             }
         }
     }
 
-    fn greet(&mut self, link: Link) {
+    fn accept(&mut self, link: Link) {
         if self.readers.len() >= self.options.limits.readers {
             if let Some(left_out) = self.log_limit.count("too many", self.began.elapsed()) {
                 tracing::warn!("a reader is turned away: there are too many{left_out}");
@@ -298,36 +301,36 @@ impl ReaderLoop {
             self.fabric.close(link);
             return;
         }
-        self.visits += 1;
+        self.generations += 1;
         let reader = self
             .readers
-            .insert(ReaderConnection::new(link, self.visits));
+            .insert(ReaderConnection::new(link, self.generations));
         self.by_link.insert(link, reader);
-        let readers = &self.shared.figures.readers;
+        let readers = &self.state.figures.readers;
         readers.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Closes the link of a reader that breaks the protocol, and tells it why.
-    fn show_out(&mut self, reader: usize, why: &str) {
+    fn disconnect(&mut self, reader: usize, why: &str) {
         let link = self.readers[reader].link;
         if let Some(left_out) = self.log_limit.count("refused", self.began.elapsed()) {
             tracing::warn!(?link, why, "the link of a reader is closed{left_out}");
         }
-        self.fail(reader, u32::MAX, crate::remote::wire::Kind::Refused, why);
+        self.fail(reader, u32::MAX, FailureKind::Refused, why);
         self.by_link.remove(&link);
         self.reply();
         self.fabric.close(link);
-        self.forget(reader);
+        self.remove_reader(reader);
     }
 
     /// Releases everything that a reader had.
-    fn forget(&mut self, reader: usize) {
+    fn remove_reader(&mut self, reader: usize) {
         let gone = self.readers.remove(reader);
         for task in gone.tasks.values() {
             task.control.cancel();
         }
         for load in gone.loads.into_values() {
-            self.see_off(load);
+            self.end_load(load);
         }
         for handle in gone.handles.into_values() {
             self.close(handle);
@@ -336,28 +339,28 @@ impl ReaderLoop {
             self.reads.unregister(memory);
         }
         self.waiting.retain(|&waiting| waiting != reader);
-        self.touched.retain(|&touched| touched != reader);
-        let readers = &self.shared.figures.readers;
+        self.to_reply.retain(|&to_reply| to_reply != reader);
+        let readers = &self.state.figures.readers;
         readers.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Closes a version that a reader no longer needs.
     fn close(&mut self, handle: Handle) {
-        self.files.close(&handle, &mut *self.reads);
-        self.blocking_worker.let_go(handle.opened);
+        self.files.close(&handle.opened, &mut *self.reads);
+        self.blocking_worker.release(handle.opened);
     }
 
     /// Ends a load; its thread may have some work left.
-    fn see_off(&mut self, load: LoadHandle) {
+    fn end_load(&mut self, load: LoadHandle) {
         self.leaving.retain(|thread| !thread.is_finished());
         self.leaving.push(load.end());
     }
 
     /// Notes that a reader has a reply to be sent.
     #[inline]
-    fn touch(&mut self, reader: usize) {
-        if !std::mem::replace(&mut self.readers[reader].is_touched, true) {
-            self.touched.push(reader);
+    fn mark_for_reply(&mut self, reader: usize) {
+        if !std::mem::replace(&mut self.readers[reader].is_marked, true) {
+            self.to_reply.push(reader);
         }
     }
 

@@ -9,7 +9,8 @@ use fabric::shm::Shm;
 use fabric::tcp::Transport;
 
 use super::*;
-use crate::remote::{Session, SessionError, SessionOptions};
+use crate::error::Error;
+use crate::remote::{Session, SessionOptions};
 
 /// Far longer than any step takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +31,7 @@ fn node() -> Node {
     Node::start(options, Arc::new(ShownFiles::default()), Arc::new(NoWorker)).unwrap()
 }
 
-fn session(node: &Node) -> Result<Session, SessionError> {
+fn session(node: &Node) -> Result<Session, Error> {
     let mut options = SessionOptions::new(node.address(), Secret::new("s"));
     options.transport = Transport::Tcp;
     options.patience = PATIENCE;
@@ -49,7 +50,7 @@ fn a_thread_that_fails_ends_the_node_with_its_error() {
     // The reader does not wait for a node that has failed.
     let lost = std::iter::repeat_with(|| reader.turn(Duration::from_millis(10)));
     let lost = lost.take(6000).find_map(Result::err);
-    assert!(matches!(lost, Some(SessionError::Lost(_))), "{lost:?}");
+    assert!(matches!(lost, Some(Error::Lost(_))), "{lost:?}");
     // Each thread ends by itself; after that no reader is accepted.
     let refused = std::iter::repeat_with(|| session(&node).is_err());
     let refused = refused.inspect(|_| std::thread::sleep(Duration::from_millis(10)));

@@ -12,7 +12,7 @@
 //! 3. the nodes commit, one after the other in the order of their addresses.
 //!
 //! Until step 3 an error leaves no node with any of the rows. In step 3, only the loss of a node, or the
-//! failure of a disk, can leave some nodes with the new version and others without: [`Apart`] says which,
+//! failure of a disk, can leave some nodes with the new version and others without: [`PartialChange`] says which,
 //! and for which nodes the outcome is unknown. If it is unknown for the first node, the others are not asked
 //! to commit. Readers take the newest version meanwhile.
 //!
@@ -21,91 +21,60 @@
 //! same address: clients that name nodes in different ways, such as one by its address on another network,
 //! may begin with different nodes, and leave nodes with different versions.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::far::Far;
-use super::load::{FarLoad, blocks};
-use super::session::{Session, SessionError};
-use crate::depot::{Depot, DepotError, Sink, could_lie_in_pages};
+use super::load::{RemoteLoad, blocks};
+use super::remote_node::RemoteNode;
+use super::session::Session;
+use crate::error::{Error, PartialChange};
 use crate::table::{SegmentId, Table, TableId, Version};
-use crate::tables::{Identity, LoadOptions, Mode, TablesError, behind};
+use crate::table_store::{Sink, TableStore};
+use crate::tables::{Identity, LoadOptions, Mode, version_after};
 
 /// Several storage nodes that are to have the same tables; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    nodes: Vec<Far>,
-}
-
-/// Some storage nodes have made a change, or may have, and others have not.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{what}: {}: {remedy}", told(done, doubtful, failed))]
-pub struct Apart {
-    /// The operation, such as `making version 3 of table t`.
-    pub what: String,
-    /// What to do now.
-    pub remedy: &'static str,
-    /// Addresses of the nodes on which it is done.
-    pub done: Vec<String>,
-    /// Addresses of the nodes for which the outcome is unknown, and the reason.
-    pub doubtful: Vec<(String, String)>,
-    /// Addresses of the nodes on which it is not done, and their errors.
-    pub failed: Vec<(String, String)>,
-}
-
-fn told(done: &[String], doubtful: &[(String, String)], failed: &[(String, String)]) -> String {
-    let each = |nodes: &[(String, String)]| {
-        let nodes = nodes.iter().map(|(node, why)| format!("{node} ({why})"));
-        nodes.collect::<Vec<_>>().join(", ")
-    };
-    let all = [
-        ("done on ", done.join(", ")),
-        ("it is unknown whether it is done on ", each(doubtful)),
-        ("not done on ", each(failed)),
-    ];
-    let all = all.iter().filter(|(_, nodes)| !nodes.is_empty());
-    let all = all.map(|(what, nodes)| format!("{what}{nodes}"));
-    all.collect::<Vec<_>>().join("; ")
+    nodes: Vec<RemoteNode>,
 }
 
 impl Replicas {
-    /// Makes a depot of these nodes.
+    /// Makes a store of these nodes.
     ///
     /// # Panics
     /// Panics without nodes.
     #[must_use]
-    pub fn new(mut nodes: Vec<Far>) -> Replicas {
+    pub fn new(mut nodes: Vec<RemoteNode>) -> Replicas {
         assert!(!nodes.is_empty(), "replicas lie somewhere");
         nodes.sort_by_key(|node| node.options().session.address);
         Replicas { nodes }
     }
 
     /// Returns each node's version of a table.
-    fn versions(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
+    fn versions(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, Error> {
         let asked = self.nodes.iter().map(|node| {
-            let table = Depot::table(node, name);
+            let table = TableStore::table(node, name);
             table.map_err(|error| of(&address(node), &error))
         });
         asked.collect()
     }
 
     /// Returns each node's version of a table that is to be replaced; a damaged table counts as none.
-    fn replaceable(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, DepotError> {
+    fn replaceable(&self, name: &str) -> Result<Vec<Option<Arc<Table>>>, Error> {
         let asked = self.nodes.iter().map(|node| {
             let table = || match node.damaged()?.iter().any(|(damaged, _)| damaged == name) {
                 true => Ok(None),
-                false => Depot::table(node, name),
+                false => TableStore::table(node, name),
             };
-            table().map_err(|error: DepotError| of(&address(node), &error))
+            table().map_err(|error| of(&address(node), &error))
         });
         asked.collect()
     }
 
     /// Returns the version that all nodes have; `None` if none has one.
-    fn common(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+    fn common(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         let versions = self.versions(name)?;
         let first = &versions[0];
         let is_same = |other: &Option<Arc<Table>>| match (first, other) {
@@ -116,7 +85,7 @@ impl Replicas {
         if versions.iter().all(is_same) {
             return Ok(first.clone());
         }
-        let told = self
+        let versions = self
             .nodes
             .iter()
             .zip(&versions)
@@ -129,25 +98,25 @@ impl Replicas {
                 ),
                 None => format!("{} none", address(node)),
             });
-        let told: Vec<_> = told.collect();
-        Err(DepotError::Different(format!(
+        let versions: Vec<_> = versions.collect();
+        Err(Error::Different(format!(
             "the storage nodes have different tables {name} ({}): replace them on all of these",
-            told.join(", ")
+            versions.join(", ")
         )))
     }
 
     /// Returns the names of the version that comes next.
-    fn identity(&self, name: &str, mode: Mode) -> Result<Identity, DepotError> {
+    fn identity(&self, name: &str, mode: Mode) -> Result<Identity, Error> {
         let segment = SegmentId::new();
         if mode == Mode::Append {
-            let unknown = || TablesError::Unknown {
+            let unknown = || Error::Unknown {
                 name: name.to_owned(),
                 tables: Vec::new(),
             };
             let table = self.common(name)?.ok_or_else(unknown)?;
             return Ok(Identity {
                 table: table.id,
-                version: behind(name, table.version)?,
+                version: version_after(name, table.version)?,
                 segment,
             });
         }
@@ -157,10 +126,10 @@ impl Replicas {
         };
         let there = || versions.iter().flatten();
         if mode == Mode::Create && there().next().is_some() {
-            return Err(TablesError::Exists(name.to_owned()).into());
+            return Err(Error::Exists(name.to_owned()));
         }
         let newest = there().map(|table| table.version).max();
-        let version = newest.map_or(Ok(Version::FIRST), |newest| behind(name, newest))?;
+        let version = newest.map_or(Ok(Version::FIRST), |newest| version_after(name, newest))?;
         let id = there().next().map(|table| table.id);
         let id = id.filter(|id| there().all(|table| table.id == *id));
         Ok(Identity {
@@ -180,24 +149,25 @@ fn same(one: &Table, other: &Table) -> bool {
     (one.id, one.version) == (other.id, other.version) && segments(one) == segments(other)
 }
 
-fn address(node: &Far) -> String {
+fn address(node: &RemoteNode) -> String {
     node.options().session.address.to_string()
 }
 
-fn of(node: &str, why: &impl Display) -> DepotError {
-    let (node, why) = (node.to_owned(), why.to_string());
+fn of(node: &str, error: &Error) -> Error {
+    let (node, why) = (node.to_owned(), error.to_string());
     // Sessions name their node, too.
     let named = format!("storage node {node}: ");
     let why = why.strip_prefix(&named).unwrap_or(&why).to_owned();
-    DepotError::Replica { node, why }
+    let class = error.class();
+    Error::Replica { node, why, class }
 }
 
-impl Depot for Replicas {
+impl TableStore for Replicas {
     /// Returns the tables of all nodes, each in the newest version of any node.
-    fn list(&self) -> Result<Vec<Arc<Table>>, DepotError> {
+    fn list(&self) -> Result<Vec<Arc<Table>>, Error> {
         let mut all: Vec<Arc<Table>> = Vec::new();
         for node in &self.nodes {
-            let list = Depot::list(node).map_err(|error| of(&address(node), &error))?;
+            let list = TableStore::list(node).map_err(|error| of(&address(node), &error))?;
             for table in list {
                 match all.iter_mut().find(|known| known.name == table.name) {
                     Some(known) if known.version < table.version => *known = table,
@@ -210,7 +180,7 @@ impl Depot for Replicas {
     }
 
     /// Returns the damaged tables of all nodes; the damage names the node.
-    fn damaged(&self) -> Result<Vec<(String, String)>, DepotError> {
+    fn damaged(&self) -> Result<Vec<(String, String)>, Error> {
         let mut all = Vec::new();
         for node in &self.nodes {
             let address = address(node);
@@ -223,38 +193,41 @@ impl Depot for Replicas {
         Ok(all)
     }
 
-    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, DepotError> {
+    fn table(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         self.common(name)
     }
 
     /// Removes it from the nodes that have it; an error if no node has it.
-    fn remove(&self, name: &str) -> Result<(), DepotError> {
+    fn remove(&self, name: &str) -> Result<(), Error> {
         let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut absent = None;
         for node in &self.nodes {
-            if matches!(Depot::table(node, name), Ok(None)) {
-                absent = Some(Depot::remove(node, name));
+            if matches!(TableStore::table(node, name), Ok(None)) {
+                absent = Some(TableStore::remove(node, name));
                 continue;
             }
-            match Depot::remove(node, name) {
+            match TableStore::remove(node, name) {
                 Ok(()) => done.push(address(node)),
-                Err(DepotError::Node(SessionError::Doubtful(why))) => {
+                Err(Error::Doubtful(why)) => {
                     doubtful.push((address(node), why));
                 }
-                Err(error) => failed.push((address(node), error.to_string())),
+                Err(error) => failed.push((address(node), error)),
             }
         }
         match (&*done, &*doubtful, &*failed) {
             ([], [], []) => absent.unwrap_or(Ok(())),
             (_, [], []) => Ok(()),
-            ([], [], [(node, why)]) => Err(of(node, why)),
-            _ => Err(DepotError::Apart(Apart {
+            ([], [], [(node, error)]) => Err(of(node, error)),
+            _ => Err(Error::from(Box::new(PartialChange {
                 what: format!("removing table {name}"),
                 remedy: "remove it again",
                 done,
                 doubtful,
-                failed,
-            })),
+                failed: failed
+                    .into_iter()
+                    .map(|(node, error)| (node, error.to_string()))
+                    .collect(),
+            }))),
         }
     }
 
@@ -264,12 +237,12 @@ impl Depot for Replicas {
         schema: &SchemaRef,
         options: &LoadOptions,
         mode: Mode,
-    ) -> Result<Box<dyn Sink>, DepotError> {
-        could_lie_in_pages(schema, options, mode)?;
+    ) -> Result<Box<dyn Sink>, Error> {
+        options.check(schema, mode)?;
         let identity = self.identity(name, mode)?;
-        let begin = |node: &Far| {
+        let begin = |node: &RemoteNode| {
             let session = Session::connect(node.options().session.clone())?;
-            FarLoad::begin_as(session, name, schema, options, mode, Some(identity))
+            RemoteLoad::begin_as(session, name, schema, options, mode, Some(identity))
         };
         let loads = self
             .nodes
@@ -285,7 +258,7 @@ impl Depot for Replicas {
 /// Rows on their way to several nodes.
 struct ReplicaLoad {
     /// The loads in the order of the nodes' addresses; at least one.
-    loads: Vec<FarLoad>,
+    loads: Vec<RemoteLoad>,
     what: String,
 }
 
@@ -293,8 +266,8 @@ impl ReplicaLoad {
     /// Calls `work` for each node's load.
     fn each(
         &mut self,
-        mut work: impl FnMut(&mut FarLoad) -> Result<(), SessionError>,
-    ) -> Result<(), DepotError> {
+        mut work: impl FnMut(&mut RemoteLoad) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for load in &mut self.loads {
             work(load).map_err(|error| of(&load.address().to_string(), &error))?;
         }
@@ -303,7 +276,7 @@ impl ReplicaLoad {
 }
 
 impl Sink for ReplicaLoad {
-    fn push(&mut self, batch: &RecordBatch) -> Result<(), DepotError> {
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         for block in blocks(batch)? {
             self.each(|load| load.push_block(&block))?;
         }
@@ -314,10 +287,10 @@ impl Sink for ReplicaLoad {
         self.loads[0].rows()
     }
 
-    fn commit(mut self: Box<Self>) -> Result<Arc<Table>, DepotError> {
+    fn commit(mut self: Box<Self>) -> Result<Arc<Table>, Error> {
         // All nodes prepare at once: they sync in parallel.
-        self.each(FarLoad::begin_to_prepare)?;
-        self.each(FarLoad::prepare)?;
+        self.each(RemoteLoad::begin_prepare)?;
+        self.each(RemoteLoad::prepare)?;
         let (mut done, mut doubtful, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut table = None;
         for load in self.loads {
@@ -331,7 +304,7 @@ impl Sink for ReplicaLoad {
                     table.get_or_insert(committed);
                     done.push(node);
                 }
-                Err(SessionError::Doubtful(why)) => doubtful.push((node, why)),
+                Err(Error::Doubtful(why)) => doubtful.push((node, why)),
                 // No node has it yet, so no node shall get it.
                 Err(error) if table.is_none() => return Err(of(&node, &error)),
                 Err(error) => failed.push((node, error.to_string())),
@@ -339,14 +312,14 @@ impl Sink for ReplicaLoad {
         }
         match table {
             Some(table) if doubtful.is_empty() && failed.is_empty() => Ok(table),
-            _ => Err(DepotError::Apart(Apart {
+            _ => Err(Error::from(Box::new(PartialChange {
                 what: self.what,
                 remedy: "see with 'kumiki pages ls' what each of them has, and replace the table on all \
                          of them if that differs",
                 done,
                 doubtful,
                 failed,
-            })),
+            }))),
         }
     }
 }

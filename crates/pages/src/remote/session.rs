@@ -2,16 +2,17 @@
 //!
 //! A turn consists of calls of [`Session::read`] as long as there is [room](Session::room), then
 //! [`Session::turn`], which sends the requests and waits until a reply has come, then
-//! [`Session::arrived`] for each page that has come.
+//! [`Session::next_page`] for each page that has come.
 //!
 //! Pages lie where the node has put them: in a window of this side's memory where the transport has
 //! one, else in memory of their own.
 
-mod answers;
-mod error;
-mod heard;
-mod landing;
+mod changes;
 mod options;
+mod page_memory;
+mod replies;
+mod request_table;
+mod windows;
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,23 +20,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
-use bytes::Bytes;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
 use fabric::{Inbox, Link, Messages, Peer};
 use foldhash::HashMap;
 use mio::{Events, Poll, Token};
 use slab::Slab;
 
-use answers::Answers;
-pub use error::SessionError;
-pub use landing::Landed;
-use landing::Pages;
 pub use options::SessionOptions;
+use page_memory::PageMemory;
+pub use page_memory::{PageReply, ReceivedPage};
+use request_table::RequestTable;
+pub use request_table::TaskEvent;
 
-use super::CLUSTER;
-use super::condition::{Condition, Listed};
 use super::window::Reserved;
-use super::wire::{INLINE, Question, Say, WANTED, Wanted, begin_read};
+use crate::error::Error;
+use crate::protocol::{
+    CLUSTER, INLINE, ListedTable, NodeQuery, NodeRequest, NodeStatus, PAGE_REQUEST, PageRequest,
+    begin_read,
+};
 use crate::table::{Table, Version};
 
 /// The peer of the link; its number has no meaning.
@@ -60,15 +62,15 @@ pub struct Session {
     up: bool,
     lost: Option<String>,
     began: Instant,
-    windows: HashMap<usize, Pages>,
+    windows: HashMap<usize, PageMemory>,
     next_window: u16,
     pending: Slab<Pending>,
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<PageReply>,
     /// A message that requests pages: its handle, and its bytes.
-    asking: Option<(u32, Vec<u8>)>,
+    batch: Option<(u32, Vec<u8>)>,
     next_request: u32,
-    answers: Answers,
-    window_answers: HashMap<u16, Result<Vec<u8>, String>>,
+    requests: RequestTable,
+    window_answers: HashMap<u16, Result<Vec<u8>, Error>>,
     message: Vec<u8>,
 }
 
@@ -80,35 +82,15 @@ struct Pending {
     unit: usize,
 }
 
-/// A page that has come, or failed to come.
-#[derive(Debug)]
-pub struct Arrived {
-    /// The token of its request.
-    pub token: u64,
-    /// The page, or the reason for its absence.
-    pub page: Result<Landed, String>,
-}
-
 /// A table, or a file, that is open at the node.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct TableHandle {
     handle: u32,
     unit: usize,
     /// The table; a file has none.
     pub table: Option<Arc<Table>>,
     /// Pages of the file; zero for a table.
     pub pages: u64,
-}
-
-/// An event of a task.
-#[derive(Debug)]
-pub enum TaskEvent {
-    /// A batch of results.
-    Batch(Bytes),
-    /// The task has completed.
-    Finished,
-    /// The task has failed.
-    Failed(SessionError),
 }
 
 impl std::fmt::Debug for Session {
@@ -126,8 +108,8 @@ impl Session {
     ///
     /// # Errors
     /// Returns an error if the node does not answer, or refuses; the text says why.
-    pub fn connect(options: SessionOptions) -> Result<Session, SessionError> {
-        let cannot = |error: io::Error| SessionError::Lost(error.to_string());
+    pub fn connect(options: SessionOptions) -> Result<Session, Error> {
+        let cannot = |error: io::Error| Error::Lost(error.to_string());
         let poll = Poll::new().map_err(cannot)?;
         let mut fabric = TcpOptions::new(Peer::Client, options.secret.clone(), CLUSTER);
         fabric.peers.insert(NODE, options.address);
@@ -151,13 +133,13 @@ impl Session {
             next_window: 0,
             pending: Slab::new(),
             arrived: VecDeque::new(),
-            asking: None,
+            batch: None,
             next_request: 0,
-            answers: Answers::default(),
+            requests: RequestTable::default(),
             window_answers: HashMap::default(),
             message: Vec::new(),
         };
-        session.until("the handshake", None, |session| session.up.then_some(()))?;
+        session.wait_for("the handshake", None, |session| session.up.then_some(()))?;
         Ok(session)
     }
 
@@ -176,34 +158,34 @@ impl Session {
     /// Returns the node's tables.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn tables(&mut self) -> Result<Vec<Listed>, SessionError> {
-        let answer = self.ask(Question::Tables)?;
-        Listed::decode(&answer).map_err(|error| self.garbage(&error))
+    /// See [`Error`].
+    pub fn tables(&mut self) -> Result<Vec<ListedTable>, Error> {
+        let answer = self.ask(NodeQuery::Tables)?;
+        ListedTable::decode(&answer).map_err(|error| self.malformed(&error))
     }
 
     /// Returns how busy the node is.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn condition(&mut self) -> Result<Condition, SessionError> {
-        let answer = self.ask(Question::Condition)?;
-        Condition::decode(&answer).map_err(|error| self.garbage(&error))
+    /// See [`Error`].
+    pub fn status(&mut self) -> Result<NodeStatus, Error> {
+        let answer = self.ask(NodeQuery::Status)?;
+        NodeStatus::decode(&answer).map_err(|error| self.malformed(&error))
     }
 
     /// Opens a version of a table; the newest one for version 0.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn open(&mut self, name: &str, version: Version) -> Result<Open, SessionError> {
-        let answer = self.ask(Question::Open(version.0, name))?;
+    /// See [`Error`].
+    pub fn open(&mut self, name: &str, version: Version) -> Result<TableHandle, Error> {
+        let answer = self.ask(NodeQuery::Open(version.0, name))?;
         let Some((handle, table)) = answer.split_first_chunk() else {
-            return Err(self.garbage(&"an answer without a handle"));
+            return Err(self.malformed(&"an answer without a handle"));
         };
-        let table = Table::decode(table).map_err(|error| self.garbage(&error))?;
+        let table = Table::decode(table).map_err(|error| self.malformed(&error))?;
         let unit = table.page_size.bytes();
         self.prepare(unit)?;
-        Ok(Open {
+        Ok(TableHandle {
             handle: u32::from_le_bytes(*handle),
             unit,
             table: Some(Arc::new(table)),
@@ -214,15 +196,15 @@ impl Session {
     /// Opens a file that the node shows, as pages of so many bytes.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn open_file(&mut self, name: &str, unit: usize) -> Result<Open, SessionError> {
-        let answer = self.ask(Question::File(unit as u32, name))?;
+    /// See [`Error`].
+    pub fn open_file(&mut self, name: &str, unit: usize) -> Result<TableHandle, Error> {
+        let answer = self.ask(NodeQuery::File(unit as u32, name))?;
         let Ok(answer) = <[u8; 12]>::try_from(answer) else {
-            return Err(self.garbage(&"an answer that is none"));
+            return Err(self.malformed(&"an answer that is none"));
         };
         let (handle, pages) = answer.split_at(4);
         self.prepare(unit)?;
-        Ok(Open {
+        Ok(TableHandle {
             handle: u32::from_le_bytes(handle.try_into().expect("4 bytes")),
             unit,
             table: None,
@@ -233,19 +215,19 @@ impl Session {
     /// Closes a table or file.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn close(&mut self, open: &Open) -> Result<(), SessionError> {
-        self.say(&Say::Close {
+    /// See [`Error`].
+    pub fn close(&mut self, open: &TableHandle) -> Result<(), Error> {
+        self.send_request(&NodeRequest::Close {
             handle: open.handle,
         })
     }
 
     /// Returns how many more pages of this table or file may be requested at present.
     #[must_use]
-    pub fn room(&self, open: &Open) -> usize {
+    pub fn room(&self, open: &TableHandle) -> usize {
         let room = self.options.depth - self.pending.len().min(self.options.depth);
         match self.windows.get(&open.unit) {
-            Some(Pages::Window(_, slots)) => room.min(slots.free()),
+            Some(PageMemory::Window(_, slots)) => room.min(slots.free()),
             _ => room,
         }
     }
@@ -261,9 +243,9 @@ impl Session {
     ///
     /// # Panics
     /// Panics without [room](Session::room).
-    pub fn read(&mut self, open: &Open, segment: u16, page: u32, token: u64) {
+    pub fn read(&mut self, open: &TableHandle, segment: u16, page: u32, token: u64) {
         let (window, slot) = match self.windows.get(&open.unit) {
-            Some(Pages::Window(window, slots)) => {
+            Some(PageMemory::Window(window, slots)) => {
                 let slot = slots.reserve().expect("there is room");
                 (*window, Some(slot))
             }
@@ -275,35 +257,35 @@ impl Session {
             slot,
             unit: open.unit,
         });
-        let wanted = Wanted {
+        let wanted = PageRequest {
             tag: tag as u32,
             segment,
             window,
             page,
             slot: place,
         };
-        match &mut self.asking {
+        match &mut self.batch {
             Some((handle, message)) if *handle == open.handle => {
                 message.extend_from_slice(&wanted.encode());
             }
             _ => {
-                self.send_asked();
+                self.send_batch();
                 let mut message = std::mem::take(&mut self.message);
                 message.clear();
                 begin_read(&mut message, open.handle);
                 message.extend_from_slice(&wanted.encode());
-                self.asking = Some((open.handle, message));
+                self.batch = Some((open.handle, message));
             }
         }
-        let asking = self.asking.as_ref();
-        if asking.is_some_and(|(_, message)| message.len() >= BATCH * WANTED) {
-            self.send_asked();
+        let batch = self.batch.as_ref();
+        if batch.is_some_and(|(_, message)| message.len() >= BATCH * PAGE_REQUEST) {
+            self.send_batch();
         }
     }
 
     /// Sends the message that requests pages.
-    fn send_asked(&mut self) {
-        if let Some((_, message)) = self.asking.take() {
+    fn send_batch(&mut self) {
+        if let Some((_, message)) = self.batch.take() {
             if let Err(error) = self.fabric.send(self.link, &message) {
                 self.lose(&error.to_string());
             }
@@ -312,7 +294,7 @@ impl Session {
     }
 
     /// Returns the next page that has come, or failed to come.
-    pub fn arrived(&mut self) -> Option<Arrived> {
+    pub fn next_page(&mut self) -> Option<PageReply> {
         self.arrived.pop_front()
     }
 
@@ -320,11 +302,11 @@ impl Session {
     /// given [more credit](Session::give_credit). Returns the task's number.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn run(&mut self, open: &Open, credit: u32, task: &[u8]) -> Result<u32, SessionError> {
+    /// See [`Error`].
+    pub fn run(&mut self, open: &TableHandle, credit: u32, task: &[u8]) -> Result<u32, Error> {
         let request = self.next_request();
-        self.answers.begin(request);
-        self.say(&Say::Run {
+        self.requests.register_task(request);
+        self.send_request(&NodeRequest::Run {
             request,
             handle: open.handle,
             credit,
@@ -334,38 +316,38 @@ impl Session {
     }
 
     /// Returns the next event of a task, if one has come.
-    pub fn heard(&mut self, task: u32) -> Option<TaskEvent> {
-        self.answers.take_event(task)
+    pub fn next_event(&mut self, task: u32) -> Option<TaskEvent> {
+        self.requests.take_event(task)
     }
 
     /// Returns when the task began, or the node last reported that it is under way.
-    pub(super) fn heard_of(&self, task: u32) -> Option<Instant> {
-        self.answers.heard(task)
+    pub(super) fn last_heard(&self, task: u32) -> Option<Instant> {
+        self.requests.last_heard(task)
     }
 
     /// Allows a task to send so many more batches.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn give_credit(&mut self, request: u32, credit: u32) -> Result<(), SessionError> {
-        self.say(&Say::More { request, credit })
+    /// See [`Error`].
+    pub fn give_credit(&mut self, request: u32, credit: u32) -> Result<(), Error> {
+        self.send_request(&NodeRequest::Credit { request, credit })
     }
 
     /// Cancels a task; its later events are ignored.
     ///
     /// # Errors
-    /// See [`SessionError`].
-    pub fn cancel(&mut self, request: u32) -> Result<(), SessionError> {
-        self.answers.forget(request);
-        self.say(&Say::Cancel { request })
+    /// See [`Error`].
+    pub fn cancel(&mut self, request: u32) -> Result<(), Error> {
+        self.requests.forget(request);
+        self.send_request(&NodeRequest::Cancel { request })
     }
 
     /// Sends requests, and receives replies; waits for replies, but at most `at_most`.
     ///
     /// # Errors
     /// Returns an error if the link is down: no requested page comes any more.
-    pub fn turn(&mut self, at_most: Duration) -> Result<(), SessionError> {
-        self.send_asked();
+    pub fn turn(&mut self, at_most: Duration) -> Result<(), Error> {
+        self.send_batch();
         self.fabric.flush();
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.map_or(at_most, |timeout| timeout.min(at_most));
@@ -382,7 +364,7 @@ impl Session {
         self.fabric.receive(&mut inbox);
         for (link, event) in inbox.iter() {
             if link == self.link {
-                self.hear(event);
+                self.on_event(event);
             }
         }
         inbox.clear();
@@ -390,66 +372,17 @@ impl Session {
         self.check()
     }
 
-    /// Has the node remove a table.
-    ///
-    /// # Errors
-    /// See [`SessionError`]. The table is as it was, except for [`SessionError::Doubtful`].
-    pub fn remove(&mut self, name: &str) -> Result<(), SessionError> {
-        let request = self.asked();
-        let question = Question::Remove(name);
-        self.say(&Say::Ask { request, question })?;
-        self.answer_of_change(request).map(drop)
-    }
-
-    /// Begins a load; the answer to this request is empty.
-    pub(super) fn begin_load(&mut self, definition: &[u8]) -> Result<u32, SessionError> {
-        let request = self.asked();
-        self.say(&Say::Load {
-            request,
-            definition,
-        })?;
-        Ok(request)
-    }
-
-    pub(super) fn send_part(&mut self, load: u32, block: &[u8]) -> Result<u32, SessionError> {
-        let request = self.asked();
-        self.say(&Say::Part {
-            request,
-            load,
-            block,
-        })?;
-        self.turn(Duration::ZERO)?;
-        Ok(request)
-    }
-
-    pub(super) fn prepare_load(&mut self, load: u32) -> Result<u32, SessionError> {
-        let request = self.asked();
-        self.say(&Say::Prepare { request, load })?;
-        Ok(request)
-    }
-
-    pub(super) fn commit_load(&mut self, load: u32) -> Result<u32, SessionError> {
-        let request = self.asked();
-        self.say(&Say::Commit { request, load })?;
-        Ok(request)
-    }
-
     /// Waits for the answer to a request, for as long as the node reports that it is under way.
-    pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
-        self.until("an answer", Some(request), |session| {
-            session.answers.take(request)
+    pub(super) fn answer_to(&mut self, request: u32) -> Result<Vec<u8>, Error> {
+        self.wait_for("an answer", Some(request), |session| {
+            session.requests.take(request)
         })?
     }
 
-    /// Waits as [`Session::answer_to`], for a request that changes tables.
-    pub(super) fn answer_of_change(&mut self, request: u32) -> Result<Vec<u8>, SessionError> {
-        self.answer_to(request).map_err(SessionError::of_change)
-    }
-
     /// Returns the number of a new request to which an answer will come.
-    fn asked(&mut self) -> u32 {
+    fn new_request(&mut self) -> u32 {
         let request = self.next_request();
-        self.answers.ask(request);
+        self.requests.register(request);
         request
     }
 
@@ -458,18 +391,18 @@ impl Session {
         self.next_request
     }
 
-    fn ask(&mut self, question: Question<'_>) -> Result<Vec<u8>, SessionError> {
-        let request = self.asked();
-        self.say(&Say::Ask { request, question })?;
+    fn ask(&mut self, query: NodeQuery<'_>) -> Result<Vec<u8>, Error> {
+        let request = self.new_request();
+        self.send_request(&NodeRequest::Query { request, query })?;
         self.answer_to(request)
     }
 
-    fn say(&mut self, said: &Say<'_>) -> Result<(), SessionError> {
+    fn send_request(&mut self, request: &NodeRequest<'_>) -> Result<(), Error> {
         self.check()?;
-        self.send_asked();
+        self.send_batch();
         let mut message = std::mem::take(&mut self.message);
         message.clear();
-        said.encode(&mut message);
+        request.encode(&mut message);
         if let Err(error) = self.fabric.send(self.link, &message) {
             self.lose(&error.to_string());
         }
@@ -479,19 +412,20 @@ impl Session {
 
     /// Takes turns until `ready` returns a value, or the patience is over. When the node reports that
     /// this request is under way, the patience begins anew.
-    fn until<T>(
+    fn wait_for<T>(
         &mut self,
         what: &str,
         request: Option<u32>,
         mut ready: impl FnMut(&mut Session) -> Option<T>,
-    ) -> Result<T, SessionError> {
+    ) -> Result<T, Error> {
         let begun = Instant::now();
         loop {
             if let Some(found) = ready(self) {
                 return Ok(found);
             }
-            let heard = request.and_then(|request| self.answers.heard(request));
-            let deadline = heard.map_or(begun, |heard| heard.max(begun)) + self.options.patience;
+            let last_heard = request.and_then(|request| self.requests.last_heard(request));
+            let deadline = last_heard.map_or(begun, |last_heard| last_heard.max(begun))
+                + self.options.patience;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let text = format!("{what} has not come in {:?}", self.options.patience);
@@ -501,9 +435,9 @@ impl Session {
         }
     }
 
-    fn check(&self) -> Result<(), SessionError> {
+    fn check(&self) -> Result<(), Error> {
         match &self.lost {
-            Some(why) => Err(SessionError::Lost(why.clone())),
+            Some(why) => Err(Error::Lost(why.clone())),
             None => Ok(()),
         }
     }
@@ -519,8 +453,8 @@ impl Session {
         }
     }
 
-    fn garbage(&mut self, what: &dyn std::fmt::Display) -> SessionError {
-        self.lose(&format!("it says what makes no sense: {what}"));
-        SessionError::Lost(self.lost.clone().unwrap_or_default())
+    fn malformed(&mut self, what: &dyn std::fmt::Display) -> Error {
+        self.lose(&format!("it sent a malformed message: {what}"));
+        Error::Lost(self.lost.clone().unwrap_or_default())
     }
 }

@@ -5,38 +5,38 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::far::{Far, TaskStream};
-use super::session::SessionError;
+use super::remote_node::RemoteNode;
+use super::task_stream::TaskStream;
+use crate::cancellation::Cancellation;
+use crate::error::Error;
 use crate::table::Table;
 use crate::task::{TaskError, TaskNode};
-use crate::wanted::Wanted;
 
-impl TaskNode for Far {
-    type Results =
-        iter::Map<TaskStream, fn(Result<Bytes, SessionError>) -> Result<Bytes, TaskError>>;
+impl TaskNode for RemoteNode {
+    type Results = iter::Map<TaskStream, fn(Result<Bytes, Error>) -> Result<Bytes, TaskError>>;
 
     fn run_task(
         &self,
         table: &Arc<Table>,
         task: &[u8],
-        wanted: &Wanted,
+        wanted: &Cancellation,
     ) -> Result<Self::Results, TaskError> {
-        let stream = self.run(table, task)?.while_wanted(wanted);
+        let stream = self.run(table, task)?.until_cancelled(wanted);
         Ok(stream.map(|batch| batch.map_err(TaskError::from)))
     }
 }
 
-impl From<SessionError> for TaskError {
-    fn from(error: SessionError) -> TaskError {
+impl From<Error> for TaskError {
+    fn from(error: Error) -> TaskError {
         let text = error.to_string();
         match error {
-            SessionError::Lost(_) | SessionError::Busy(_) => TaskError::Lost(text),
-            SessionError::Untaken(_) => TaskError::Untaken(text),
+            Error::Lost(_) | Error::Busy(_) => TaskError::Lost(text),
+            Error::Untaken(_) => TaskError::Untaken(text),
+            Error::Page(_) => TaskError::Remote(text),
+            Error::Value(_) => TaskError::Value(text),
+            Error::Unwanted(_) => TaskError::Unwanted,
             // Tasks change nothing, so a node cannot be in doubt of one.
-            SessionError::Refused(_) | SessionError::Doubtful(_) => TaskError::Refused(text),
-            SessionError::Page(_) => TaskError::Remote(text),
-            SessionError::Value(_) => TaskError::Value(text),
-            SessionError::Unwanted(_) => TaskError::Unwanted,
+            _ => TaskError::Refused(text),
         }
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::wire::SLOT_UNIT;
+use crate::protocol::SLOT_UNIT;
 
 /// A window, and the list of its free slots.
 #[derive(Debug)]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
-use super::{Opened, SegmentFiles, Tables, TablesError};
+use super::files::SegmentFiles;
+use super::state::OpenVersion;
 use crate::bounds::Bounds;
+use crate::format_error::FormatError;
 use crate::page::Page;
 use crate::table::{PageEntry, Segment, Table};
 use crate::widen::widen;
@@ -19,31 +21,24 @@ pub struct Report {
     pub wrong: Vec<String>,
 }
 
-impl Tables {
-    /// Reads and verifies every page of a table: that it is the page that was written, that it has
-    /// the right rows, and that its values lie within its bounds. `progress` is called after each
-    /// page with the number of pages so far.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such table, or if it cannot be opened.
-    pub fn check(&self, name: &str, progress: &mut dyn FnMut(u64)) -> Result<Report, TablesError> {
-        let Opened { table, files } = self.opened(name)?;
-        let mut report = Report::default();
-        let mut read = 0;
-        for (segment, files) in table.segments.iter().zip(&files) {
-            for (group, entries) in segment.groups.iter().enumerate() {
-                for entry in entries {
-                    match check_page(&table, segment, files, group, entry) {
-                        Ok(()) => report.pages += 1,
-                        Err(what) => report.wrong.push(what),
-                    }
-                    read += 1;
-                    progress(read);
+/// Verifies every page of a version; see [`Tables::check`](super::Tables::check).
+pub(super) fn check(version: &OpenVersion, progress: &mut dyn FnMut(u64)) -> Report {
+    let OpenVersion { table, files } = version;
+    let mut report = Report::default();
+    let mut read = 0;
+    for (segment, files) in table.segments.iter().zip(files) {
+        for (group, entries) in segment.groups.iter().enumerate() {
+            for entry in entries {
+                match check_page(table, segment, files, group, entry) {
+                    Ok(()) => report.pages += 1,
+                    Err(FormatError(what)) => report.wrong.push(what),
                 }
+                read += 1;
+                progress(read);
             }
         }
-        Ok(report)
     }
+    report
 }
 
 fn check_page(
@@ -52,7 +47,7 @@ fn check_page(
     files: &SegmentFiles,
     group: usize,
     entry: &PageEntry,
-) -> Result<(), String> {
+) -> Result<(), FormatError> {
     let location = files.location(entry.page);
     let address = files.address(entry.page);
     let place = || {
@@ -64,7 +59,7 @@ fn check_page(
     read.map_err(|error| format!("{}: page {address} cannot be read: {error}", place()))?;
     let page = Page::of(table, bytes.into(), address);
     let page = page.map_err(|error| format!("{}: {error}", place()))?;
-    let wrong = |what: String| Err(format!("{}: page {address}: {what}", place()));
+    let wrong = |what: String| Err(FormatError(format!("{}: page {address}: {what}", place())));
     let found = (page.group(), page.first_row(), page.rows());
     if found != (group, entry.first_row, entry.rows as usize) {
         let (rows, first, total) = (page.rows(), page.first_row(), segment.rows);
@@ -89,21 +84,18 @@ fn check_column(
     bounds: &Bounds,
     table: &Table,
     column: usize,
-) -> Result<(), String> {
+) -> Result<(), FormatError> {
     let field = table.schema.field(column);
     let values = widen(array, field.data_type());
     let found = Bounds::of(&[values]);
     if found.nulls != bounds.nulls {
-        return Err(format!("{} nulls, and not {}", found.nulls, bounds.nulls));
+        return Err(format!("{} nulls, and not {}", found.nulls, bounds.nulls).into());
     }
     if found.nulls > 0 && !field.is_nullable() {
-        return Err(format!("{} nulls, where none may be", found.nulls));
+        return Err(format!("{} nulls, where none may be", found.nulls).into());
     }
     if !bounds.range.covers(&found.range) {
-        return Err(format!(
-            "values {:?} are not within {:?}",
-            found.range, bounds.range
-        ));
+        return Err(format!("values {:?} are not within {:?}", found.range, bounds.range).into());
     }
     Ok(())
 }

@@ -31,8 +31,8 @@ use disk::reads::{PageCache, ReadFile};
 use disk::{Access, Disk, DiskFile};
 use parking_lot::Mutex;
 
-use super::error::{At, TablesError};
 use crate::codec::{put, u32_at, u128_at};
+use crate::error::{At, Error};
 use crate::table::{Address, PageNo, PageSize, SegmentId, TableId};
 
 pub(crate) const MARKER: &str = "kumiki-pages";
@@ -83,7 +83,7 @@ pub(crate) fn stripe_name(id: SegmentId, stripe: u16) -> String {
 }
 
 /// Returns the set of a directory, and its place there; `None` if it is in no set yet.
-pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u32)>, TablesError> {
+pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u32)>, Error> {
     let path = dir.join(MARKER);
     let bytes = match read_file(disk, &path) {
         Ok(bytes) => bytes,
@@ -94,7 +94,7 @@ pub(crate) fn read_marker(disk: &dyn Disk, dir: &Path) -> Result<Option<(u128, u
         && &bytes[..8] == MAGIC
         && u32_at(&bytes, 8) == FORMAT
         && u32_at(&bytes, 12) == crc32c::crc32c(&bytes[16..]);
-    let wrong = || TablesError::Damaged {
+    let wrong = || Error::Damaged {
         name: path.display().to_string(),
         what: "it is none of this program's, or damaged".to_owned(),
     };
@@ -108,7 +108,7 @@ pub(crate) fn write_marker(
     dir: &Path,
     set: u128,
     place: u32,
-) -> Result<(), TablesError> {
+) -> Result<(), Error> {
     let mut bytes = [0; MARKER_BYTES];
     put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 8, &FORMAT.to_le_bytes());
@@ -128,11 +128,7 @@ pub(crate) fn new_set() -> u128 {
 }
 
 /// Writes a file beside the one of this path, synced, which is then renamed.
-pub(crate) fn write_new(
-    disk: &dyn Disk,
-    path: &Path,
-    bytes: &[u8],
-) -> Result<PathBuf, TablesError> {
+pub(crate) fn write_new(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<PathBuf, Error> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
@@ -250,8 +246,8 @@ impl SegmentFiles {
     /// operating system, they are opened by their names.
     ///
     /// # Errors
-    /// Returns a text that names the file and says why it cannot be opened.
-    pub fn read_files(&self, page_cache: PageCache) -> Result<ReadFiles, String> {
+    /// Returns the error of the operating system; it names the file.
+    pub fn read_files(&self, page_cache: PageCache) -> Result<ReadFiles, Error> {
         let place = match page_cache {
             PageCache::Past => 0,
             PageCache::Through => 1,
@@ -265,14 +261,14 @@ impl SegmentFiles {
                 Some(held) => ReadFile::open_again(held, path, page_cache),
                 None => ReadFile::open(path, page_cache),
             };
-            let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+            let file = file.at("open", path)?;
             if let Some(note) = file.note() {
                 tracing::debug!(note, "reading pages");
             }
             Ok(Arc::new(file))
         };
         let stripes = self.paths.iter().enumerate();
-        let files: ReadFiles = stripes.map(open).collect::<Result<_, String>>()?;
+        let files: ReadFiles = stripes.map(open).collect::<Result<_, Error>>()?;
         *kept = Some(Arc::clone(&files));
         Ok(files)
     }

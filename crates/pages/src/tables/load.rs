@@ -1,65 +1,26 @@
 //! Loads: new segments of a table.
 
-use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::error::{At, TablesError};
-use super::files::{self, SegmentFiles};
-use super::{Inner, Opened, Tables};
-use crate::directory;
+use super::files::SegmentFiles;
+use super::load_options::{Identity, LoadOptions, Mode};
+use super::state::{OpenVersion, TableDirectories, TableState};
+use crate::error::{At, Error};
 use crate::page::Page;
 use crate::row::{Form, RowSchema};
-use crate::segment::{Groups, SegmentBuilder, Shape};
+use crate::segment::{SegmentBuilder, Shape};
+use crate::segment_directory;
 use crate::table::{
-    Layout, PageNo, PageSize, SEGMENT_LIMIT, Segment, SegmentId, Table, TableId, Version, is_name,
+    Layout, PageNo, SEGMENT_LIMIT, Segment, SegmentId, Table, TableId, Version, is_name,
 };
-
-/// How a new table is stored in pages.
-#[derive(Clone, Debug, Default)]
-pub struct LoadOptions {
-    /// Bytes of a page.
-    pub page_size: PageSize,
-    /// The layout of rows in a page. In the layout of rows all columns are in one group.
-    pub layout: Layout,
-    /// The groups of columns, in the layout of columns.
-    pub groups: Groups,
-    /// In the layout of rows, the most bytes of the texts of columns.
-    pub text_widths: HashMap<String, u16>,
-    /// In the layout of rows, the forms of all columns; `None` derives them from the types.
-    pub forms: Option<Vec<Form>>,
-}
-
-/// What happens to the table's existing rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// There must be no such table.
-    Create,
-    /// The new rows replace them.
-    Replace,
-    /// They stay before the new ones, whose pages have the same shape.
-    Append,
-}
-
-/// The names of the version that a load makes, and of its segment. The client that loads chooses them if
-/// several nodes shall have the same version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// The table's id. For an append it must be the existing one.
-    pub table: TableId,
-    /// The number of the version: for an append the next one after the existing one, otherwise any later
-    /// one that [may be chosen](Version::may_be_chosen).
-    pub version: Version,
-    /// The id of the new segment, which was never used before.
-    pub segment: SegmentId,
-}
 
 /// Rows on their way into a table. If it is dropped without [`Load::commit`], the table stays as it was.
 pub struct Load {
-    inner: Arc<Inner>,
+    directories: Arc<TableDirectories>,
     name: String,
     mode: Mode,
     identity: Option<Identity>,
@@ -83,139 +44,12 @@ const PAGES_AT_ONCE: usize = 256;
 /// system does not gather more than its disks write in a moment.
 const SYNC_AFTER: u64 = 256 << 20;
 
-impl Tables {
-    /// Begins to load rows into a table. To [append](Mode::Append) the schema must be the table's, and
-    /// the options do not matter.
-    ///
-    /// # Errors
-    /// Returns an error if the mode does not allow the table to exist, or to be missing, if the columns
-    /// cannot be stored in pages with these options, or if the system fails.
-    pub fn load(
-        &self,
-        name: &str,
-        schema: &SchemaRef,
-        options: &LoadOptions,
-        mode: Mode,
-    ) -> Result<Load, TablesError> {
-        self.load_as(name, schema, options, mode, None)
-    }
-
-    /// Begins a load as [`Tables::load`], with names for the new version that another process has
-    /// chosen.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Tables::load`], and an error if the names do not follow the version that
-    /// the table has by then.
-    pub fn load_as(
-        &self,
-        name: &str,
-        schema: &SchemaRef,
-        options: &LoadOptions,
-        mode: Mode,
-        identity: Option<Identity>,
-    ) -> Result<Load, TablesError> {
-        if !is_name(name) {
-            return Err(TablesError::BadName(name.to_owned()));
-        }
-        drop(self.inner.writable()?);
-        if let Some(identity) = identity.filter(|identity| !identity.version.may_be_chosen()) {
-            return Err(TablesError::Options(format!(
-                "table {name} gets no version {}: if no other number is left, remove it and load it anew",
-                identity.version.0
-            )));
-        }
-        let shape = match mode {
-            Mode::Create if self.exists(name) => return Err(TablesError::Exists(name.to_owned())),
-            Mode::Append => {
-                let opened = self.opened(name)?;
-                // This is checked here, too, before all rows are written for nothing.
-                check_segments(&opened.table, SEGMENT_LIMIT)?;
-                shape_of(&opened, schema)?
-            }
-            Mode::Create | Mode::Replace => options.shape(schema)?,
-        };
-        let id = identity.map_or_else(SegmentId::new, |identity| identity.segment);
-        let files = Arc::new(self.inner.create(id, shape.page_size)?);
-        Ok(Load {
-            inner: self.inner.clone(),
-            name: name.to_owned(),
-            mode,
-            identity,
-            ready: None,
-            builder: Some(SegmentBuilder::new(shape.clone(), id)),
-            shape,
-            files,
-            bytes: 0,
-            unsynced: 0,
-            sync_after: SYNC_AFTER,
-            segment_limit: SEGMENT_LIMIT,
-        })
-    }
-
-    fn exists(&self, name: &str) -> bool {
-        let state = self.inner.state.lock();
-        state.tables.contains_key(name) || state.damaged.contains_key(name)
-    }
-}
-
-impl LoadOptions {
-    /// Returns the groups of a table's columns; in the layout of rows there is one group.
-    pub(crate) fn resolved_groups(&self, schema: &SchemaRef) -> Result<Vec<Vec<usize>>, String> {
-        match self.layout {
-            Layout::Columns => self.groups.resolve(schema),
-            Layout::Rows => Groups::Together.resolve(schema),
-        }
-    }
-
-    /// Returns how a new table's rows are stored in pages.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be stored so; the text says why and what to do.
-    pub(crate) fn shape(&self, schema: &SchemaRef) -> Result<Shape, TablesError> {
-        let bad = TablesError::Options;
-        if schema.fields().is_empty() {
-            return Err(bad("a table has a column at least".to_owned()));
-        }
-        for (i, field) in schema.fields().iter().enumerate() {
-            if schema.fields()[..i]
-                .iter()
-                .any(|other| other.name() == field.name())
-            {
-                return Err(bad(format!(
-                    "two columns are called {:?}: rename one",
-                    field.name()
-                )));
-            }
-        }
-        let groups = self.resolved_groups(schema).map_err(bad)?;
-        if self.layout == Layout::Columns {
-            return Ok(Shape::new(schema.clone(), self.page_size, groups, None)?);
-        }
-        let rows = match &self.forms {
-            Some(forms) if forms.len() == schema.fields().len() => RowSchema::new(schema, forms)?,
-            Some(forms) => {
-                let (forms, columns) = (forms.len(), schema.fields().len());
-                return Err(bad(format!(
-                    "there are {forms} forms for {columns} columns"
-                )));
-            }
-            None => RowSchema::of(schema, |column| self.text_widths.get(column).copied())?,
-        };
-        Ok(Shape::new(
-            schema.clone(),
-            self.page_size,
-            groups,
-            Some(rows),
-        )?)
-    }
-}
-
 /// Returns how the pages of an existing table are made.
-fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
+fn shape_of(opened: &OpenVersion, schema: &SchemaRef) -> Result<Shape, Error> {
     let table = &*opened.table;
     if table.schema.fields() != schema.fields() {
         let name = &table.name;
-        return Err(TablesError::Options(format!(
+        return Err(Error::Options(format!(
             "table {name} has other columns than the rows that are to be appended: cast and rename \
              these, or replace the table"
         )));
@@ -234,10 +68,10 @@ fn shape_of(opened: &Opened, schema: &SchemaRef) -> Result<Shape, TablesError> {
 }
 
 /// Checks that a table may have one more segment.
-fn check_segments(table: &Table, limit: usize) -> Result<(), TablesError> {
+fn check_segments(table: &Table, limit: usize) -> Result<(), Error> {
     match table.segments.len() < limit {
         true => Ok(()),
-        false => Err(TablesError::Options(format!(
+        false => Err(Error::Options(format!(
             "table {} has {limit} segments, one of each load, and no table has more: load all rows anew \
              and replace it, and append more of them at once",
             table.name
@@ -246,11 +80,11 @@ fn check_segments(table: &Table, limit: usize) -> Result<(), TablesError> {
 }
 
 /// Returns the layout of a table's records, which its pages contain.
-fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
-    let Opened { table, files } = opened;
+fn row_schema(opened: &OpenVersion) -> Result<RowSchema, Error> {
+    let OpenVersion { table, files } = opened;
     let first = files.first().ok_or_else(|| {
         let name = &table.name;
-        TablesError::Options(format!(
+        Error::Options(format!(
             "table {name} has no rows that tell their layout: replace it"
         ))
     })?;
@@ -259,7 +93,7 @@ fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
         .read(PageNo(0), &mut bytes)
         .at("read", &first.paths()[0])?;
     let page = Page::new(bytes.into(), first.address(PageNo(0)), table.layout);
-    let damaged = |what: String| TablesError::Damaged {
+    let damaged = |what: String| Error::Damaged {
         name: table.name.clone(),
         what,
     };
@@ -278,6 +112,53 @@ fn row_schema(opened: &Opened) -> Result<RowSchema, TablesError> {
 }
 
 impl Load {
+    /// Begins a load; see [`Tables::load_as`](super::Tables::load_as).
+    pub(super) fn begin(
+        directories: &Arc<TableDirectories>,
+        name: &str,
+        schema: &SchemaRef,
+        options: &LoadOptions,
+        mode: Mode,
+        identity: Option<Identity>,
+    ) -> Result<Load, Error> {
+        if !is_name(name) {
+            return Err(Error::BadName(name.to_owned()));
+        }
+        drop(directories.writable()?);
+        if let Some(identity) = identity.filter(|identity| !identity.version.may_be_chosen()) {
+            return Err(Error::Options(format!(
+                "table {name} gets no version {}: if no other number is left, remove it and load it anew",
+                identity.version.0
+            )));
+        }
+        let shape = match mode {
+            Mode::Create if directories.exists(name) => return Err(Error::Exists(name.to_owned())),
+            Mode::Append => {
+                let opened = directories.opened(name)?;
+                // This is checked here, too, before all rows are written for nothing.
+                check_segments(&opened.table, SEGMENT_LIMIT)?;
+                shape_of(&opened, schema)?
+            }
+            Mode::Create | Mode::Replace => options.shape(schema)?,
+        };
+        let id = identity.map_or_else(SegmentId::new, |identity| identity.segment);
+        let files = Arc::new(directories.create(id, shape.page_size)?);
+        Ok(Load {
+            directories: Arc::clone(directories),
+            name: name.to_owned(),
+            mode,
+            identity,
+            ready: None,
+            builder: Some(SegmentBuilder::new(shape.clone(), id)),
+            shape,
+            files,
+            bytes: 0,
+            unsynced: 0,
+            sync_after: SYNC_AFTER,
+            segment_limit: SEGMENT_LIMIT,
+        })
+    }
+
     /// Returns the columns that rows must have.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
@@ -301,7 +182,7 @@ impl Load {
     /// # Errors
     /// Returns an error if rows cannot be stored in pages, or if the system fails. The load is of no use
     /// any more.
-    pub fn push(&mut self, batch: &RecordBatch) -> Result<(), TablesError> {
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let mut pages = Vec::new();
         // After an error the load has no builder, and later calls fail.
         let mut builder = self.builder.take().ok_or_else(over)?;
@@ -317,7 +198,7 @@ impl Load {
     /// # Errors
     /// Returns the errors of [`Load::push`], and an error if the table has changed so that the load does
     /// not fit it any more.
-    pub fn prepare(&mut self) -> Result<(), TablesError> {
+    pub fn prepare(&mut self) -> Result<(), Error> {
         if self.ready.is_some() {
             return Ok(());
         }
@@ -329,7 +210,7 @@ impl Load {
         if segment.rows > 0 {
             self.sync(&segment)?;
         }
-        let state = self.inner.writable()?;
+        let state = self.directories.writable()?;
         self.next(&state)?;
         drop(state);
         self.ready = Some(Arc::new(segment));
@@ -340,16 +221,16 @@ impl Load {
     ///
     /// # Errors
     /// Returns the errors of [`Load::prepare`]. The table is as it was, except for
-    /// [`TablesError::Doubtful`]: then the outcome is unknown before the tables are opened again, and
+    /// [`Error::Doubtful`]: then the outcome is unknown before the tables are opened again, and
     /// the table is as it was or has all rows.
-    pub fn commit(mut self) -> Result<Arc<Table>, TablesError> {
+    pub fn commit(mut self) -> Result<Arc<Table>, Error> {
         self.prepare()?;
         let segment = self.ready.take().ok_or_else(over)?;
         self.publish(segment)
     }
 
     /// Writes pages of consecutive numbers.
-    fn write(&mut self, pages: &[(PageNo, Vec<u8>)]) -> Result<(), TablesError> {
+    fn write(&mut self, pages: &[(PageNo, Vec<u8>)]) -> Result<(), Error> {
         let stripes = self.files.paths().len();
         for stripe in 0..stripes {
             let own = pages
@@ -376,7 +257,7 @@ impl Load {
 
     /// Makes the written pages durable. If that fails it is unknown which of them are: the load is over
     /// then, so that no later sync is trusted.
-    fn sync_pages(&mut self) -> Result<(), TablesError> {
+    fn sync_pages(&mut self) -> Result<(), Error> {
         for (stripe, path) in self.files.paths().iter().enumerate() {
             self.files.file(stripe).sync_data().at("sync", path)?;
         }
@@ -385,22 +266,23 @@ impl Load {
     }
 
     /// Makes the segment durable, with its directory and all names.
-    fn sync(&mut self, segment: &Segment) -> Result<(), TablesError> {
+    fn sync(&mut self, segment: &Segment) -> Result<(), Error> {
         self.sync_pages()?;
-        let Inner { disk, dirs, .. } = &*self.inner;
+        let TableDirectories { disk, dirs, .. } = &*self.directories;
         let path = self.files.directory();
         let file = disk.create_new(path).at("create", path)?;
-        let bytes = directory::directory(segment);
+        let bytes = segment_directory::encode(segment);
         file.write_and_sync(&[IoSlice::new(&bytes)], 0)
             .at("write", path)?;
         for dir in dirs {
-            self.inner.sync_dir(dir, &mut self.inner.state.lock())?;
+            self.directories
+                .sync_dir(dir, &mut self.directories.state.lock())?;
         }
         Ok(())
     }
 
-    fn publish(&self, segment: Arc<Segment>) -> Result<Arc<Table>, TablesError> {
-        let mut state = self.inner.writable()?;
+    fn publish(&self, segment: Arc<Segment>) -> Result<Arc<Table>, Error> {
+        let mut state = self.directories.writable()?;
         let mut next = self.next(&state)?;
         if segment.rows > 0 {
             let table = Arc::make_mut(&mut next.table);
@@ -410,12 +292,12 @@ impl Load {
             self.files.doom();
         }
         let table = next.table.clone();
-        self.inner.publish(&mut state, next)?;
+        self.directories.publish(&mut state, next)?;
         Ok(table)
     }
 
     /// Returns the version that this load makes, without its own segment.
-    fn next(&self, state: &super::State) -> Result<Opened, TablesError> {
+    fn next(&self, state: &TableState) -> Result<OpenVersion, Error> {
         let before = state.tables.get(&self.name).cloned();
         self.check_identity(before.as_ref().map(|before| &*before.table))?;
         Ok(match (self.mode, before) {
@@ -427,12 +309,12 @@ impl Load {
                     || before.table.page_size != self.shape.page_size
                     || before.table.layout != self.shape.layout()
                 {
-                    return Err(TablesError::Options(format!(
+                    return Err(Error::Options(format!(
                         "table {} was replaced by another one meanwhile: append again",
                         self.name
                     )));
                 }
-                Opened {
+                OpenVersion {
                     table: Arc::new(Table {
                         version: state.next_version(&self.name)?,
                         ..(*before.table).clone()
@@ -441,18 +323,18 @@ impl Load {
                 }
             }
             (Mode::Append, None) => {
-                return Err(TablesError::Unknown {
+                return Err(Error::Unknown {
                     name: self.name.clone(),
                     tables: Vec::new(),
                 });
             }
-            (Mode::Create, Some(_)) => return Err(TablesError::Exists(self.name.clone())),
+            (Mode::Create, Some(_)) => return Err(Error::Exists(self.name.clone())),
             (_, before) => self.first(before.map(|before| before.table), state)?,
         })
     }
 
     /// Checks that the names that the client has chosen are those of a version that may come next.
-    fn check_identity(&self, before: Option<&Table>) -> Result<(), TablesError> {
+    fn check_identity(&self, before: Option<&Table>) -> Result<(), Error> {
         let (Some(identity), Some(before)) = (self.identity, before) else {
             return Ok(());
         };
@@ -464,7 +346,7 @@ impl Load {
         };
         match follows {
             true => Ok(()),
-            false => Err(TablesError::Options(format!(
+            false => Err(Error::Options(format!(
                 "table {} was changed meanwhile, and has version {}: load again",
                 self.name, before.version.0
             ))),
@@ -472,17 +354,13 @@ impl Load {
     }
 
     /// Returns a version without earlier segments.
-    fn first(
-        &self,
-        before: Option<Arc<Table>>,
-        state: &super::State,
-    ) -> Result<Opened, TablesError> {
+    fn first(&self, before: Option<Arc<Table>>, state: &TableState) -> Result<OpenVersion, Error> {
         let (id, version) = match (self.identity, &before) {
             (Some(identity), _) => (identity.table, identity.version),
             (None, Some(before)) => (before.id, state.next_version(&self.name)?),
             (None, None) => (TableId::new(), Version::FIRST),
         };
-        Ok(Opened {
+        Ok(OpenVersion {
             table: Arc::new(Table {
                 id,
                 name: self.name.clone(),
@@ -498,33 +376,18 @@ impl Load {
     }
 }
 
-fn over() -> TablesError {
-    TablesError::Options("the load has failed before: begin it again".to_owned())
+fn over() -> Error {
+    Error::Options("the load has failed before: begin it again".to_owned())
 }
 
 impl Drop for Load {
     /// Removes the files of a segment that is in no table. If it is unknown whether it is, they stay.
     fn drop(&mut self) {
-        let state = self.inner.state.lock();
+        let state = self.directories.state.lock();
         let published = state.segments.contains_key(&self.files.id());
         if !published && state.failed.is_none() {
             self.files.doom();
         }
-    }
-}
-
-impl Inner {
-    /// Creates the files of a new segment: one in each directory.
-    fn create(&self, id: SegmentId, page_size: PageSize) -> Result<SegmentFiles, TablesError> {
-        let mut stripes = Vec::new();
-        for (stripe, dir) in self.dirs.iter().enumerate() {
-            let path = dir.join(files::stripe_name(id, stripe as u16));
-            let file = self.disk.create_new(&path).at("create", &path)?;
-            stripes.push((path, file));
-        }
-        let directory = self.main().join(files::directory_name(id));
-        let disk = self.disk.clone();
-        Ok(SegmentFiles::new(disk, id, page_size, directory, stripes))
     }
 }
 

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use disk::{Access, Disk};
 use parking_lot::Mutex;
 
-use super::error::{At, TablesError};
 use super::files::{self, Location, Name, SegmentFiles};
-use super::{Inner, Opened, State, Tables};
-use crate::manifest::{self, SegmentHead};
+use super::state::{OpenVersion, TableDirectories, TableState};
+use crate::error::{At, Error};
+use crate::format_error::FormatError;
+use crate::manifest;
+use crate::segment_directory::SegmentHead;
 use crate::table::{SegmentId, Table};
 
 /// How often the files are listed again when another process changes them meanwhile.
@@ -21,7 +23,7 @@ pub(super) fn open(
     disk: Arc<dyn Disk>,
     dirs: &[PathBuf],
     write: bool,
-) -> Result<Tables, TablesError> {
+) -> Result<TableDirectories, Error> {
     assert!(!dirs.is_empty(), "tables lie in a directory");
     let mut locks = Vec::new();
     if write {
@@ -48,31 +50,28 @@ pub(super) fn open(
         }
         break state;
     };
-    let inner = Inner {
+    Ok(TableDirectories {
         disk,
         dirs: dirs.to_vec(),
         locks: write.then_some(locks),
         state: Mutex::new(state),
-    };
-    Ok(Tables {
-        inner: Arc::new(inner),
     })
 }
 
 /// Checks that the directories are of one set. Those without a set join that of the first one.
-fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesError> {
+fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), Error> {
     let shown = |dir: &Path| dir.display().to_string();
     let set = match files::read_marker(disk, &dirs[0])? {
         Some((set, 0)) => set,
         Some((_, place)) => {
-            return Err(TablesError::Directories(format!(
+            return Err(Error::Directories(format!(
                 "{} is directory {} of several: name the first one first",
                 shown(&dirs[0]),
                 place + 1
             )));
         }
         None if !write => {
-            return Err(TablesError::Directories(format!(
+            return Err(Error::Directories(format!(
                 "there are no tables in {}: load one, or name another directory",
                 shown(&dirs[0])
             )));
@@ -87,7 +86,7 @@ fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesErro
         match files::read_marker(disk, dir)? {
             Some((other, _)) if other == set => {}
             Some(_) => {
-                return Err(TablesError::Directories(format!(
+                return Err(Error::Directories(format!(
                     "{} belongs to other directories than {}: choose one that does, or that is \
                      empty",
                     shown(dir),
@@ -101,8 +100,8 @@ fn join(disk: &dyn Disk, dirs: &[PathBuf], write: bool) -> Result<(), TablesErro
     Ok(())
 }
 
-/// Groups directories; see [`Tables::sets`].
-pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, TablesError> {
+/// Groups directories; see [`Tables::sets`](super::Tables::sets).
+pub(super) fn sets(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Vec<Vec<PathBuf>>, Error> {
     let mut sets: Vec<(Option<u128>, BTreeMap<u32, PathBuf>)> = Vec::new();
     for dir in dirs {
         let (set, place) = files::read_marker(disk, dir)?.unzip();
@@ -129,7 +128,7 @@ struct Found {
 }
 
 impl Found {
-    fn list(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Found, TablesError> {
+    fn list(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Found, Error> {
         let mut found = Found {
             manifests: Vec::new(),
             directories: HashMap::new(),
@@ -158,21 +157,26 @@ impl Found {
         Ok(found)
     }
 
-    fn read(&self, disk: &Arc<dyn Disk>, main: &Path) -> Result<State, TablesError> {
-        let mut state = State::default();
+    fn read(&self, disk: &Arc<dyn Disk>, main: &Path) -> Result<TableState, Error> {
+        let mut state = TableState::default();
         for name in &self.manifests {
             match self.table(disk, main, name) {
                 Ok(opened) => state.put(name, Some(opened)),
-                Err(Trouble::Damaged(what)) => {
+                Err(OpenError::Damaged(what)) => {
                     state.damaged.insert(name.clone(), what);
                 }
-                Err(Trouble::System(error)) => return Err(error),
+                Err(OpenError::System(error)) => return Err(error),
             }
         }
         Ok(state)
     }
 
-    fn table(&self, disk: &Arc<dyn Disk>, main: &Path, name: &str) -> Result<Opened, Trouble> {
+    fn table(
+        &self,
+        disk: &Arc<dyn Disk>,
+        main: &Path,
+        name: &str,
+    ) -> Result<OpenVersion, OpenError> {
         let bytes = read(&**disk, &main.join(files::manifest_name(name)))?;
         let (mut table, heads) = manifest::decode(&bytes)?;
         if table.name != name {
@@ -187,7 +191,7 @@ impl Found {
             opened.push(Arc::new(self.segment(disk, &table, &head, path)?));
             table.segments.push(Arc::new(segment));
         }
-        Ok(Opened {
+        Ok(OpenVersion {
             table: Arc::new(table),
             files: opened,
         })
@@ -199,7 +203,7 @@ impl Found {
         table: &Table,
         head: &SegmentHead,
         directory: &Path,
-    ) -> Result<SegmentFiles, Trouble> {
+    ) -> Result<SegmentFiles, OpenError> {
         let mut stripes = Vec::new();
         for stripe in 0..head.stripes {
             let path = self.stripes.get(&(head.id, stripe)).ok_or_else(|| {
@@ -227,7 +231,7 @@ impl Found {
     }
 
     /// Removes files that no table has.
-    fn tidy(&self, disk: &dyn Disk, state: &State) -> Result<(), TablesError> {
+    fn tidy(&self, disk: &dyn Disk, state: &TableState) -> Result<(), Error> {
         let used: HashSet<&Path> = state
             .tables
             .values()
@@ -252,25 +256,31 @@ impl Found {
 }
 
 /// Why a table cannot be opened.
-enum Trouble {
+enum OpenError {
     Damaged(String),
-    System(TablesError),
+    System(Error),
 }
 
-impl From<String> for Trouble {
-    fn from(what: String) -> Trouble {
-        Trouble::Damaged(what)
+impl From<String> for OpenError {
+    fn from(what: String) -> OpenError {
+        OpenError::Damaged(what)
     }
 }
 
-impl From<TablesError> for Trouble {
-    fn from(error: TablesError) -> Trouble {
-        Trouble::System(error)
+impl From<FormatError> for OpenError {
+    fn from(FormatError(what): FormatError) -> OpenError {
+        OpenError::Damaged(what)
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> OpenError {
+        OpenError::System(error)
     }
 }
 
 /// Converts the error of a missing file to damage of the table; it is no failure of the system.
-fn gone<T>(result: io::Result<T>, what: &'static str, path: &Path) -> Result<T, Trouble> {
+fn gone<T>(result: io::Result<T>, what: &'static str, path: &Path) -> Result<T, OpenError> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(format!("{} is gone", path.display()).into())
@@ -279,6 +289,6 @@ fn gone<T>(result: io::Result<T>, what: &'static str, path: &Path) -> Result<T, 
     }
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Trouble> {
+fn read(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, OpenError> {
     gone(files::read_file(disk, path), "read", path)
 }

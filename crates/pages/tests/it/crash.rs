@@ -9,8 +9,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
-use kumiki_pages::tables::{Opened, SegmentFiles};
-use kumiki_pages::{LoadOptions, Mode, Page, PageNo, PageSize, Table, Tables, TablesError, widen};
+use kumiki_pages::tables::{OpenVersion, SegmentFiles};
+use kumiki_pages::{Error, LoadOptions, Mode, Page, PageNo, PageSize, Table, Tables, widen};
 
 const CRASHES: [Crash; 4] = [
     Crash::DropAll,
@@ -29,7 +29,7 @@ fn dirs() -> Vec<PathBuf> {
     vec!["/data/first".into(), "/data/second".into()]
 }
 
-fn open(disk: &FaultDisk) -> Result<Tables, TablesError> {
+fn open(disk: &FaultDisk) -> Result<Tables, Error> {
     Tables::open(Arc::new(disk.clone()), &dirs())
 }
 
@@ -88,7 +88,7 @@ fn after(content: &Content, step: Step) -> Content {
     content
 }
 
-fn run(tables: &Tables, step: Step) -> Result<(), TablesError> {
+fn run(tables: &Tables, step: Step) -> Result<(), Error> {
     let (name, mode, from, to) = match step {
         Step::Load(name, mode, from, to) => (name, mode, from, to),
         Step::Remove(name) => return tables.remove(name),
@@ -130,7 +130,7 @@ fn page(table: &Table, files: &SegmentFiles, page: PageNo) -> Page {
 }
 
 fn read(tables: &Tables, name: &str) -> Option<Vec<i64>> {
-    let Opened { table, files } = tables.opened(name).ok()?;
+    let OpenVersion { table, files } = tables.opened(name).ok()?;
     let mut numbers = Vec::new();
     for (segment, files) in table.segments.iter().zip(&files) {
         for entry in &segment.groups[0] {
@@ -253,23 +253,20 @@ fn a_load_that_is_dropped_leaves_nothing() {
     assert!(load.bytes() > 0);
     drop(load);
     assert_tidy(&disk, &tables);
-    assert!(matches!(
-        tables.table("a"),
-        Err(TablesError::Unknown { .. })
-    ));
+    assert!(matches!(tables.table("a"), Err(Error::Unknown { .. })));
     // Only one process at a time may write; others may read.
     let second = open(&disk).err().expect("the directory is open");
-    assert!(matches!(second, TablesError::Lock(_)));
+    assert!(matches!(second, Error::Lock(_)));
     let text = second.to_string();
     assert!(text.contains("is open in this process already"), "{text}");
     run(&tables, SCRIPT[0]).unwrap();
     let reader = Tables::open_read_only(Arc::new(disk.clone()), &dirs()).unwrap();
     assert_eq!(read(&reader, "a").map(|rows| rows.len()), Some(3000));
-    assert!(matches!(reader.remove("a"), Err(TablesError::ReadOnly)));
+    assert!(matches!(reader.remove("a"), Err(Error::ReadOnly)));
     run(&tables, Step::Load("a", Mode::Create, 0, 1)).unwrap_err();
     run(&tables, Step::Load("b", Mode::Append, 0, 1)).unwrap_err();
     let error = run(&tables, Step::Load("no good", Mode::Create, 0, 1)).unwrap_err();
-    assert!(matches!(error, TablesError::BadName(_)));
+    assert!(matches!(error, Error::BadName(_)));
 }
 
 /// A flipped byte is found in every place of a file.

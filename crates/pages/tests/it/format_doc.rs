@@ -6,7 +6,7 @@ use testkit::files::tables_are_in;
 fn the_tables_of_the_modules_are_in_the_documentation() {
     let modules = [
         "block.rs",
-        "directory.rs",
+        "segment_directory.rs",
         "entry.rs",
         "kind.rs",
         "manifest.rs",

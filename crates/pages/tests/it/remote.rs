@@ -2,11 +2,11 @@
 //! xtask rdma` runs these tests in a machine that has one. The cases are in `suite`, `far`, `stock` and
 //! `replicas`; strangers and faulty readers in `strangers` and `limits`; nodes that take long in `slow`.
 
-mod far;
 mod limits;
+mod local_tables;
+mod remote_node;
 mod replicas;
 mod slow;
-mod stock;
 mod strangers;
 mod suite;
 mod support;
@@ -54,19 +54,19 @@ conform! {
     limits::a_batch_that_is_too_long_fails_its_task
     limits::an_answer_that_is_too_long_is_told
     limits::credit_has_an_end
-    far::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
-    far::what_a_cache_has_is_not_read_again
-    far::the_node_reads_while_pages_of_the_cache_are_taken
-    far::a_torn_page_is_not_believed
-    far::a_node_that_dies_loses_its_pages
-    far::a_node_that_is_away_for_a_moment_is_told_of_in_its_turn
-    far::a_version_that_is_gone_is_told
-    stock::what_was_loaded_is_read_and_stays
-    stock::rows_are_loaded_in_the_layout_of_rows
-    stock::a_load_that_is_broken_off_leaves_nothing
-    stock::who_has_begun_with_a_version_goes_on_with_it
-    stock::a_load_that_cannot_be_is_refused_with_its_reason
-    stock::a_table_that_is_damaged_says_so
+    remote_node::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
+    remote_node::what_a_cache_has_is_not_read_again
+    remote_node::the_node_reads_while_pages_of_the_cache_are_taken
+    remote_node::a_torn_page_is_not_believed
+    remote_node::a_node_that_dies_loses_its_pages
+    remote_node::a_node_that_is_away_for_a_moment_is_told_of_in_its_turn
+    remote_node::a_version_that_is_gone_is_told
+    local_tables::what_was_loaded_is_read_and_stays
+    local_tables::rows_are_loaded_in_the_layout_of_rows
+    local_tables::a_load_that_is_broken_off_leaves_nothing
+    local_tables::who_has_begun_with_a_version_goes_on_with_it
+    local_tables::a_load_that_cannot_be_is_refused_with_its_reason
+    local_tables::a_table_that_is_damaged_says_so
     replicas::a_table_that_is_damaged_on_one_node_is_replaced_on_all
     replicas::every_depot_keeps_what_depots_keep
     replicas::replicas_are_equal_bit_by_bit

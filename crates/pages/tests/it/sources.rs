@@ -13,8 +13,8 @@ use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
-use kumiki_pages::node::{Limits, NoWorker, Node, NodeOptions, ShownFiles, Stock};
-use kumiki_pages::remote::{Far, FarOptions, SessionOptions};
+use kumiki_pages::node::{Limits, LocalTables, NoWorker, Node, NodeOptions, ShownFiles};
+use kumiki_pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use kumiki_pages::{
     Address, Cache, Groups, LoadOptions, Local, LocalOptions, Memory, Mode, Page, PageError,
     PageNo, PageSize, SegmentId, Shape, Source, Table, Tables,
@@ -289,7 +289,8 @@ impl Disk {
     }
 
     fn far(&self, transport: Transport) {
-        let stock = Stock::new(self.tables.clone(), ShownFiles::default(), PageCache::Past);
+        let local_tables =
+            LocalTables::new(self.tables.clone(), ShownFiles::default(), PageCache::Past);
         let secret = || Secret::new("what readers know");
         let options = NodeOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -303,16 +304,16 @@ impl Disk {
             verbs: None,
             limits: Limits::default(),
         };
-        let node = Node::start(options, Arc::new(stock), Arc::new(NoWorker)).unwrap();
+        let node = Node::start(options, Arc::new(local_tables), Arc::new(NoWorker)).unwrap();
         for cache in [None, Some(Arc::new(Cache::new(40 * UNIT as u64)))] {
             let mut session = SessionOptions::new(node.address(), secret());
             session.transport = transport;
             session.window_bytes = SLOTS * UNIT;
-            let mut options = FarOptions::new(session);
+            let mut options = RemoteNodeOptions::new(session);
             options.ahead_bytes = 10 * UNIT;
             options.cache = cache;
             let name = format!("{options:?}");
-            self.case(name, Far::new(options)).conforms();
+            self.case(name, RemoteNode::new(options)).conforms();
         }
         node.stop().unwrap();
     }

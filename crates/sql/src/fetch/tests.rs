@@ -50,20 +50,20 @@ fn run(places: &[&Arc<Fake>], kept_bytes: usize) -> Vec<Result<RecordBatch, Stri
         },
         output: Arc::clone(&table.schema),
     };
-    let run = Run {
+    let run = TaskRun {
         candidates: candidates.collect(),
         task: FragmentTask {
             table,
             fragment: Arc::new(fragment),
             rows: Vec::new(),
-            wanted: Wanted::default(),
+            wanted: Cancellation::default(),
         },
-        meters: Meters {
+        metrics: TaskMetrics {
             baseline: BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), 0),
             lost: Count::new(),
         },
         kept_bytes,
-        _held: None,
+        _resources: None,
     };
     let mut batches = Box::new(run).begin().unwrap();
     let next = || batches.blocking_recv();

@@ -17,6 +17,7 @@ use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::error::Error;
 use crate::serve::errors::{FULL, NOT_ENCRYPTED, TOO_MANY_CLIENTS, fatal};
 
 /// How often the password is hashed, as PostgreSQL does.
@@ -127,10 +128,11 @@ impl Secret {
     ///
     /// # Errors
     /// If the system gives no random numbers.
-    pub(crate) fn new(password: &str) -> Result<Secret, String> {
+    pub(crate) fn new(password: &str) -> Result<Secret, Error> {
         let mut salt = vec![0; 16];
-        getrandom::fill(&mut salt)
-            .map_err(|error| format!("the system gives no random numbers: {error}"))?;
+        getrandom::fill(&mut salt).map_err(|error| {
+            Error::System(format!("the system gives no random numbers: {error}"))
+        })?;
         let hashed = gen_salted_password(password, &salt, ITERATIONS);
         Ok(Secret { salt, hashed })
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 
-use crate::serve::timeout;
+use crate::serve::timeout::{self, InvalidSetting};
 use crate::session::POSTGRESQL_VERSION;
 
 /// An answer that needs no query.
@@ -187,7 +187,7 @@ pub(crate) fn answer(statement: &str) -> Option<Answer> {
             if name == timeout::NAME {
                 return Some(match timeout::parse(value) {
                     Ok(milliseconds) => Answer::Limit(milliseconds, span),
-                    Err(what) => Answer::Refused(what),
+                    Err(InvalidSetting(what)) => Answer::Refused(what),
                 });
             }
             if matches!(name, "transaction" | "characteristics" | "role") {
@@ -229,12 +229,12 @@ pub(crate) fn value(name: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// Fails when there is no such setting, or when it cannot have this value; the error says why.
-pub(crate) fn set(name: &str, value: &str) -> Result<(), String> {
+pub(crate) fn set(name: &str, value: &str) -> Result<(), InvalidSetting> {
     let Some(setting) = setting(&name.to_ascii_lowercase()) else {
-        return Err(unknown(name));
+        return Err(InvalidSetting(unknown(name)));
     };
     match setting.set(&value.to_ascii_lowercase()) {
-        Answer::Refused(what) => Err(what),
+        Answer::Refused(what) => Err(InvalidSetting(what)),
         _ => Ok(()),
     }
 }

@@ -89,19 +89,18 @@ fn of(
             columns,
         } => Box::new(all_of(table_name, columns)),
     };
-    let mut wanted = Wanted::default();
-    let unknown = |what| (UNSUPPORTED, what);
+    let mut settings = CopySettings::default();
     for option in options {
-        wanted.option(option).map_err(unknown)?;
+        settings.option(option)?;
     }
     for option in legacy {
-        wanted.legacy(option).map_err(unknown)?;
+        settings.legacy(option)?;
     }
     Ok(Copy {
         query,
-        has_header: wanted.header,
-        is_binary: wanted.binary,
-        form: wanted.form().map_err(|what| (INVALID_SETTING, what))?,
+        has_header: settings.header,
+        is_binary: settings.binary,
+        form: settings.form()?,
     })
 }
 
@@ -126,7 +125,7 @@ fn all_of(table: &ObjectName, columns: &[Ident]) -> Query {
 
 /// Options, as far as they were given.
 #[derive(Default)]
-struct Wanted {
+struct CopySettings {
     csv: bool,
     binary: bool,
     header: bool,
@@ -136,17 +135,18 @@ struct Wanted {
     escape: Option<char>,
 }
 
-impl Wanted {
-    fn option(&mut self, option: &CopyOption) -> Result<(), String> {
+impl CopySettings {
+    fn option(&mut self, option: &CopyOption) -> Result<(), Refused> {
         match option {
             CopyOption::Format(name) => match name.value.to_ascii_lowercase().as_str() {
                 "csv" => self.csv = true,
                 "text" => self.csv = false,
                 "binary" => self.binary = true,
                 other => {
-                    return Err(format!(
+                    let what = format!(
                         "COPY writes text, csv or binary here, not {other}: use FORMAT csv"
-                    ));
+                    );
+                    return Err((UNSUPPORTED, what));
                 }
             },
             CopyOption::Header(header) => self.header = *header,
@@ -155,12 +155,12 @@ impl Wanted {
             CopyOption::Quote(quote) => self.quote = Some(*quote),
             CopyOption::Escape(escape) => self.escape = Some(*escape),
             CopyOption::Encoding(name) if is_utf8(name) => {}
-            other => return Err(unknown(other)),
+            other => return Err((UNSUPPORTED, unknown(other))),
         }
         Ok(())
     }
 
-    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), String> {
+    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), Refused> {
         match option {
             CopyLegacyOption::Csv(options) => {
                 self.csv = true;
@@ -169,7 +169,7 @@ impl Wanted {
                         CopyLegacyCsvOption::Header => self.header = true,
                         CopyLegacyCsvOption::Quote(quote) => self.quote = Some(*quote),
                         CopyLegacyCsvOption::Escape(escape) => self.escape = Some(*escape),
-                        other => return Err(unknown(other)),
+                        other => return Err((UNSUPPORTED, unknown(other))),
                     }
                 }
             }
@@ -177,27 +177,32 @@ impl Wanted {
             CopyLegacyOption::Header => self.header = true,
             CopyLegacyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
             CopyLegacyOption::Null(null) => self.null = Some(null.clone()),
-            other => return Err(unknown(other)),
+            other => return Err((UNSUPPORTED, unknown(other))),
         }
         Ok(())
     }
 
     /// The form, if what is written in it can be read again.
-    fn form(self) -> Result<Form, String> {
+    fn form(self) -> Result<Form, Refused> {
+        let invalid = |what: &str| (INVALID_SETTING, what.to_owned());
         let csv = self.csv;
         let is_text = self.delimiter.is_some() || self.null.is_some() || self.header;
         if self.binary && is_text {
-            return Err("COPY DELIMITER, NULL and HEADER are not for BINARY mode".to_owned());
+            return Err(invalid(
+                "COPY DELIMITER, NULL and HEADER are not for BINARY mode",
+            ));
         }
         let byte = |name: &str, given: Option<char>, otherwise: u8| match given.map(u8::try_from) {
             None => Ok(otherwise),
             Some(Ok(byte)) if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(byte),
-            Some(_) => Err(format!(
+            Some(_) => Err(invalid(&format!(
                 "COPY {name} must be a single one-byte character, and no end of a line"
-            )),
+            ))),
         };
         if !csv && (self.quote.is_some() || self.escape.is_some()) {
-            return Err("COPY QUOTE and ESCAPE require CSV mode: add FORMAT csv".to_owned());
+            return Err(invalid(
+                "COPY QUOTE and ESCAPE require CSV mode: add FORMAT csv",
+            ));
         }
         let quote = byte("quote", self.quote, b'"')?;
         let form = Form {
@@ -213,18 +218,20 @@ impl Wanted {
         let in_null = |byte: u8| form.null.as_bytes().contains(&byte);
         if !csv && matches!(delimiter, b'a'..=b'z' | b'0'..=b'9' | b'\\' | b'.') {
             let delimiter = char::from(delimiter);
-            return Err(format!(
+            return Err(invalid(&format!(
                 "COPY delimiter cannot be \"{delimiter}\" in text format"
-            ));
+            )));
         }
         if csv && delimiter == form.quote {
-            return Err("COPY delimiter and quote must be different".to_owned());
+            return Err(invalid("COPY delimiter and quote must be different"));
         }
         if in_null(b'\n') || in_null(b'\r') {
-            return Err("COPY null must not have an end of a line".to_owned());
+            return Err(invalid("COPY null must not have an end of a line"));
         }
         if in_null(delimiter) || csv && in_null(form.quote) {
-            return Err("COPY null must have neither the delimiter nor the quote".to_owned());
+            return Err(invalid(
+                "COPY null must have neither the delimiter nor the quote",
+            ));
         }
         Ok(form)
     }
@@ -355,18 +362,18 @@ mod tests {
         DataRow::new(data, values.len() as i16)
     }
 
-    fn wanted(sql: &str) -> Copy {
+    fn settings(sql: &str) -> Copy {
         copy(sql).expect("it is a copy").expect("it is understood")
     }
 
     #[test]
     fn tables_and_queries_are_copied() {
         let text = |copy: &Copy| copy.query.to_string();
-        assert_eq!(text(&wanted("COPY t TO STDOUT")), "SELECT * FROM t");
-        let named = wanted("copy pages.t (a, \"B\") to stdout csv header");
+        assert_eq!(text(&settings("COPY t TO STDOUT")), "SELECT * FROM t");
+        let named = settings("copy pages.t (a, \"B\") to stdout csv header");
         assert_eq!(text(&named), "SELECT a, \"B\" FROM pages.t");
         assert!(named.has_header && named.form.csv);
-        let query = wanted("copy(select 1 as one) to stdout with (format csv, header false)");
+        let query = settings("copy(select 1 as one) to stdout with (format csv, header false)");
         assert_eq!(text(&query), "SELECT 1 AS one");
         assert!(!query.has_header);
         for other in ["select 1", "copy", ""] {
@@ -414,7 +421,7 @@ mod tests {
     fn lines_are_as_postgresql_writes_them() {
         let values = row(&[Some("a\tb\\c\nd"), None, Some(""), Some("x, \"y\"")]);
         let line = |sql: &str| {
-            let line = wanted(sql).line(&values);
+            let line = settings(sql).line(&values);
             String::from_utf8(line.to_vec()).expect("text")
         };
         assert_eq!(
@@ -429,7 +436,7 @@ mod tests {
             line("copy t to stdout (format csv, delimiter ';', null 'NULL')"),
             "\"a\tb\\c\nd\";NULL;;\"x, \"\"y\"\"\"\n"
         );
-        let header = wanted("copy t to stdout csv header").header(["a", "b c"].into_iter());
+        let header = settings("copy t to stdout csv header").header(["a", "b c"].into_iter());
         assert_eq!(header.as_deref(), Some(&b"a,b c\n"[..]));
     }
 }

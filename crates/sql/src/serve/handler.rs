@@ -31,6 +31,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
+use crate::query_resources::with_resources;
 use crate::serve::activity::Own;
 use crate::serve::bounds::Bounds;
 use crate::serve::catalogue_queries::object_numbers;
@@ -46,7 +47,7 @@ use crate::serve::send::{describe, done, lines, rows};
 use crate::serve::system::System;
 use crate::serve::timeout::{self, Timeout};
 use crate::serve::{encode, parameters, types};
-use crate::session::{MOST_OPERATORS, Session, TOO_COMPLEX, holding};
+use crate::session::{MOST_OPERATORS, Session, TOO_COMPLEX};
 use crate::shell::script::{Part, cut, operators};
 
 /// How long a query waits for others to end before it is refused.
@@ -367,7 +368,7 @@ impl Handler {
         if schema.fields().is_empty() {
             return Ok(None);
         }
-        let batches = session.run(plan, holding(context, place), self.patience);
+        let batches = session.run(plan, with_resources(context, place), self.patience);
         let batches = batches.map_err(failed)?;
         // The plan may name its columns otherwise.
         Ok(Some(Box::pin(RecordBatchStreamAdapter::new(

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::serve::compatible;
+use crate::serve::timeout::InvalidSetting;
 
 /// Returns the functions.
 pub(super) fn functions() -> [ScalarUDF; 2] {
@@ -67,7 +68,8 @@ impl ScalarUDFImpl for SettingFunction {
             if self.name == SET {
                 let given = arrays[1].as_string::<i32>();
                 let given = given.is_valid(row).then(|| given.value(row));
-                if let Err(what) = compatible::set(name, given.unwrap_or("default")) {
+                if let Err(InvalidSetting(what)) = compatible::set(name, given.unwrap_or("default"))
+                {
                     return exec_err!("{what}");
                 }
                 values.push(given);

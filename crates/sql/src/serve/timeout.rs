@@ -73,8 +73,15 @@ impl Timeout {
     }
 }
 
-/// The milliseconds of a value as a client writes it, or what is wrong with it.
-pub(crate) fn parse(value: &str) -> Result<u64, String> {
+/// A setting does not exist, or cannot have a value; the text says which.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct InvalidSetting(pub(crate) String);
+
+/// Returns the milliseconds of a value as a client writes it.
+///
+/// # Errors
+/// Returns what is wrong with it.
+pub(crate) fn parse(value: &str) -> Result<u64, InvalidSetting> {
     let text = value.trim().trim_matches('\'').trim();
     if text.eq_ignore_ascii_case("default") {
         return Ok(0);
@@ -90,10 +97,10 @@ pub(crate) fn parse(value: &str) -> Result<u64, String> {
     milliseconds
         .filter(|&milliseconds| milliseconds <= LONGEST)
         .ok_or_else(|| {
-            format!(
+            InvalidSetting(format!(
                 "invalid value for parameter \"{NAME}\": \"{text}\": give milliseconds, or a number and one \
                  of ms, s, min, h and d, of 24 days at most"
-            )
+            ))
         })
 }
 

@@ -10,6 +10,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::error::Error;
+
 /// What clients call the protocol where they begin with TLS at once.
 const PROTOCOL: &[u8] = b"postgresql";
 
@@ -27,7 +29,7 @@ impl Tls {
     ///
     /// # Errors
     /// Which file is of no use, and why.
-    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, String> {
+    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, Error> {
         let chain = certificates(&self.cert)?;
         base::private::check(&self.key)
             .map_err(|error| format!("--tls-key {}: {error}", self.key.display()))?;
@@ -35,7 +37,7 @@ impl Tls {
         let key = key.map_err(|error| unusable(&self.key, "no private key", &error))?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
+            .map_err(|error| Error::System(error.to_string()))?
             .with_no_client_auth()
             .with_single_cert(chain, key);
         let mut config = config.map_err(|error| match error {
@@ -51,7 +53,7 @@ impl Tls {
     }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let wrong = |error: &dyn Display| unusable(file, "no certificate", error);
     let all = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
     let all = all.collect::<Result<Vec<_>, _>>();
@@ -62,6 +64,6 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(all)
 }
 
-fn unusable(file: &Path, what: &str, error: &dyn Display) -> String {
-    format!("{what} can be read from {}: {error}", file.display())
+fn unusable(file: &Path, what: &str, error: &dyn Display) -> Error {
+    format!("{what} can be read from {}: {error}", file.display()).into()
 }

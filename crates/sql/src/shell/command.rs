@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::catalogue::{Catalogue, Replica};
-use crate::shell::Format;
+use crate::error::Error;
+use crate::shell::format::Format;
 
 /// The list of commands, for `\?`.
 pub const HELP: &str = "\
@@ -39,7 +40,7 @@ pub enum Command {
 /// # Errors
 /// Returns an error if there is none of that name, or its arguments are invalid; the text says what
 /// is valid.
-pub fn parse(line: &str) -> Result<Command, String> {
+pub fn parse(line: &str) -> Result<Command, Error> {
     let mut words = line.trim_end_matches(';').split_whitespace();
     let name = words.next().unwrap_or_default();
     let command = match (name, words.next()) {
@@ -49,11 +50,11 @@ pub fn parse(line: &str) -> Result<Command, String> {
         ("\\format", Some(format)) => Command::Format(format.parse()?),
         ("\\q", None) => Command::Quit,
         ("\\?" | "\\h" | "\\help", None) => Command::Help,
-        _ => return Err(format!("there is no command '{line}'; \\? lists them")),
+        _ => return Err(format!("there is no command '{line}'; \\? lists them").into()),
     };
     match words.next() {
         None => Ok(command),
-        Some(word) => Err(format!("'{word}' is too much for {name}; \\? explains it")),
+        Some(word) => Err(format!("'{word}' is too much for {name}; \\? explains it").into()),
     }
 }
 
@@ -61,9 +62,9 @@ pub fn parse(line: &str) -> Result<Command, String> {
 ///
 /// # Errors
 /// Returns an error if no store can be asked.
-pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
+pub fn tables(catalogue: &Catalogue) -> Result<String, Error> {
     let mut text = String::new();
-    for name in catalogue.names().map_err(|error| error.to_string())? {
+    for name in catalogue.names()? {
         let line = match catalogue.find(&name) {
             Ok(Some(found)) => {
                 let (rows, pages) = (found.table.rows(), found.table.pages());
@@ -76,7 +77,7 @@ pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
         let _ = writeln!(text, "{line}");
     }
     if text.is_empty() {
-        text.push_str("There are no tables; 'kumiki pages load' makes some.\n");
+        text.push_str("RemoteSite are no tables; 'kumiki pages load' makes some.\n");
     }
     Ok(text)
 }
@@ -85,8 +86,8 @@ pub fn tables(catalogue: &Catalogue) -> Result<String, String> {
 ///
 /// # Errors
 /// Returns an error if there is no such table, or it is not available; the text says what to do.
-pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, String> {
-    let found = catalogue.find(name).map_err(|error| error.to_string())?;
+pub fn table(catalogue: &Catalogue, name: &str) -> Result<String, Error> {
+    let found = catalogue.find(name)?;
     let found = found.ok_or_else(|| format!("there is no table {name}; \\d lists them"))?;
     let table = &found.table;
     let mut text = String::new();
@@ -120,12 +121,11 @@ mod tests {
 
     #[test]
     fn commands_are_understood_or_explained() {
-        assert_eq!(parse("\\d"), Ok(Command::Tables));
-        assert_eq!(
-            parse("\\d lineitem;"),
-            Ok(Command::Table("lineitem".into()))
-        );
-        assert_eq!(parse("\\format csv"), Ok(Command::Format(Format::Csv)));
+        assert_eq!(parse("\\d").unwrap(), Command::Tables);
+        let table = Command::Table("lineitem".into());
+        assert_eq!(parse("\\d lineitem;").unwrap(), table);
+        let csv = Command::Format(Format::Csv);
+        assert_eq!(parse("\\format csv").unwrap(), csv);
         for wrong in ["\\x", "\\format", "\\format xml", "\\q now", "\\d a b"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

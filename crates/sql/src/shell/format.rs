@@ -11,6 +11,8 @@ use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 
+use crate::error::Error;
+
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Format {
@@ -24,14 +26,14 @@ pub enum Format {
 }
 
 impl FromStr for Format {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Format, String> {
+    fn from_str(text: &str) -> Result<Format, Error> {
         match text {
             "table" => Ok(Format::Table),
             "csv" => Ok(Format::Csv),
             "json" => Ok(Format::Json),
-            other => Err(format!("'{other}' is no format: table, csv and json are")),
+            other => Err(format!("'{other}' is no format: table, csv and json are").into()),
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn pages(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
     let (mut read, mut of) = (0, 0);
     let counted = plan.apply(|node| {
         if let Some(scan) = node.downcast_ref::<PagesScan>() {
-            read += scan.placed().map_or(0, |placed| placed.meter().pages());
+            read += scan.placement().map_or(0, |placed| placed.meter().pages());
             of += scan.pages();
         }
         Ok(TreeNodeRecursion::Continue)

@@ -12,6 +12,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
 use crate::catalogue::Catalogue;
+use crate::error::Error;
 use crate::explain::explain;
 use crate::meter::PageFigures;
 use crate::session::{Session, Shared, runtime};
@@ -33,6 +34,12 @@ pub enum Failed {
     /// The output was closed.
     #[error("the output was closed")]
     Closed,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Query(error.to_string())
+    }
 }
 
 impl Failed {
@@ -134,13 +141,11 @@ impl<W: Write> Shell<W> {
     }
 
     fn command(&mut self, line: &str) -> Result<Next, Failed> {
-        let text = match command::parse(line).map_err(Failed::Query)? {
+        let text = match command::parse(line)? {
             Command::Quit => return Ok(Next::Stop),
             Command::Help => format!("{}\n", command::HELP),
-            Command::Tables => command::tables(&self.catalogue).map_err(Failed::Query)?,
-            Command::Table(name) => {
-                command::table(&self.catalogue, &name).map_err(Failed::Query)?
-            }
+            Command::Tables => command::tables(&self.catalogue)?,
+            Command::Table(name) => command::table(&self.catalogue, &name)?,
             Command::Timing => {
                 self.settings.timing = !self.settings.timing;
                 let now = if self.settings.timing { "on" } else { "off" };

@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions_mut,
 };
 
+use crate::statement::formats::UnsupportedFormat;
 use crate::statement::numbers::{Written, written_out};
 use crate::statement::{arrays, bytes, formats, patterns};
 use crate::zones;
@@ -340,6 +341,8 @@ fn format(function: &mut Function) -> Result<(), DataFusionError> {
         }
         // DataFusion's own formats are accepted for reading as well: they determine exactly what is read.
         Err(_) if reads && text.contains('%') => Ok(()),
-        Err(what) => Err(not_impl_datafusion_err!("the format {text:?}: {what}")),
+        Err(UnsupportedFormat(what)) => {
+            Err(not_impl_datafusion_err!("the format {text:?}: {what}"))
+        }
     }
 }

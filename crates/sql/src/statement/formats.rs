@@ -34,16 +34,22 @@ const TEMPLATES: [(&str, &str, bool); 26] = [
 /// Names that PostgreSQL pads with blanks, unless `FM` stands before them.
 const FILLED: [(&str, &str); 2] = [("Month", "%B"), ("Day", "%A")];
 
+/// A template has no such format; the text says which part of it.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct UnsupportedFormat(pub(super) String);
+
 /// Returns the format of `strftime` for a template of PostgreSQL, for values to be shown or to be read.
 ///
 /// # Errors
 /// Returns an error if a part of it has no such form; the text says which.
-pub(super) fn translated(format: &str, shows: bool) -> Result<String, String> {
+pub(super) fn translated(format: &str, shows: bool) -> Result<String, UnsupportedFormat> {
     let mut translated = String::new();
     let mut rest = format;
     'parts: while let Some(first) = rest.chars().next() {
         if let Some(quoted) = rest.strip_prefix('"') {
-            let (text, behind) = quoted.split_once('"').ok_or("a quote is not closed")?;
+            let (text, behind) = quoted
+                .split_once('"')
+                .ok_or_else(|| UnsupportedFormat("a quote is not closed".to_owned()))?;
             translated.push_str(&text.replace('%', "%%"));
             rest = behind;
             continue;
@@ -68,7 +74,7 @@ pub(super) fn translated(format: &str, shows: bool) -> Result<String, String> {
                 false => given.eq_ignore_ascii_case(name),
             };
             if same && strftime.is_empty() {
-                return Err(format!("{given} is not supported here"));
+                return Err(UnsupportedFormat(format!("{given} is not supported here")));
             }
             if same {
                 translated.push_str(strftime);
@@ -77,7 +83,7 @@ pub(super) fn translated(format: &str, shows: bool) -> Result<String, String> {
             }
         }
         if first.is_alphabetic() || matches!(first, '%' | '\\') {
-            return Err(format!("{rest:?} is not supported here"));
+            return Err(UnsupportedFormat(format!("{rest:?} is not supported here")));
         }
         translated.push(first);
         rest = &rest[first.len_utf8()..];

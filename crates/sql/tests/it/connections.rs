@@ -159,7 +159,7 @@ fn a_password_is_asked_for_and_public_addresses_need_one() {
         ..options()
     };
     let refused = runtime.block_on(Server::bind(&public, shared.clone()));
-    assert!(refused.is_err_and(|text| text.contains("--password-file")));
+    assert!(refused.is_err_and(|error| error.to_string().contains("--password-file")));
     let insecure = Options {
         insecure: true,
         ..public

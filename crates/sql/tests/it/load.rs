@@ -14,7 +14,7 @@ use kumiki_sql::load::{Columns, Csv, Format, Request, load};
 use kumiki_sql::{Directory, Session, StorageNode, Store};
 use pages::node::Node;
 use pages::remote::Replicas;
-use pages::{Depot, LoadOptions, Mode, Table, Tables};
+use pages::{LoadOptions, Mode, Table, TableStore, Tables};
 
 use crate::support::node::{far, far_options, serve};
 use crate::support::{ask, session};
@@ -50,7 +50,7 @@ impl Place {
         path
     }
 
-    fn depot(&self) -> Box<dyn Depot> {
+    fn depot(&self) -> Box<dyn TableStore> {
         match &self.nodes[..] {
             [] => Box::new(Tables::open(Arc::new(RealDisk), &[self.pages()]).unwrap()),
             [node] => Box::new(far(node)),
@@ -75,7 +75,8 @@ impl Place {
         };
         change(&mut request);
         let mut told = 0;
-        let table = load(&*self.depot(), &request, &mut |rows| told = rows)?;
+        let table = load(&*self.depot(), &request, &mut |rows| told = rows);
+        let table = table.map_err(|error| error.to_string())?;
         let loaded = table.segments.last().map_or(0, |segment| segment.rows);
         assert_eq!(told, loaded, "progress is told to the end");
         Ok(table.rows())
@@ -338,7 +339,7 @@ fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
             node.stop().unwrap();
         }
     });
-    let error = loaded.unwrap_err();
+    let error = loaded.unwrap_err().to_string();
     assert!(error.contains(&address), "{error}");
     assert!(lost.is_none(), "it was stopped in the middle");
     assert!(place.table().is_none());

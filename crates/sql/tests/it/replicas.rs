@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
-use kumiki_sql::catalogue::Place;
+use kumiki_sql::catalogue::StoreLocation;
+use kumiki_sql::error::Error;
 use kumiki_sql::meter::PageMeter;
 use kumiki_sql::{Placement, Store};
 use operators::{FragmentTask, LocalSite, ResultBatches, Site, TaskError};
 use pages::{Groups, Memory, PageSize, Shape, Table};
 
-use crate::support::{ask, place, session};
+use crate::support::{ask, location, session};
 
 /// A store whose site gives some batches and is then lost.
 struct Dying {
@@ -44,19 +45,19 @@ impl Store for Dying {
         self.name
     }
 
-    fn place(&self, _: &Table) -> Place {
-        place(self.is_remote())
+    fn location(&self, _: &Table) -> StoreLocation {
+        location(self.is_remote())
     }
 
     fn is_remote(&self) -> bool {
         true
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
+    fn tables(&self) -> Result<Vec<String>, Error> {
         Ok(vec![self.table.name.clone()])
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         Ok((name == self.table.name).then(|| Arc::clone(&self.table)))
     }
 

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kumiki_sql::catalogue::Place;
+use kumiki_sql::catalogue::StoreLocation;
+use kumiki_sql::error::Error;
 use kumiki_sql::meter::PageMeter;
 use kumiki_sql::serve::{Options, Server, Stopper, Tls};
 use kumiki_sql::{Catalogue, Placement, Rights, Settings, Shared, Store};
@@ -190,19 +191,19 @@ impl Store for Changing {
         self.store.name()
     }
 
-    fn place(&self, table: &Table) -> Place {
-        self.store.place(table)
+    fn location(&self, table: &Table) -> StoreLocation {
+        self.store.location(table)
     }
 
     fn is_remote(&self) -> bool {
         false
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
+    fn tables(&self) -> Result<Vec<String>, Error> {
         Ok(vec!["t".to_owned()])
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         let now = usize::from(self.changed.load(Ordering::Relaxed));
         let found = (name == "t").then(|| Arc::clone(&self.store.tables[now]));
         Ok(found)
@@ -516,9 +517,9 @@ pub(crate) fn psql_by(
 ) -> Option<Output> {
     let program = peers::program(Group::Postgres, "psql")?;
     let port = served.address.port();
-    let place = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki {mode}");
+    let location = format!("host=127.0.0.1 port={port} user=tester dbname=kumiki {mode}");
     let mut psql = Command::new(program);
-    psql.args([place.as_str(), "-X", "-A", "-t"]);
+    psql.args([location.as_str(), "-X", "-A", "-t"]);
     for sql in commands {
         psql.args(["-c", sql]);
     }
@@ -605,7 +606,7 @@ fn with_a_certificate_clients_speak_tls_and_nothing_else() {
     let runtime = kumiki_sql::session::runtime(None).unwrap();
     let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
     let refused = runtime.block_on(Server::bind(&options, shared)).map(drop);
-    let what = refused.unwrap_err();
+    let what = refused.unwrap_err().to_string();
     assert!(what.contains("--tls-key"), "{what}");
 }
 

@@ -18,8 +18,9 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use kumiki_sql::catalogue::Place;
-use kumiki_sql::meter::{Metered, PageMeter};
+use kumiki_sql::catalogue::StoreLocation;
+use kumiki_sql::error::Error;
+use kumiki_sql::meter::{MeteredSource, PageMeter};
 use kumiki_sql::{Catalogue, Placement, Session, Settings, Shared, Store};
 use operators::placement::{LinkCosts, SideCosts};
 use operators::{LocalSite, Site};
@@ -77,8 +78,8 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
 }
 
 /// Returns the place of a store, with the costs of this machine or of a node.
-pub(crate) fn place(is_remote: bool) -> Place {
-    let link = LinkCosts {
+pub(crate) fn location(is_remote: bool) -> StoreLocation {
+    let link = Link {
         round_trip_s: 50e-6,
         page_s: 30e-6,
         byte_s: 1e-9,
@@ -90,8 +91,8 @@ pub(crate) fn place(is_remote: bool) -> Place {
         threads: 2.0,
     };
     match is_remote {
-        true => Place::There(side, link),
-        false => Place::Here { page_s: 10e-6 },
+        true => StoreLocation::Remote(side, link),
+        false => StoreLocation::Local { page_s: 10e-6 },
     }
 }
 
@@ -106,19 +107,19 @@ impl Store for MemoryStore {
         &self.name
     }
 
-    fn place(&self, _: &Table) -> Place {
-        place(self.is_remote())
+    fn location(&self, _: &Table) -> StoreLocation {
+        location(self.is_remote())
     }
 
     fn is_remote(&self) -> bool {
         self.remote
     }
 
-    fn tables(&self) -> Result<Vec<String>, String> {
+    fn tables(&self) -> Result<Vec<String>, Error> {
         Ok(self.tables.iter().map(|table| table.name.clone()).collect())
     }
 
-    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, String> {
+    fn open(&self, name: &str) -> Result<Option<Arc<Table>>, Error> {
         Ok(self.tables.iter().find(|table| table.name == name).cloned())
     }
 
@@ -132,7 +133,7 @@ impl Store for MemoryStore {
         if local == self.remote {
             return None;
         }
-        let source = Metered::new(Arc::clone(&self.pages) as _, meter);
+        let source = MeteredSource::new(Arc::clone(&self.pages) as _, meter);
         Some(Arc::new(LocalSite::new(Arc::new(source))))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use operators::{Fragment, FragmentTask, LocalSite, RemoteSite, RowRange, Site, Wanted, scan};
+use operators::{Fragment, FragmentTask, LocalSite, RemoteSite, RowRange, Site, Cancellation, scan};
 
 use super::query_answer::QueryAnswer;
 use super::query_job::{OperatorPlacement, QueryJob};
@@ -38,7 +38,7 @@ pub(super) fn measured(job: &QueryJob, testbed: &mut Testbed) -> Result<Executio
         table: Arc::clone(table),
         fragment: Arc::clone(&fragment),
         rows,
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     });
     let answer = execute(&*site, tasks.collect(), cpu, (job.query, job.data.variant))?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -76,7 +76,7 @@ pub(super) fn probe(
         table: Arc::clone(testbed.table()),
         fragment: Arc::clone(&fragment),
         rows: rows.clone(),
-        wanted: Wanted::default(),
+        wanted: Cancellation::default(),
     });
     let tasks: Vec<FragmentTask> = tasks.collect();
     let (here, there) = (machine::own_cpu(), testbed.node_cpu());

@@ -10,7 +10,7 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
+use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::error::RunError;
@@ -91,7 +91,7 @@ impl MeasuredNode {
             ..LocalOptions::default()
         };
         let worker = FragmentWorker::new(Arc::new(Local::new(tables.clone(), reading)));
-        let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+        let stock = LocalTables::new(tables, ShownFiles::default(), PageCache::Past);
         let node = Node::start(options, Arc::new(stock), Arc::new(worker));
         let node = node.map_err(|error| RunError::failed("starting a storage node")(&error))?;
         Ok(MeasuredNode::Here(node))

@@ -206,7 +206,7 @@ fn round_trip(job: &QueryJob, testbed: &mut Testbed) -> Result<f64, RunError> {
     let mut best = f64::INFINITY;
     for _ in 0..ROUND_TRIPS {
         let begun = Instant::now();
-        node.condition().map_err(RunError::of)?;
+        node.status().map_err(RunError::of)?;
         best = best.min(begun.elapsed().as_secs_f64());
     }
     Ok(best)

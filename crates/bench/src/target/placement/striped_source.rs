@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pages::remote::Far;
+use pages::remote::RemoteNode;
 use pages::{Address, PageStream, Source, Table};
 
 /// A storage node whose pages come over so many connections to each reader.
 pub(super) struct StripedSource {
-    pub(super) node: Far,
+    pub(super) node: RemoteNode,
     pub(super) connections: usize,
 }
 

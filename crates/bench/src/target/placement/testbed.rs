@@ -11,7 +11,7 @@ use std::sync::Arc;
 use disk::RealDisk;
 use fabric::Secret;
 use fabric::tcp::Transport;
-use pages::remote::{Far, FarOptions, SessionOptions};
+use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Layout, LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables};
 use tempfile::TempDir;
 use tpch::TpchTable;
@@ -49,7 +49,7 @@ struct OpenTable {
     /// By the number of threads that read.
     locals: HashMap<Option<usize>, Local>,
     /// Connections to the node.
-    nodes: HashMap<ResultTransport, Far>,
+    nodes: HashMap<ResultTransport, RemoteNode>,
     /// The jobs that were executed since the node was started.
     warm: HashSet<(OperatorPlacement, ResultTransport, usize, usize)>,
 }
@@ -217,7 +217,7 @@ impl Testbed {
     }
 
     /// Returns the node.
-    pub(super) fn node(&mut self, transport: ResultTransport) -> Far {
+    pub(super) fn node(&mut self, transport: ResultTransport) -> RemoteNode {
         let set = self.open_mut();
         let address = set.node.address();
         let far = set.nodes.entry(transport).or_insert_with(|| {
@@ -226,7 +226,7 @@ impl Testbed {
                 ResultTransport::Tcp => Transport::Tcp,
                 ResultTransport::None | ResultTransport::Shm => Transport::Shm,
             };
-            Far::new(FarOptions::new(session))
+            RemoteNode::new(RemoteNodeOptions::new(session))
         });
         far.clone()
     }

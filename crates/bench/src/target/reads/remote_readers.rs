@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use foldhash::HashMap;
-use pages::remote::session::Open;
+use pages::remote::session::TableHandle;
 use pages::remote::{Session, SessionOptions};
 
 use super::job::{AccessPattern, RemoteReaders};
@@ -70,7 +70,7 @@ fn connect(
     work: &ReadRun<'_>,
     readers: &RemoteReaders,
     address: SocketAddr,
-) -> Result<(Session, Open), RunError> {
+) -> Result<(Session, TableHandle), RunError> {
     let unit = work.job.unit;
     let mut options = SessionOptions::new(address, storage_node::secret());
     options.transport = readers.transport.transport();
@@ -94,7 +94,7 @@ fn read(
     work: &ReadRun<'_>,
     thread: usize,
     mut session: Session,
-    open: &Open,
+    open: &TableHandle,
 ) -> Result<(), RunError> {
     let unit = work.job.unit as u64;
     let mut offsets = work.offsets(thread, open.pages * unit);
@@ -125,7 +125,7 @@ fn read(
         let wait = if found > 0 { Duration::ZERO } else { WAIT };
         session.turn(wait).map_err(RunError::of)?;
         let mut checked = 0;
-        while let Some(arrived) = session.arrived() {
+        while let Some(arrived) = session.next_page() {
             let page = arrived
                 .page
                 .map_err(|what| format!("byte {}: {what}", arrived.token))?;

@@ -1,24 +1,17 @@
 //! Begins reads, and passes on those that are complete.
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadQueue, ReadMethod};
+use disk::reads::{CompletedRead, ReadMethod, ReadRequest};
 use fabric::window::RemoteWindow;
 
 use super::ReaderLoop;
-use crate::node::read_target::{self, Into, ReadTarget};
-use crate::node::reader_connection::Handle;
-use crate::node::shelf::Opened;
-use crate::remote::wire::{INLINE, SLOT_UNIT, Wanted, begin_there};
+use crate::node::read_target::{self, ReadMemory, ReadTarget};
+use crate::protocol::{INLINE, PageRequest, SLOT_UNIT, begin_written};
 
 /// Pages of one reader that are begun before the next reader has its turn.
 const SHARE: usize = 32;
-/// About how many bytes the buffers of one size take.
-const BUFFERS: usize = 16 << 20;
 /// The largest page that is read directly into a window. Larger pages are read into a buffer, which
 /// is one piece for the device, and copied to the window: shared memory is in pieces of this size,
 /// and for a device many pieces cost more than the copy.
@@ -28,90 +21,8 @@ const TIMED: u64 = 64;
 
 /// Returns the byte of a window from which on a page is to lie.
 #[inline]
-pub(super) fn slot_start(wanted: &Wanted) -> usize {
+pub(super) fn slot_start(wanted: &PageRequest) -> usize {
     wanted.slot as usize * SLOT_UNIT
-}
-
-/// Open files, shared by their users.
-#[derive(Default)]
-pub(super) struct Files(HashMap<usize, (ByExtent, usize)>);
-
-/// The files of each extent.
-pub(crate) type ByExtent = Arc<Vec<Vec<FileId>>>;
-
-impl Files {
-    /// Opens the files of a table, unless they are open.
-    pub(super) fn open(
-        &mut self,
-        opened: &Arc<Opened>,
-        reads: &mut dyn ReadQueue<ReadTarget>,
-    ) -> ByExtent {
-        let (files, users) = self.0.entry(key(opened)).or_insert_with(|| {
-            let mut files = Vec::new();
-            for extent in &opened.extents {
-                let of_it = extent.files.iter();
-                files.push(of_it.map(|file| reads.add(Arc::clone(file))).collect());
-            }
-            (Arc::new(files), 0)
-        });
-        *users += 1;
-        Arc::clone(files)
-    }
-
-    /// Closes the files, unless another handle uses them.
-    pub(super) fn close(&mut self, handle: &Handle, reads: &mut dyn ReadQueue<ReadTarget>) {
-        let key = key(&handle.opened);
-        let Some((files, users)) = self.0.get_mut(&key) else {
-            return;
-        };
-        *users -= 1;
-        if *users == 0 {
-            for &file in files.iter().flatten() {
-                reads.remove(file);
-            }
-            self.0.remove(&key);
-        }
-    }
-}
-
-/// Returns a key of an open version: its address, which is unique as long as it is in use.
-fn key(opened: &Arc<Opened>) -> usize {
-    Arc::as_ptr(opened).addr()
-}
-
-/// Memory for pages that are sent from here, by their size.
-#[derive(Default)]
-pub(super) struct Buffers(HashMap<usize, BufferPool>);
-
-impl Buffers {
-    fn take(
-        &mut self,
-        unit: usize,
-        reads: &mut dyn ReadQueue<ReadTarget>,
-    ) -> io::Result<Option<PooledBuffer>> {
-        let pool = match self.0.entry(unit) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                let slots = (BUFFERS / unit).clamp(16, 4096);
-                let pool = entry.insert(BufferPool::new(slots as u32, unit)?);
-                // If the registration fails, reads cost a little more.
-                let _ = reads.register(pool.memory());
-                pool
-            }
-        };
-        Ok(pool.take())
-    }
-}
-
-/// Counts that a thread has not added to the figures yet.
-#[derive(Default)]
-pub(super) struct Announcements {
-    pages: u64,
-    bytes: u64,
-    unread: u64,
-    waiting: u64,
-    begun: u64,
-    timed: Option<(usize, u64, u32, Instant)>,
 }
 
 /// The result of an attempt to begin a reader's next page.
@@ -164,47 +75,47 @@ impl ReaderLoop {
         Ok(false)
     }
 
-    fn begin(&mut self, reader: usize, handle: u32, wanted: Wanted) -> io::Result<Begun> {
-        let visitor = &mut self.readers[reader];
-        let Some(open) = visitor.handles.get(&handle) else {
-            self.unread(reader, wanted.tag, "the table was closed");
+    fn begin(&mut self, reader: usize, handle: u32, wanted: PageRequest) -> io::Result<Begun> {
+        let connection = &mut self.readers[reader];
+        let Some(open) = connection.handles.get(&handle) else {
+            self.fail_page(reader, wanted.tag, "the table was closed");
             return Ok(Begun::Yes);
         };
         let (unit, segment) = (open.opened.unit, usize::from(wanted.segment));
         let extent = &open.opened.extents[segment];
         if let Some(page) = extent.in_memory(wanted.page, unit) {
-            self.told.pages += 1;
-            self.told.bytes += unit as u64;
+            self.counted.pages += 1;
+            self.counted.bytes += unit as u64;
             let to = slot_start(&wanted);
             self.give(reader, (wanted.window, to, wanted.tag), &page);
             return Ok(Begun::Yes);
         }
         let Some((file, offset)) = extent.find(wanted.page, unit) else {
             let text = format!("there is no page {}", wanted.page);
-            self.unread(reader, wanted.tag, &text);
+            self.fail_page(reader, wanted.tag, &text);
             return Ok(Begun::Yes);
         };
         let file = open.files[segment][file];
         let to = slot_start(&wanted);
-        let window = visitor.windows.get(&wanted.window);
+        let window = connection.windows.get(&wanted.window);
         let is_copied = unit > WHOLE && self.options.way != ReadMethod::Inline;
         let place = window.filter(|_| !is_copied);
         let into = match place.and_then(|far| far.place(to, unit)) {
-            Some(place) => Into::Place(place),
+            Some(place) => ReadMemory::Place(place),
             None => match self.buffers.take(unit, &mut *self.reads)? {
-                Some(buffer) => Into::Buffer(buffer),
+                Some(buffer) => ReadMemory::Buffer(buffer),
                 None => return Ok(Begun::NoBuffer),
             },
         };
-        visitor.under_way += 1;
-        self.told.begun += 1;
-        if self.told.timed.is_none() && self.told.begun.is_multiple_of(TIMED) {
-            self.told.timed = Some((reader, visitor.visit, wanted.tag, Instant::now()));
+        connection.under_way += 1;
+        self.counted.begun += 1;
+        if self.counted.timed.is_none() && self.counted.begun.is_multiple_of(TIMED) {
+            self.counted.timed = Some((reader, connection.generation, wanted.tag, Instant::now()));
         }
         let read_target = ReadTarget {
             into,
             reader,
-            visit: visitor.visit,
+            generation: connection.generation,
             tag: wanted.tag,
             window: wanted.window,
             to,
@@ -225,7 +136,7 @@ impl ReaderLoop {
         match far.and_then(|far| far.place(to, page.len())) {
             Some(place) => {
                 read_target::put(&place, page);
-                self.page_is_there(reader, tag);
+                self.page_written(reader, tag);
             }
             None if window == INLINE => self.send_page(reader, tag, page),
             None => self.write_page(reader, (window, to, tag), page),
@@ -233,13 +144,13 @@ impl ReaderLoop {
     }
 
     /// Notes that a page is in the place that its reader has chosen.
-    fn page_is_there(&mut self, reader: usize, tag: u32) {
-        let visitor = &mut self.readers[reader];
-        if visitor.there.is_empty() {
-            begin_there(&mut visitor.there);
+    fn page_written(&mut self, reader: usize, tag: u32) {
+        let connection = &mut self.readers[reader];
+        if connection.there.is_empty() {
+            begin_written(&mut connection.there);
         }
-        visitor.there.extend_from_slice(&tag.to_le_bytes());
-        self.touch(reader);
+        connection.there.extend_from_slice(&tag.to_le_bytes());
+        self.mark_for_reply(reader);
     }
 
     /// Tells readers of completed reads.
@@ -256,15 +167,15 @@ impl ReaderLoop {
     fn finish_read(&mut self, CompletedRead { into, result }: CompletedRead<ReadTarget>) {
         let reader = into.reader;
         let there = self.readers.get_mut(reader);
-        let Some(visitor) = there.filter(|found| found.visit == into.visit) else {
+        let Some(connection) = there.filter(|found| found.generation == into.generation) else {
             return;
         };
-        visitor.under_way -= 1;
-        if let Some((timed, visit, tag, begun)) = self.told.timed
-            && (timed, visit, tag) == (reader, into.visit, into.tag)
+        connection.under_way -= 1;
+        if let Some((timed, generation, tag, begun)) = self.counted.timed
+            && (timed, generation, tag) == (reader, into.generation, into.tag)
         {
-            self.told.timed = None;
-            self.shared.figures.add_read_time(begun.elapsed());
+            self.counted.timed = None;
+            self.state.figures.add_read_time(begun.elapsed());
         }
         let error = match result {
             Ok(n) if n == into.len => None,
@@ -272,14 +183,14 @@ impl ReaderLoop {
             Err(error) => Some(error.to_string()),
         };
         if let Some(error) = error {
-            self.unread(reader, into.tag, &error);
+            self.fail_page(reader, into.tag, &error);
             return;
         }
-        self.told.pages += 1;
-        self.told.bytes += into.len as u64;
+        self.counted.pages += 1;
+        self.counted.bytes += into.len as u64;
         match into.into {
-            Into::Place(_) => self.page_is_there(reader, into.tag),
-            Into::Buffer(buffer) => {
+            ReadMemory::Place(_) => self.page_written(reader, into.tag),
+            ReadMemory::Buffer(buffer) => {
                 let page = &buffer.as_ref()[..into.len];
                 self.give(reader, (into.window, into.to, into.tag), page);
             }
@@ -288,15 +199,15 @@ impl ReaderLoop {
 
     /// Writes a page to a window that is not mapped here.
     fn write_page(&mut self, reader: usize, (window, to, tag): (u16, usize, u32), page: &[u8]) {
-        let visitor = &mut self.readers[reader];
-        let window = visitor.windows.get_mut(&window);
+        let connection = &mut self.readers[reader];
+        let window = connection.windows.get_mut(&window);
         let written = match window {
             Some(far) => far.write(to, page).map_err(|error| error.to_string()),
             None => Err("the window is gone".to_owned()),
         };
         match written {
-            Ok(()) => visitor.written.push(tag),
-            Err(error) => self.unread(reader, tag, &error),
+            Ok(()) => connection.written.push(tag),
+            Err(error) => self.fail_page(reader, tag, &error),
         }
     }
 
@@ -305,24 +216,24 @@ impl ReaderLoop {
         let settling = self.readers.iter().filter(|(_, g)| !g.written.is_empty());
         let settling: Vec<usize> = settling.map(|(reader, _)| reader).collect();
         for reader in settling {
-            let visitor = &mut self.readers[reader];
+            let connection = &mut self.readers[reader];
             let settled: Result<Vec<bool>, _> =
-                visitor.windows.values_mut().map(RemoteWindow::settle).collect();
+                connection.windows.values_mut().map(RemoteWindow::settle).collect();
             match settled {
                 Ok(all) if all.iter().all(|&settled| settled) => {
-                    if visitor.there.is_empty() {
-                        begin_there(&mut visitor.there);
+                    if connection.there.is_empty() {
+                        begin_written(&mut connection.there);
                     }
-                    for tag in visitor.written.drain(..) {
-                        visitor.there.extend_from_slice(&tag.to_le_bytes());
+                    for tag in connection.written.drain(..) {
+                        connection.there.extend_from_slice(&tag.to_le_bytes());
                     }
-                    self.touch(reader);
+                    self.mark_for_reply(reader);
                 }
                 Ok(_) => {}
                 Err(error) => {
                     let text = error.to_string();
-                    for tag in std::mem::take(&mut visitor.written) {
-                        self.unread(reader, tag, &text);
+                    for tag in std::mem::take(&mut connection.written) {
+                        self.fail_page(reader, tag, &text);
                     }
                 }
             }
@@ -330,28 +241,17 @@ impl ReaderLoop {
     }
 
     /// Adds what this thread has counted to the node's figures.
-    pub(super) fn tell_figures(&mut self) {
-        let waiting = self.readers.iter().map(|(_, reader)| reader.owed() as u64);
+    pub(super) fn publish_figures(&mut self) {
+        let waiting = self
+            .readers
+            .iter()
+            .map(|(_, reader)| reader.requested() as u64);
         let waiting = waiting.sum::<u64>();
-        let figures = &self.shared.figures;
-        let before = std::mem::replace(&mut self.told.waiting, waiting);
-        if before != waiting {
-            let change = waiting.wrapping_sub(before);
-            figures.waiting.fetch_add(change, Ordering::Relaxed);
-        }
-        for (counted, figure) in [
-            (&mut self.told.pages, &figures.pages),
-            (&mut self.told.bytes, &figures.bytes),
-            (&mut self.told.unread, &figures.unread),
-        ] {
-            if *counted > 0 {
-                figure.fetch_add(std::mem::take(counted), Ordering::Relaxed);
-            }
-        }
+        self.counted.publish(waiting, &self.state.figures);
     }
 
     /// Counts a page that cannot be read.
-    pub(super) fn count_unread(&mut self) {
-        self.told.unread += 1;
+    pub(super) fn count_failed_page(&mut self) {
+        self.counted.failed += 1;
     }
 }

@@ -1,14 +1,12 @@
 //! Replies to readers.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric::{Messages, SendError};
 
 use super::ReaderLoop;
-use crate::node::Figures;
 use crate::node::reader_connection::Overflow;
-use crate::remote::wire::{Kind, Reply};
+use crate::protocol::{FailureKind, NodeReply};
 
 /// The most bytes of a text that says why a request failed.
 const TEXT: usize = 16 << 10;
@@ -18,60 +16,60 @@ struct TooLong(usize);
 
 impl ReaderLoop {
     /// Sends a reply to a reader. If it is too long, the reader gets an error instead.
-    pub(super) fn say(&mut self, reader: usize, reply: &Reply<'_>) {
+    pub(super) fn send_reply(&mut self, reader: usize, reply: &NodeReply<'_>) {
         let mut message = std::mem::take(&mut self.message);
         message.clear();
         reply.encode(&mut message);
         let sent = self.send(reader, &[&message]);
         self.message = message;
         if let Err(TooLong(bytes)) = sent {
-            self.cannot_say(reader, reply, bytes);
+            self.reply_too_long(reader, reply, bytes);
         }
     }
 
-    pub(super) fn fail(&mut self, reader: usize, request: u32, kind: Kind, text: &str) {
+    pub(super) fn fail(&mut self, reader: usize, request: u32, kind: FailureKind, text: &str) {
         // The text may contain names that the reader has sent.
         let text = &text[..text.floor_char_boundary(TEXT)];
-        let failed = Reply::Failed {
+        let failed = NodeReply::Failed {
             request,
             kind,
             text,
         };
-        self.say(reader, &failed);
+        self.send_reply(reader, &failed);
     }
 
     /// Reports a reply that is too long, as its absence would go unnoticed.
-    fn cannot_say(&mut self, reader: usize, reply: &Reply<'_>, bytes: usize) {
+    fn reply_too_long(&mut self, reader: usize, reply: &NodeReply<'_>, bytes: usize) {
         let most = self.options.limits.message;
         let too_long = format!("of {bytes} bytes is longer than messages may be ({most})");
         match *reply {
-            Reply::Batch { request, .. } => {
+            NodeReply::Batch { request, .. } => {
                 if let Some(task) = self.readers[reader].tasks.get_mut(&request) {
                     task.failed = true;
                     task.control.cancel();
                 }
                 let text = format!("a batch of results {too_long}: ask for fewer columns");
-                self.fail(reader, request, Kind::Refused, &text);
+                self.fail(reader, request, FailureKind::Refused, &text);
             }
-            Reply::Told { request, .. } => {
+            NodeReply::Answer { request, .. } => {
                 let text = format!("an answer {too_long}");
-                self.fail(reader, request, Kind::Refused, &text);
+                self.fail(reader, request, FailureKind::Refused, &text);
             }
             _ => self.condemn(reader, format!("a reply {too_long}")),
         }
     }
 
-    pub(super) fn unread(&mut self, reader: usize, tag: u32, text: &str) {
-        self.count_unread();
-        self.say(reader, &Reply::Unread { tag, text });
+    pub(super) fn fail_page(&mut self, reader: usize, tag: u32, text: &str) {
+        self.count_failed_page();
+        self.send_reply(reader, &NodeReply::PageFailed { tag, text });
     }
 
     /// Sends a page in a message.
     pub(super) fn send_page(&mut self, reader: usize, tag: u32, page: &[u8]) {
         let mut head = Vec::with_capacity(8);
-        Reply::Page { tag, bytes: &[] }.encode(&mut head);
+        NodeReply::Page { tag, bytes: &[] }.encode(&mut head);
         if self.send(reader, &[&head, page]).is_err() {
-            self.unread(reader, tag, "it is longer than messages may be");
+            self.fail_page(reader, tag, "it is longer than messages may be");
         }
     }
 
@@ -79,13 +77,13 @@ impl ReaderLoop {
     pub(super) fn send_batch(&mut self, reader: usize, request: u32, batch: &[u8]) {
         let mut head = Vec::with_capacity(8);
         let bytes = &[][..];
-        Reply::Batch { request, bytes }.encode(&mut head);
+        NodeReply::Batch { request, bytes }.encode(&mut head);
         if let Err(TooLong(bytes)) = self.send(reader, &[&head, batch]) {
-            let reply = Reply::Batch {
+            let reply = NodeReply::Batch {
                 request,
                 bytes: batch,
             };
-            self.cannot_say(reader, &reply, bytes);
+            self.reply_too_long(reader, &reply, bytes);
         }
     }
 
@@ -96,71 +94,74 @@ impl ReaderLoop {
         if bytes > limits.message {
             return Err(TooLong(bytes));
         }
-        let visitor = &mut self.readers[reader];
-        if visitor.overflow.is_empty() {
-            match self.fabric.send_parts(visitor.link, parts) {
+        let connection = &mut self.readers[reader];
+        if connection.overflow.is_empty() {
+            match self.fabric.send_parts(connection.link, parts) {
                 Ok(()) | Err(SendError::Down) => return Ok(()),
                 Err(SendError::TooLong) => return Err(TooLong(bytes)),
                 Err(SendError::Full) => {}
             }
         }
-        if visitor.overflow.bytes() > limits.overflow {
+        if connection.overflow.bytes() > limits.overflow {
             let most = limits.overflow;
             self.condemn(reader, format!("more than {most} bytes wait to be read"));
         } else {
-            visitor.overflow.push(parts.concat());
+            connection.overflow.push(parts.concat());
         }
         Ok(())
     }
 
     /// Notes that a reader's link is to be closed, after the reader loop is done with the reader.
     fn condemn(&mut self, reader: usize, why: String) {
-        self.readers[reader].verdict.get_or_insert(why);
+        self.readers[reader].close_reason.get_or_insert(why);
         self.is_condemning = true;
     }
 
     /// Closes the links of readers that are condemned.
-    pub(super) fn carry_out(&mut self) {
+    pub(super) fn disconnect_condemned(&mut self) {
         if !std::mem::take(&mut self.is_condemning) {
             return;
         }
-        let condemned = self.readers.iter().filter(|(_, g)| g.verdict.is_some());
+        let condemned = self
+            .readers
+            .iter()
+            .filter(|(_, g)| g.close_reason.is_some());
         let condemned: Vec<usize> = condemned.map(|(reader, _)| reader).collect();
         for reader in condemned {
-            let why = self.readers[reader].verdict.take().unwrap_or_default();
+            let why = self.readers[reader].close_reason.take().unwrap_or_default();
             self.readers[reader].overflow = Overflow::default();
-            self.show_out(reader, &why);
+            self.disconnect(reader, &why);
         }
     }
 
     /// Sends the replies: messages that a link did not take before, and the pages that are there.
     pub(super) fn reply(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for reader in touched.drain(..) {
-            let visitor = &mut self.readers[reader];
-            visitor.is_touched = false;
-            while let Some(message) = visitor.overflow.first() {
-                if self.fabric.send(visitor.link, message) == Err(SendError::Full) {
+        let mut to_reply = std::mem::take(&mut self.to_reply);
+        for reader in to_reply.drain(..) {
+            let connection = &mut self.readers[reader];
+            connection.is_marked = false;
+            while let Some(message) = connection.overflow.first() {
+                if self.fabric.send(connection.link, message) == Err(SendError::Full) {
                     break;
                 }
-                visitor.overflow.pop();
+                connection.overflow.pop();
             }
-            let mut there = std::mem::take(&mut visitor.there);
+            let mut there = std::mem::take(&mut connection.there);
             if !there.is_empty() {
                 if let Err(TooLong(bytes)) = self.send(reader, &[&there]) {
-                    let tags = Reply::There { tags: &[] };
-                    self.cannot_say(reader, &tags, bytes);
+                    let tags = NodeReply::Written { tags: &[] };
+                    self.reply_too_long(reader, &tags, bytes);
                 }
                 there.clear();
                 self.readers[reader].there = there;
             }
         }
-        self.touched = touched;
+        self.to_reply = to_reply;
     }
 
     /// Tells readers regularly that their requests are under way: a long sync must not be taken for a
     /// lost node.
-    pub(super) fn tell_progress(&mut self) {
+    pub(super) fn send_progress(&mut self) {
         let now = Instant::now();
         if now < self.next_progress {
             return;
@@ -169,13 +170,13 @@ impl ReaderLoop {
         let waiting = self.readers.iter().filter(|(_, reader)| reader.waits());
         let waiting: Vec<usize> = waiting.map(|(reader, _)| reader).collect();
         for reader in waiting {
-            let visitor = &self.readers[reader];
+            let connection = &self.readers[reader];
             // A reader that does not read its messages learns nothing from more of them.
-            if visitor.overflow.is_empty() {
-                let all = visitor.tasks.keys().chain(&visitor.requests);
+            if connection.overflow.is_empty() {
+                let all = connection.tasks.keys().chain(&connection.requests);
                 let requests: Vec<[u8; 4]> = all.map(|request| request.to_le_bytes()).collect();
                 let requests = &requests[..];
-                self.say(reader, &Reply::Working { requests });
+                self.send_reply(reader, &NodeReply::Working { requests });
             }
         }
     }
@@ -184,18 +185,5 @@ impl ReaderLoop {
     pub(super) fn until_progress(&self) -> Option<Duration> {
         let waits = self.readers.iter().any(|(_, reader)| reader.waits());
         waits.then(|| self.next_progress.saturating_duration_since(Instant::now()))
-    }
-}
-
-impl Figures {
-    /// Adds the time of a read to an average in which the last ones count most.
-    pub(super) fn add_read_time(self: &Figures, took: Duration) {
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let before = self.read_ns.load(Ordering::Relaxed);
-        let now = match before {
-            0 => took,
-            _ => before - before / 8 + took / 8,
-        };
-        self.read_ns.store(now, Ordering::Relaxed);
     }
 }

@@ -7,6 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use disk::{Fault, FaultDisk, FaultKind, OpKind};
 
 use super::*;
+use crate::table::PageSize;
+use crate::tables::Tables;
 
 const DIRS: usize = 2;
 /// Bytes after which loads sync here.
@@ -23,7 +25,7 @@ fn tables(disk: &FaultDisk) -> Tables {
     Tables::open(Arc::new(disk.clone()), &dirs).unwrap()
 }
 
-fn begin_as(tables: &Tables, mode: Mode, identity: Option<Identity>) -> Result<Load, TablesError> {
+fn begin_as(tables: &Tables, mode: Mode, identity: Option<Identity>) -> Result<Load, Error> {
     let options = LoadOptions {
         page_size: PageSize::ALL[0],
         ..LoadOptions::default()
@@ -127,7 +129,7 @@ fn numbers_of_versions_have_an_end() {
 
 /// Returns whether the table has changed after a change of the disk has failed at the end of a load,
 /// or of removing it, and the error, if there was one.
-fn ends(removes: bool, nth: u64) -> (bool, Option<TablesError>) {
+fn ends(removes: bool, nth: u64) -> (bool, Option<Error>) {
     let disk = FaultDisk::new();
     let kept = tables(&disk);
     let end = |kept: &Tables| match removes {
@@ -162,7 +164,7 @@ fn an_error_says_whether_a_change_was_made() {
                     assert!(changed);
                     break;
                 }
-                (changed, Some(TablesError::Doubtful(_))) => made += u32::from(changed),
+                (changed, Some(Error::Doubtful(_))) => made += u32::from(changed),
                 (changed, Some(error)) => assert!(!changed, "{error}"),
             }
         }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use fabric::tcp::{Caller, CallerOptions, Transport};
 use kumiki_pages::Version;
-use kumiki_pages::node::{Limits, NoWorker, Opened, Shelf};
+use kumiki_pages::node::{Limits, NoWorker, NodeStorage, OpenTable};
 use kumiki_pages::remote::session::TaskEvent;
-use kumiki_pages::remote::{Listed, Session, SessionError};
+use kumiki_pages::remote::{ListedTable, Session};
+use kumiki_pages::{Error, FormatError};
 
 use crate::remote::support::{
     PATIENCE, Road, Stand, content, secret, serve, session_options, until,
@@ -28,7 +29,7 @@ fn short() -> Limits {
 fn events(session: &mut Session, task: u32) -> Vec<TaskEvent> {
     let mut events = Vec::new();
     loop {
-        events.push(until(session, |session| session.heard(task)).unwrap());
+        events.push(until(session, |session| session.next_event(task)).unwrap());
         if !matches!(events.last(), Some(TaskEvent::Batch(_))) {
             return events;
         }
@@ -50,7 +51,7 @@ pub(crate) fn a_batch_that_is_too_long_fails_its_task(road: &Road) {
         let mut events = events(&mut session, task);
         match events.pop() {
             Some(TaskEvent::Finished) => assert!(fits && events.len() == 3, "{bytes} bytes"),
-            Some(TaskEvent::Failed(SessionError::Refused(text))) => {
+            Some(TaskEvent::Failed(Error::Refused(text))) => {
                 assert!(!fits && events.len() == 1, "{bytes} bytes");
                 assert!(text.contains("longer than messages may be"), "{text}");
             }
@@ -62,22 +63,23 @@ pub(crate) fn a_batch_that_is_too_long_fails_its_task(road: &Road) {
     assert_eq!(events(&mut session, task).len(), 2);
 }
 
-/// A shelf whose list of tables exceeds a message.
+/// A storage whose list of tables exceeds a message.
 struct Verbose;
 
-impl Shelf for Verbose {
-    fn tables(&self) -> Result<Vec<u8>, String> {
+impl NodeStorage for Verbose {
+    fn tables(&self) -> Result<Vec<u8>, Error> {
         let name = "t".to_owned();
-        let found = Err("x".repeat(2 * MESSAGE));
-        Ok(Listed::encode(&[Listed { name, found }]))
+        let found = Err(FormatError("x".repeat(2 * MESSAGE)));
+        Ok(ListedTable::encode(&[ListedTable { name, found }]))
     }
 
-    fn open(&self, name: &str, _: Version) -> Result<Arc<Opened>, String> {
-        Err(format!("there is no table {name}").repeat(MESSAGE))
+    fn open(&self, name: &str, _: Version) -> Result<Arc<OpenTable>, Error> {
+        let text = format!("there is no table {name}");
+        Err(Error::Refused(text.repeat(MESSAGE)))
     }
 
-    fn file(&self, _: &str, _: usize) -> Result<Arc<Opened>, String> {
-        Err("no files are shown".to_owned())
+    fn file(&self, _: &str, _: usize) -> Result<Arc<OpenTable>, Error> {
+        Err(Error::Refused("no files are shown".to_owned()))
     }
 }
 
@@ -91,7 +93,7 @@ pub(crate) fn an_answer_that_is_too_long_is_told(road: &Road) {
     );
     let error = session.open("t", Version(0)).unwrap_err();
     assert!(error.to_string().contains("no table t"), "{error}");
-    assert!(session.condition().is_ok());
+    assert!(session.status().is_ok());
 }
 
 #[test]
@@ -120,7 +122,7 @@ fn who_asks_and_never_reads_is_shown_out() {
     let mut other = stand.session();
     let open = other.open_file("file", 4096).unwrap();
     other.read(&open, 0, 3, 0);
-    let page = until(&mut other, Session::arrived).unwrap().page.unwrap();
+    let page = until(&mut other, Session::next_page).unwrap().page.unwrap();
     assert_eq!(page.as_ref(), content(3, 4096));
 }
 
@@ -138,13 +140,13 @@ pub(crate) fn credit_has_an_end(road: &Road) {
     let deadline = Instant::now() + Duration::from_millis(300);
     while Instant::now() < deadline {
         session.turn(Duration::from_millis(10)).unwrap();
-        while let Some(event) = session.heard(task) {
+        while let Some(event) = session.next_event(task) {
             assert!(matches!(event, TaskEvent::Batch(_)), "{event:?}");
             batches += 1;
         }
     }
     assert_eq!(batches, 5);
     session.give_credit(task, 1).unwrap();
-    until(&mut session, |session| session.heard(task)).unwrap();
+    until(&mut session, |session| session.next_event(task)).unwrap();
     session.cancel(task).unwrap();
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use disk::RealDisk;
 use disk::reads::PageCache;
-use kumiki_pages::node::{Loading, Opened, Outcome, Shelf, ShownFiles, Stock};
-use kumiki_pages::remote::{Apart, Far, FarLoad, Replicas, Session, SessionError};
+use kumiki_pages::node::{LocalTables, NodeLoad, NodeStorage, OpenTable, ShownFiles};
+use kumiki_pages::remote::{RemoteLoad, RemoteNode, Replicas, Session};
 use kumiki_pages::{
-    Address, Depot, DepotError, Identity, LoadOptions, Mode, PageSize, SegmentId, Sink, Source,
-    Table, TableId, Tables, TablesError, Version,
+    Address, Error, Identity, LoadOptions, Mode, PageSize, PartialChange, SegmentId, Sink, Source,
+    Table, TableId, TableStore, Tables, Version,
 };
 use tempfile::TempDir;
 
-use crate::remote::stock::{self, batch, numbers, schema};
+use crate::remote::local_tables::{self, batch, numbers, schema};
 use crate::remote::support::Road;
 
 fn options() -> LoadOptions {
@@ -27,12 +27,12 @@ fn options() -> LoadOptions {
     }
 }
 
-fn begin(depot: &dyn Depot, mode: Mode) -> Result<Box<dyn Sink>, DepotError> {
-    depot.load("numbers", &schema(), &options(), mode)
+fn begin(table_store: &dyn TableStore, mode: Mode) -> Result<Box<dyn Sink>, Error> {
+    table_store.load("numbers", &schema(), &options(), mode)
 }
 
-fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>, DepotError> {
-    let mut sink = begin(depot, mode)?;
+fn load(table_store: &dyn TableStore, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>, Error> {
+    let mut sink = begin(table_store, mode)?;
     for at in (from..to).step_by(10_000) {
         sink.push(&batch(at, to.min(at + 10_000)))?;
     }
@@ -41,43 +41,49 @@ fn load(depot: &dyn Depot, mode: Mode, from: i64, to: i64) -> Result<Arc<Table>,
 }
 
 /// Returns rows and version of the table.
-fn found(depot: &dyn Depot) -> Option<(u64, u64)> {
-    let table = depot.table("numbers").unwrap();
+fn found(table_store: &dyn TableStore) -> Option<(u64, u64)> {
+    let table = table_store.table("numbers").unwrap();
     table.map(|table| (table.rows(), table.version.0))
 }
 
 /// Checks the guarantees of every depot.
-fn conforms(depot: &dyn Depot) {
-    assert!(depot.list().unwrap().is_empty());
-    assert_eq!(found(depot), None);
-    assert!(load(depot, Mode::Append, 0, 1).is_err(), "there is none");
-    let table = load(depot, Mode::Create, 0, 50_000).unwrap();
+fn conforms(table_store: &dyn TableStore) {
+    assert!(table_store.list().unwrap().is_empty());
+    assert_eq!(found(table_store), None);
+    assert!(
+        load(table_store, Mode::Append, 0, 1).is_err(),
+        "there is none"
+    );
+    let table = load(table_store, Mode::Create, 0, 50_000).unwrap();
     assert_eq!((table.rows(), table.version.0), (50_000, 1));
-    assert!(load(depot, Mode::Create, 0, 1).is_err(), "there is one");
-    load(depot, Mode::Append, 50_000, 60_000).unwrap();
-    assert_eq!(found(depot), Some((60_000, 2)));
+    assert!(
+        load(table_store, Mode::Create, 0, 1).is_err(),
+        "there is one"
+    );
+    load(table_store, Mode::Append, 50_000, 60_000).unwrap();
+    assert_eq!(found(table_store), Some((60_000, 2)));
     // A load that is dropped leaves nothing.
-    let mut sink = begin(depot, Mode::Replace).unwrap();
+    let mut sink = begin(table_store, Mode::Replace).unwrap();
     sink.push(&batch(0, 7)).unwrap();
     drop(sink);
-    assert_eq!(found(depot), Some((60_000, 2)));
-    load(depot, Mode::Replace, 0, 7).unwrap();
-    assert_eq!(found(depot), Some((7, 3)));
+    assert_eq!(found(table_store), Some((60_000, 2)));
+    load(table_store, Mode::Replace, 0, 7).unwrap();
+    assert_eq!(found(table_store), Some((7, 3)));
     // A load may have no rows.
-    load(depot, Mode::Replace, 0, 0).unwrap();
-    assert_eq!(found(depot), Some((0, 4)));
-    let wrong = depot.load("../etc", &schema(), &options(), Mode::Create);
+    load(table_store, Mode::Replace, 0, 0).unwrap();
+    assert_eq!(found(table_store), Some((0, 4)));
+    let wrong = table_store.load("../etc", &schema(), &options(), Mode::Create);
     assert!(wrong.is_err(), "a name that is none");
-    let names: Vec<_> = depot
+    let names: Vec<_> = table_store
         .list()
         .unwrap()
         .iter()
         .map(|t| t.name.clone())
         .collect();
     assert_eq!(names, ["numbers"]);
-    depot.remove("numbers").unwrap();
-    assert_eq!(found(depot), None);
-    let error = depot.remove("numbers").unwrap_err().to_string();
+    table_store.remove("numbers").unwrap();
+    assert_eq!(found(table_store), None);
+    let error = table_store.remove("numbers").unwrap_err().to_string();
     assert!(error.contains("numbers"), "{error}");
 }
 
@@ -86,16 +92,16 @@ pub(crate) fn every_depot_keeps_what_depots_keep(road: &Road) {
     let dirs = ["a", "b"].map(|name| dir.path().join(name));
     conforms(&Tables::open(Arc::new(RealDisk), &dirs).unwrap());
     let (one, two, three) = (
-        stock::Depot::new(road),
-        stock::Depot::new(road),
-        stock::Depot::new(road),
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
     );
     conforms(&one.far());
     conforms(&Replicas::new(vec![one.far(), two.far(), three.far()]));
 }
 
 /// Returns all of a table's pages, as they lie on a node.
-fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
+fn pages(far: &RemoteNode, table: &Arc<Table>) -> Vec<Bytes> {
     let segments = table.segments.iter();
     let all = segments.flat_map(|segment| {
         let entries = segment.groups.iter().flatten();
@@ -110,7 +116,10 @@ fn pages(far: &Far, table: &Arc<Table>) -> Vec<Bytes> {
 }
 
 pub(crate) fn replicas_are_equal_bit_by_bit(road: &Road) {
-    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let (one, two) = (
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    );
     let both = Replicas::new(vec![one.far(), two.far()]);
     load(&both, Mode::Create, 0, 100_000).unwrap();
     load(&both, Mode::Append, 100_000, 150_000).unwrap();
@@ -123,12 +132,15 @@ pub(crate) fn replicas_are_equal_bit_by_bit(road: &Road) {
 }
 
 pub(crate) fn nodes_that_differ_are_made_equal_by_replacing(road: &Road) {
-    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let (one, two) = (
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    );
     let both = Replicas::new(vec![one.far(), two.far()]);
     load(&one.far(), Mode::Create, 0, 10).unwrap();
     load(&one.far(), Mode::Append, 10, 20).unwrap();
     let error = load(&both, Mode::Create, 0, 1).unwrap_err();
-    assert!(matches!(error, DepotError::Tables(TablesError::Exists(_))));
+    assert!(matches!(error, Error::Exists(_)));
     let error = load(&both, Mode::Append, 0, 1).unwrap_err().to_string();
     for node in [&one, &two] {
         let address = node.far().options().session.address.to_string();
@@ -152,7 +164,10 @@ pub(crate) fn nodes_that_differ_are_made_equal_by_replacing(road: &Road) {
 }
 
 pub(crate) fn of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none(road: &Road) {
-    let (one, two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let (one, two) = (
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    );
     let both = Replicas::new(vec![one.far(), two.far()]);
     for mode in [Mode::Create, Mode::Replace, Mode::Append] {
         let mut first = begin(&both, mode).unwrap();
@@ -162,13 +177,16 @@ pub(crate) fn of_two_loads_at_once_one_is_on_all_nodes_and_one_on_none(road: &Ro
         second.commit().unwrap();
         let before = found(&both);
         let error = first.commit().unwrap_err();
-        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert!(matches!(error, Error::Replica { .. }), "{error}");
         assert_eq!(found(&both), before);
     }
 }
 
 pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
-    let (mut one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let (mut one, mut two) = (
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    );
     let both = Replicas::new(vec![one.far(), two.far()]);
     let empty = one.files();
     let mut sink = begin(&both, Mode::Create).unwrap();
@@ -177,13 +195,13 @@ pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
     two.stop();
     let error = sink.commit().unwrap_err();
     assert!(
-        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        matches!(&error, Error::Replica { node, .. } if *node == lost),
         "{error}"
     );
     assert_eq!(found(&one.far()), None);
     let error = begin(&both, Mode::Create).map(drop).unwrap_err();
     assert!(
-        matches!(&error, DepotError::Replica { node, .. } if *node == lost),
+        matches!(&error, Error::Replica { node, .. } if *node == lost),
         "{error}"
     );
     one.stop();
@@ -192,7 +210,10 @@ pub(crate) fn a_node_that_is_lost_leaves_the_others_as_they_were(road: &Road) {
 }
 
 pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road) {
-    let (one, mut two) = (stock::Depot::new(road), stock::Depot::new(road));
+    let (one, mut two) = (
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    );
     let both = Replicas::new(vec![one.far(), two.far()]);
     load(&both, Mode::Create, 0, 50_000).unwrap();
     two.damage();
@@ -216,8 +237,11 @@ pub(crate) fn a_table_that_is_damaged_on_one_node_is_replaced_on_all(road: &Road
 }
 
 pub(crate) fn the_newest_version_of_any_node_is_listed(road: &Road) {
-    let nodes = [stock::Depot::new(road), stock::Depot::new(road)];
-    let both = Replicas::new(nodes.iter().map(stock::Depot::far).collect());
+    let nodes = [
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    ];
+    let both = Replicas::new(nodes.iter().map(local_tables::LoadedNode::far).collect());
     // The result does not depend on the order of the nodes.
     for (newer, older) in [(0, 1), (1, 0)] {
         load(&nodes[older].far(), Mode::Create, 0, 10).unwrap();
@@ -231,7 +255,7 @@ pub(crate) fn the_newest_version_of_any_node_is_listed(road: &Road) {
 }
 
 pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
-    let node = stock::Depot::new(road);
+    let node = local_tables::LoadedNode::new(road);
     let far = node.far();
     let begin_as = |mode, version| {
         let session = Session::connect(far.options().session.clone()).unwrap();
@@ -240,7 +264,7 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
             version: Version(version),
             segment: SegmentId::new(),
         };
-        FarLoad::begin_as(
+        RemoteLoad::begin_as(
             session,
             "numbers",
             &schema(),
@@ -252,7 +276,7 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
     for version in [0, u64::MAX] {
         for mode in [Mode::Create, Mode::Replace] {
             let error = begin_as(mode, version).unwrap_err();
-            assert!(matches!(error, SessionError::Refused(_)), "{error}");
+            assert!(matches!(error, Error::Refused(_)), "{error}");
         }
     }
     begin_as(Mode::Create, u64::MAX - 1)
@@ -263,8 +287,8 @@ pub(crate) fn numbers_of_versions_that_make_no_sense_are_refused(road: &Road) {
     load(&far, Mode::Replace, 0, 10).unwrap();
     let all = Replicas::new(vec![far.clone()]);
     for mode in [Mode::Replace, Mode::Append] {
-        for depot in [&far as &dyn Depot, &all] {
-            let error = load(depot, mode, 0, 10).unwrap_err().to_string();
+        for table_store in [&far as &dyn TableStore, &all] {
+            let error = load(table_store, mode, 0, 10).unwrap_err().to_string();
             assert!(error.contains("no number is left"), "{error}");
         }
     }
@@ -290,14 +314,14 @@ enum Change {
 const SHORT: Duration = Duration::from_millis(1500);
 
 impl Change {
-    fn make<T>(self, make: impl FnOnce() -> Result<T, Outcome>) -> Result<T, Outcome> {
+    fn make<T>(self, make: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let text = "the disk has just broken".to_owned();
         if self == Change::Refused {
-            return Err(Outcome::Refused(text));
+            return Err(Error::Refused(text));
         }
         let made = make()?;
         if self == Change::Doubtful {
-            return Err(Outcome::Doubtful(text));
+            return Err(Error::Doubtful(text));
         }
         std::thread::sleep(3 * SHORT);
         Ok(made)
@@ -305,73 +329,73 @@ impl Change {
 }
 
 /// A stock whose loads prepare, and do not commit as they should.
-struct Reluctant(Stock, Change);
+struct Reluctant(LocalTables, Change);
 
-struct Load(Box<dyn Loading>, Change);
+struct Load(Box<dyn NodeLoad>, Change);
 
-impl Shelf for Reluctant {
-    fn tables(&self) -> Result<Vec<u8>, String> {
-        Shelf::tables(&self.0)
+impl NodeStorage for Reluctant {
+    fn tables(&self) -> Result<Vec<u8>, Error> {
+        NodeStorage::tables(&self.0)
     }
 
-    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
+    fn open(&self, name: &str, version: Version) -> Result<Arc<OpenTable>, Error> {
         self.0.open(name, version)
     }
 
-    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<OpenTable>, Error> {
         self.0.file(name, unit)
     }
 
-    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn NodeLoad>, Error> {
         Ok(Box::new(Load(self.0.load(definition)?, self.1)))
     }
 
-    fn remove(&self, name: &str) -> Result<(), Outcome> {
+    fn remove(&self, name: &str) -> Result<(), Error> {
         self.1.make(|| self.0.remove(name))
     }
 }
 
-impl Loading for Load {
-    fn push(&mut self, block: Bytes) -> Result<(), String> {
+impl NodeLoad for Load {
+    fn push(&mut self, block: Bytes) -> Result<(), Error> {
         self.0.push(block)
     }
 
-    fn prepare(&mut self) -> Result<(), String> {
+    fn prepare(&mut self) -> Result<(), Error> {
         self.0.prepare()
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Error> {
         self.1.make(|| self.0.commit())
     }
 }
 
 /// Returns a node that handles changes in this way, and has a table of so many rows, if `rows` is not 0.
-fn reluctant(road: &Road, change: Change, rows: i64) -> (stock::Depot, TempDir) {
+fn reluctant(road: &Road, change: Change, rows: i64) -> (local_tables::LoadedNode, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let dirs: [PathBuf; 1] = [dir.path().join("pages")];
     let tables = Tables::open(Arc::new(RealDisk), &dirs).unwrap();
     if rows > 0 {
         load(&tables, Mode::Create, 0, rows).unwrap();
     }
-    let shelf = Stock::new(tables, ShownFiles::default(), PageCache::Past);
-    let node = stock::Depot::with(road, Arc::new(Reluctant(shelf, change)));
+    let storage = LocalTables::new(tables, ShownFiles::default(), PageCache::Past);
+    let node = local_tables::LoadedNode::with(road, Arc::new(Reluctant(storage, change)));
     (node, dir)
 }
 
-fn address(node: &stock::Depot) -> SocketAddr {
+fn address(node: &local_tables::LoadedNode) -> SocketAddr {
     node.far().options().session.address
 }
 
-fn rows(node: &stock::Depot) -> Option<u64> {
+fn rows(node: &local_tables::LoadedNode) -> Option<u64> {
     found(&node.far()).map(|(rows, _)| rows)
 }
 
 /// Returns a depot of these nodes that does not wait for long.
-fn hasty(nodes: [&stock::Depot; 2]) -> Replicas {
+fn hasty(nodes: [&local_tables::LoadedNode; 2]) -> Replicas {
     let far = nodes.map(|node| {
         let mut options = node.far().options().clone();
         options.session.patience = SHORT;
-        Far::new(options)
+        RemoteNode::new(options)
     });
     Replicas::new(far.to_vec())
 }
@@ -381,23 +405,26 @@ fn nodes(told: &[(String, String)]) -> Vec<String> {
     told.iter().map(|(node, _)| node.clone()).collect()
 }
 
-fn apart(error: DepotError) -> Apart {
+fn apart(error: Error) -> PartialChange {
     match error {
-        DepotError::Apart(apart) => apart,
+        Error::Partial(partial) => *partial,
         other => panic!("{other}"),
     }
 }
 
 pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
     let (broken, _dir) = reluctant(road, Change::Refused, 0);
-    let sound = [stock::Depot::new(road), stock::Depot::new(road)];
+    let sound = [
+        local_tables::LoadedNode::new(road),
+        local_tables::LoadedNode::new(road),
+    ];
     let all = Replicas::new(vec![sound[0].far(), broken.far(), sound[1].far()]);
     let mut sound_nodes = sound.each_ref().map(address);
     sound_nodes.sort();
     let error = load(&all, Mode::Create, 0, 10).unwrap_err();
     if address(&broken) < sound_nodes[0] {
         // No node had the table when the load failed.
-        assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+        assert!(matches!(error, Error::Replica { .. }), "{error}");
         assert_eq!(sound.each_ref().map(rows), [None, None]);
     } else {
         let told = error.to_string();
@@ -430,7 +457,7 @@ pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
         let far = both[1].far();
         let mut options = far.options().clone();
         options.session.patience = SHORT;
-        let error = load(&Far::new(options), Mode::Create, 0, 10).unwrap_err();
+        let error = load(&RemoteNode::new(options), Mode::Create, 0, 10).unwrap_err();
         let told = error.to_string();
         assert!(told.contains("it is unknown"), "{told}");
         assert_eq!(rows(both[1]), Some(10));
@@ -439,7 +466,7 @@ pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
 
 pub(crate) fn where_a_table_was_removed_is_told(road: &Road) {
     for change in [Change::Refused, Change::Doubtful, Change::Silent] {
-        let sound = stock::Depot::new(road);
+        let sound = local_tables::LoadedNode::new(road);
         load(&sound.far(), Mode::Create, 0, 10).unwrap();
         let (broken, _dir) = reluctant(road, change, 10);
         let error = hasty([&sound, &broken]).remove("numbers").unwrap_err();
@@ -462,7 +489,7 @@ pub(crate) fn where_a_table_was_not_removed_is_told(road: &Road) {
     let error = Replicas::new(vec![one.far()])
         .remove("numbers")
         .unwrap_err();
-    assert!(matches!(error, DepotError::Replica { .. }), "{error}");
+    assert!(matches!(error, Error::Replica { .. }), "{error}");
     let error = hasty([&one, &two]).remove("numbers").unwrap_err();
     let apart = apart(error);
     let mut both = [&one, &two].map(address);

@@ -11,14 +11,15 @@ use disk::RealDisk;
 use disk::reads::PageCache;
 use fabric::tcp::{Caller, CallerOptions, Transport};
 use kumiki_pages::node::{
-    Limits, Loading, NoWorker, Node, Opened, Outcome, Output, Shelf, ShownFiles, Stock, Worker,
+    Limits, LocalTables, NoWorker, Node, NodeLoad, NodeStorage, OpenTable, Output, ShownFiles,
+    Worker,
 };
-use kumiki_pages::remote::{Far, FarOptions, Listed, Replicas, Session, SessionError};
-use kumiki_pages::{Depot, LoadOptions, Mode, Tables, Version};
+use kumiki_pages::remote::{ListedTable, RemoteNode, RemoteNodeOptions, Replicas, Session};
+use kumiki_pages::{Error, LoadOptions, Mode, TableStore, Tables, Version};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::remote::stock::{batch, schema};
+use crate::remote::local_tables::{batch, schema};
 use crate::remote::support::{
     BYTES, PATIENCE, Road, content, secret, serve, session_options, until,
 };
@@ -32,7 +33,7 @@ const TASK: Duration = Duration::from_millis(12_600);
 
 /// A stock that is slow.
 struct Slow {
-    stock: Stock,
+    local_tables: LocalTables,
     /// If set, the list of tables waits for a message on this channel.
     gate: Option<Mutex<Receiver<()>>>,
     _dir: TempDir,
@@ -49,7 +50,7 @@ impl Slow {
             .collect();
         shown.show_memory("memory", bytes.into());
         Slow {
-            stock: Stock::new(tables, shown, PageCache::Through),
+            local_tables: LocalTables::new(tables, shown, PageCache::Through),
             gate: None,
             _dir: dir,
         }
@@ -68,40 +69,40 @@ impl Slow {
     }
 }
 
-impl Shelf for Slow {
-    fn tables(&self) -> Result<Vec<u8>, String> {
+impl NodeStorage for Slow {
+    fn tables(&self) -> Result<Vec<u8>, Error> {
         if let Some(gate) = &self.gate {
             gate.lock().recv_timeout(PATIENCE).unwrap();
         }
-        Shelf::tables(&self.stock)
+        NodeStorage::tables(&self.local_tables)
     }
 
-    fn open(&self, name: &str, version: Version) -> Result<Arc<Opened>, String> {
-        self.stock.open(name, version)
+    fn open(&self, name: &str, version: Version) -> Result<Arc<OpenTable>, Error> {
+        self.local_tables.open(name, version)
     }
 
-    fn file(&self, name: &str, unit: usize) -> Result<Arc<Opened>, String> {
-        self.stock.file(name, unit)
+    fn file(&self, name: &str, unit: usize) -> Result<Arc<OpenTable>, Error> {
+        self.local_tables.file(name, unit)
     }
 
-    fn load(&self, definition: &[u8]) -> Result<Box<dyn Loading>, String> {
-        Ok(Box::new(SlowLoad(self.stock.load(definition)?)))
+    fn load(&self, definition: &[u8]) -> Result<Box<dyn NodeLoad>, Error> {
+        Ok(Box::new(SlowLoad(self.local_tables.load(definition)?)))
     }
 }
 
-struct SlowLoad(Box<dyn Loading>);
+struct SlowLoad(Box<dyn NodeLoad>);
 
-impl Loading for SlowLoad {
-    fn push(&mut self, block: Bytes) -> Result<(), String> {
+impl NodeLoad for SlowLoad {
+    fn push(&mut self, block: Bytes) -> Result<(), Error> {
         self.0.push(block)
     }
 
-    fn prepare(&mut self) -> Result<(), String> {
+    fn prepare(&mut self) -> Result<(), Error> {
         std::thread::sleep(LONG);
         self.0.prepare()
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Error> {
         std::thread::sleep(LONG);
         self.0.commit()
     }
@@ -110,34 +111,34 @@ impl Loading for SlowLoad {
 /// A shelf and loads that panic.
 struct Clumsy;
 
-impl Shelf for Clumsy {
-    fn tables(&self) -> Result<Vec<u8>, String> {
-        Ok(Listed::encode(&[]))
+impl NodeStorage for Clumsy {
+    fn tables(&self) -> Result<Vec<u8>, Error> {
+        Ok(ListedTable::encode(&[]))
     }
 
-    fn open(&self, _: &str, _: Version) -> Result<Arc<Opened>, String> {
+    fn open(&self, _: &str, _: Version) -> Result<Arc<OpenTable>, Error> {
         panic!("a table that makes the shelf panic")
     }
 
-    fn file(&self, _: &str, _: usize) -> Result<Arc<Opened>, String> {
+    fn file(&self, _: &str, _: usize) -> Result<Arc<OpenTable>, Error> {
         panic!("a file that makes the shelf panic")
     }
 
-    fn load(&self, _: &[u8]) -> Result<Box<dyn Loading>, String> {
+    fn load(&self, _: &[u8]) -> Result<Box<dyn NodeLoad>, Error> {
         Ok(Box::new(Clumsy))
     }
 }
 
-impl Loading for Clumsy {
-    fn push(&mut self, _: Bytes) -> Result<(), String> {
+impl NodeLoad for Clumsy {
+    fn push(&mut self, _: Bytes) -> Result<(), Error> {
         panic!("rows that make the load panic")
     }
 
-    fn prepare(&mut self) -> Result<(), String> {
+    fn prepare(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    fn commit(self: Box<Self>) -> Result<Vec<u8>, Outcome> {
+    fn commit(self: Box<Self>) -> Result<Vec<u8>, Error> {
         Ok(Vec::new())
     }
 }
@@ -146,34 +147,34 @@ impl Loading for Clumsy {
 struct Thinker;
 
 impl Worker for Thinker {
-    fn run(&self, _: &Arc<Opened>, _: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
+    fn run(&self, _: &Arc<OpenTable>, _: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         std::thread::sleep(TASK);
         out.batch(b"so".to_vec());
         Ok(())
     }
 }
 
-fn start(shelf: Slow, progress: Duration) -> Node {
+fn start(storage: Slow, progress: Duration) -> Node {
     let limits = Limits {
         progress,
         ..Limits::default()
     };
-    serve(&road(), Arc::new(shelf), Arc::new(Thinker), limits)
+    serve(&road(), Arc::new(storage), Arc::new(Thinker), limits)
 }
 
 fn road() -> Road {
     Road::new(Transport::Tcp)
 }
 
-fn far(node: &Node) -> Far {
+fn far(node: &Node) -> RemoteNode {
     let mut options = session_options(&road(), node);
     options.patience = SHORT;
-    Far::new(FarOptions::new(options))
+    RemoteNode::new(RemoteNodeOptions::new(options))
 }
 
-fn load(depot: &dyn Depot) -> Result<u64, String> {
+fn load(table_store: &dyn TableStore) -> Result<u64, String> {
     let options = LoadOptions::default();
-    let sink = depot.load("numbers", &schema(), &options, Mode::Create);
+    let sink = table_store.load("numbers", &schema(), &options, Mode::Create);
     let mut sink = sink.map_err(|error| error.to_string())?;
     sink.push(&batch(0, 10_000)).unwrap();
     let table = sink.commit().map_err(|error| error.to_string())?;
@@ -196,7 +197,7 @@ fn a_task_that_takes_long_is_waited_for() {
     let far = far(&node);
     load(&far).unwrap();
     let table = far.open("numbers").unwrap();
-    let batches: Result<Vec<Bytes>, SessionError> = far.run(&table, b"think").unwrap().collect();
+    let batches: Result<Vec<Bytes>, Error> = far.run(&table, b"think").unwrap().collect();
     assert_eq!(batches.unwrap(), ["so"]);
 }
 
@@ -210,7 +211,7 @@ fn what_has_panicked_is_not_waited_for() {
         Limits::default(),
     );
     let options = session_options(&road(), &node);
-    let far = Far::new(FarOptions::new(options));
+    let far = RemoteNode::new(RemoteNodeOptions::new(options));
     for error in [
         load(&far).unwrap_err(),
         far.open("numbers").unwrap_err().to_string(),
@@ -248,7 +249,7 @@ fn readers_of_pages_do_not_wait_for_what_others_ask_for() {
     // Long enough for the other reader to ask.
     while begun.elapsed() < Duration::from_millis(300) {
         reader.read(&open, 0, page % 1000, 0);
-        let arrived = until(&mut reader, Session::arrived).unwrap();
+        let arrived = until(&mut reader, Session::next_page).unwrap();
         let bytes = arrived.page.unwrap();
         assert_eq!(bytes.as_ref(), content(page % 1000, 4096));
         page += 1;

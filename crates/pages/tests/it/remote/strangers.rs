@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use fabric::Secret;
 use fabric::tcp::{Caller, CallerOptions, Transport};
+use kumiki_pages::Error;
 use kumiki_pages::node::Limits;
-use kumiki_pages::remote::{Session, SessionError};
+use kumiki_pages::remote::Session;
 
 use crate::remote::support::{PATIENCE, Road, Stand, content, secret, until};
 
@@ -25,7 +26,7 @@ fn a_missing_listener_is_reported_at_once() {
     let options = stand.options();
     stand.node.take().unwrap().stop().unwrap();
     let error = Session::connect(options).expect_err("no process is there");
-    assert!(matches!(error, SessionError::Lost(_)), "{error}");
+    assert!(matches!(error, Error::Lost(_)), "{error}");
 }
 
 #[test]
@@ -37,7 +38,10 @@ fn half_open_connections_keep_no_reader_out() {
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     session.read(&open, 0, 3, 0);
-    let page = until(&mut session, Session::arrived).unwrap().page.unwrap();
+    let page = until(&mut session, Session::next_page)
+        .unwrap()
+        .page
+        .unwrap();
     assert_eq!(page.as_ref(), content(3, 4096));
 }
 
@@ -59,7 +63,7 @@ fn a_reader_beyond_its_limits_is_shown_out_and_told_why() {
     let mut other = stand.session();
     let open = other.open_file("file", 4096).unwrap();
     other.read(&open, 0, 3, 0);
-    let page = until(&mut other, Session::arrived).unwrap().page.unwrap();
+    let page = until(&mut other, Session::next_page).unwrap().page.unwrap();
     assert_eq!(page.as_ref(), content(3, 4096));
 }
 
@@ -73,7 +77,10 @@ fn a_window_that_may_not_be_is_done_without() {
     let mut session = stand.session();
     let open = session.open_file("file", 4096).unwrap();
     session.read(&open, 0, 3, 0);
-    let page = until(&mut session, Session::arrived).unwrap().page.unwrap();
+    let page = until(&mut session, Session::next_page)
+        .unwrap()
+        .page
+        .unwrap();
     assert_eq!(page.as_ref(), content(3, 4096));
 }
 
@@ -95,10 +102,10 @@ fn bytes_without_meaning_end_the_link_and_nothing_else() {
         drop(caller.receive(deadline));
     }
     other.read(&open, 0, 3, 0);
-    let page = until(&mut other, Session::arrived).unwrap().page.unwrap();
+    let page = until(&mut other, Session::next_page).unwrap().page.unwrap();
     assert_eq!(page.as_ref(), content(3, 4096));
     let began = std::time::Instant::now();
-    while other.condition().unwrap().readers > 1 {
+    while other.status().unwrap().readers > 1 {
         assert!(began.elapsed() < PATIENCE, "who is gone is counted");
     }
 }

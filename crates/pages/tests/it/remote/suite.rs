@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use disk::reads::ReadMethod;
+use kumiki_pages::Error;
 use kumiki_pages::node::Limits;
-use kumiki_pages::remote::session::{Open, TaskEvent};
-use kumiki_pages::remote::{Session, SessionError};
+use kumiki_pages::remote::Session;
+use kumiki_pages::remote::session::{TableHandle, TaskEvent};
 
 use crate::remote::support::{BYTES, PATIENCE, Road, Stand, content, until};
 
 /// Reads random pages, as many at a time as there is room for, and verifies each.
-fn read_pages(session: &mut Session, open: &Open, unit: usize, count: u64, seed: u64) {
+fn read_pages(session: &mut Session, open: &TableHandle, unit: usize, count: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut asked, mut come) = (0, 0);
     let mut expected = HashMap::new();
@@ -24,7 +25,7 @@ fn read_pages(session: &mut Session, open: &Open, unit: usize, count: u64, seed:
             expected.insert(asked, page);
             asked += 1;
         }
-        let arrived = until(session, Session::arrived).unwrap();
+        let arrived = until(session, Session::next_page).unwrap();
         let page = expected.remove(&arrived.token).expect("it was asked for");
         let landed = arrived.page.unwrap();
         assert_eq!(landed.as_ref(), content(page, unit), "page {page}");
@@ -42,7 +43,7 @@ pub(crate) fn pages_come_as_they_are(road: &Road) {
     let figures = stand.node.as_ref().unwrap().figures();
     assert_eq!(figures.pages.load(Ordering::Relaxed), 5000);
     assert_eq!(figures.bytes.load(Ordering::Relaxed), 5000 * 4096);
-    let condition = session.condition().unwrap();
+    let condition = session.status().unwrap();
     assert_eq!((condition.waiting, condition.readers), (0, 1));
     assert!(!condition.read.is_zero());
 }
@@ -83,8 +84,8 @@ pub(crate) fn memory_is_shown_as_files_are(road: &Road) {
     }
     let open = session.open_file("memory", 4096).unwrap();
     session.read(&open, 0, open.pages as u32, 7);
-    let arrived = until(&mut session, Session::arrived).unwrap();
-    assert!(arrived.page.unwrap_err().contains("there is no page"));
+    let arrived = until(&mut session, Session::next_page).unwrap();
+    assert!(arrived.page.unwrap_err().to_string().contains("there is no page"));
     let figures = stand.node.as_ref().unwrap().figures();
     assert_eq!(figures.pages.load(Ordering::Relaxed), 4000);
 }
@@ -98,7 +99,7 @@ pub(crate) fn what_is_not_there_is_told(road: &Road) {
         ("file", 1 << 20, "take 512 to 131072"),
     ] {
         let error = session.open_file(name, unit).expect_err("there is none");
-        assert!(matches!(error, SessionError::Refused(_)), "{error}");
+        assert!(matches!(error, Error::Refused(_)), "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
     let error = session.open("lineitem", kumiki_pages::Version(0));
@@ -108,9 +109,9 @@ pub(crate) fn what_is_not_there_is_told(road: &Road) {
     session.read(&open, 0, open.pages as u32, 7);
     session.read(&open, 0, 0, 8);
     for _ in 0..2 {
-        let arrived = until(&mut session, Session::arrived).unwrap();
+        let arrived = until(&mut session, Session::next_page).unwrap();
         match arrived.token {
-            7 => assert!(arrived.page.unwrap_err().contains("there is no page")),
+            7 => assert!(arrived.page.unwrap_err().to_string().contains("there is no page")),
             _ => assert_eq!(arrived.page.unwrap().as_ref(), content(0, 4096)),
         }
     }
@@ -145,7 +146,7 @@ pub(crate) fn who_keeps_pages_hinders_nobody(road: &Road) {
             session.read(&open, 0, asked as u32, asked);
             asked += 1;
         }
-        let arrived = until(&mut session, Session::arrived).unwrap();
+        let arrived = until(&mut session, Session::next_page).unwrap();
         kept.insert(arrived.token, arrived.page.unwrap().into());
     }
     for (page, bytes) in &kept {
@@ -171,14 +172,14 @@ pub(crate) fn a_node_that_stops_is_noticed(road: &Road) {
             break error;
         }
     };
-    assert!(matches!(error, SessionError::Lost(_)), "{error}");
+    assert!(matches!(error, Error::Lost(_)), "{error}");
     let error = session.tables().expect_err("it is gone");
-    assert!(matches!(error, SessionError::Lost(_)), "{error}");
+    assert!(matches!(error, Error::Lost(_)), "{error}");
 }
 
 /// Returns a task's next event.
 fn event(session: &mut Session, task: u32) -> TaskEvent {
-    until(session, |session| session.heard(task)).unwrap()
+    until(session, |session| session.next_event(task)).unwrap()
 }
 
 pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(road: &Road) {
@@ -191,7 +192,7 @@ pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(road: &Road) {
             // All the credit is used up: no batch comes without more.
             session.turn(Duration::from_millis(20)).unwrap();
             assert!(
-                session.heard(task).is_none(),
+                session.next_event(task).is_none(),
                 "batch {number} was not wanted"
             );
             session.give_credit(task, 1).unwrap();
@@ -202,7 +203,7 @@ pub(crate) fn tasks_send_what_they_have_as_it_is_wanted(road: &Road) {
         assert_eq!(batch, format!("{number} of 4096"));
     }
     assert!(matches!(event(&mut session, task), TaskEvent::Finished));
-    assert!(session.heard(task).is_none());
+    assert!(session.next_event(task).is_none());
 }
 
 pub(crate) fn a_task_that_is_cancelled_ends(road: &Road) {
@@ -259,11 +260,11 @@ pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
         };
         let (kind, said) = text.split_once(' ').unwrap_or(("refuse", "panic"));
         let right = match kind {
-            "value" => matches!(error, SessionError::Value(_)),
-            "page" => matches!(error, SessionError::Page(_)),
-            "busy" => matches!(error, SessionError::Busy(_)),
-            "untaken" => matches!(error, SessionError::Untaken(_)),
-            _ => matches!(error, SessionError::Refused(_)),
+            "value" => matches!(error, Error::Value(_)),
+            "page" => matches!(error, Error::Page(_)),
+            "busy" => matches!(error, Error::Busy(_)),
+            "untaken" => matches!(error, Error::Untaken(_)),
+            _ => matches!(error, Error::Refused(_)),
         };
         assert!(right && error.to_string().contains(said), "{text}: {error}");
     }
@@ -286,7 +287,7 @@ pub(crate) fn a_node_that_stops_ends_its_tasks(road: &Road) {
     assert!(stand.ended.load(Ordering::Acquire));
     // The cancelled task is not taken for complete.
     let error = loop {
-        match session.heard(task) {
+        match session.next_event(task) {
             Some(TaskEvent::Failed(error)) => break error,
             Some(TaskEvent::Finished) => panic!("it has not finished"),
             Some(TaskEvent::Batch(_)) => {}
@@ -297,6 +298,6 @@ pub(crate) fn a_node_that_stops_ends_its_tasks(road: &Road) {
             }
         }
     };
-    let told = matches!(error, SessionError::Lost(_) | SessionError::Busy(_));
+    let told = matches!(error, Error::Lost(_) | Error::Busy(_));
     assert!(told, "{error}");
 }

@@ -10,10 +10,11 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
+use kumiki_pages::Error;
 use kumiki_pages::node::{
-    Limits, Node, NodeOptions, Opened, Outcome, Output, Shelf, ShownFiles, Worker,
+    Limits, Node, NodeOptions, NodeStorage, OpenTable, Output, ShownFiles, Worker,
 };
-use kumiki_pages::remote::{Session, SessionError, SessionOptions};
+use kumiki_pages::remote::{Session, SessionOptions};
 use tempfile::NamedTempFile;
 
 /// Far longer than any step takes here.
@@ -143,11 +144,11 @@ fn node_options(road: &Road, limits: Limits) -> NodeOptions {
 /// Starts a node of one desk.
 pub(crate) fn serve(
     road: &Road,
-    shelf: Arc<dyn Shelf>,
+    storage: Arc<dyn NodeStorage>,
     worker: Arc<dyn Worker>,
     limits: Limits,
 ) -> Node {
-    Node::start(node_options(road, limits), shelf, worker).unwrap()
+    Node::start(node_options(road, limits), storage, worker).unwrap()
 }
 
 /// Returns the options of a session with a node.
@@ -166,7 +167,7 @@ pub(crate) fn secret() -> Secret {
 pub(crate) fn until<T>(
     session: &mut Session,
     mut ready: impl FnMut(&mut Session) -> Option<T>,
-) -> Result<T, SessionError> {
+) -> Result<T, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = ready(session) {
@@ -181,7 +182,7 @@ pub(crate) fn until<T>(
 struct Scribe(Arc<AtomicBool>);
 
 impl Worker for Scribe {
-    fn run(&self, table: &Arc<Opened>, task: &[u8], out: &mut dyn Output) -> Result<(), Outcome> {
+    fn run(&self, table: &Arc<OpenTable>, task: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         let task = std::str::from_utf8(task).unwrap();
         match task.split_once(' ') {
             Some(("count", to)) => {
@@ -196,8 +197,8 @@ impl Worker for Scribe {
             }
             // A task without results, however long it takes.
             Some(("work", _)) => {
-                let wanted = out.wanted();
-                while wanted.is() {
+                let cancellation = out.cancellation();
+                while !cancellation.is_cancelled() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 self.0.store(true, Ordering::Release);
@@ -209,11 +210,11 @@ impl Worker for Scribe {
                 }
                 Ok(())
             }
-            Some(("refuse", why)) => Err(Outcome::Refused(why.to_owned())),
-            Some(("value", why)) => Err(Outcome::Value(why.to_owned())),
-            Some(("page", why)) => Err(Outcome::Page(why.to_owned())),
-            Some(("busy", why)) => Err(Outcome::Busy(why.to_owned())),
-            Some(("untaken", why)) => Err(Outcome::Untaken(why.to_owned())),
+            Some(("refuse", why)) => Err(Error::Refused(why.to_owned())),
+            Some(("value", why)) => Err(Error::Value(why.to_owned())),
+            Some(("page", why)) => Err(Error::Page(why.to_owned())),
+            Some(("busy", why)) => Err(Error::Busy(why.to_owned())),
+            Some(("untaken", why)) => Err(Error::Untaken(why.to_owned())),
             _ => panic!("an unknown task"),
         }
     }

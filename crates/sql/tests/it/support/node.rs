@@ -8,9 +8,9 @@ use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
-use operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, Stock};
-use pages::remote::{Far, FarOptions, SessionOptions};
+use operators::Operators;
+use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
+use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Local, LocalOptions, Tables};
 
 /// Returns the secret of nodes and their readers.
@@ -22,7 +22,7 @@ pub(crate) fn secret() -> Secret {
 pub(crate) fn serve(dir: &Path) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     let local = Local::new(tables.clone(), LocalOptions::default());
-    let stock = Stock::new(tables, ShownFiles::default(), PageCache::Past);
+    let stock = LocalTables::new(tables, ShownFiles::default(), PageCache::Past);
     let options = NodeOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
         secret: secret(),
@@ -40,13 +40,13 @@ pub(crate) fn serve(dir: &Path) -> Node {
 }
 
 /// Returns options with which readers reach it over TCP.
-pub(crate) fn far_options(node: &Node) -> FarOptions {
+pub(crate) fn far_options(node: &Node) -> RemoteNodeOptions {
     let mut options = SessionOptions::new(node.address(), secret());
     options.transport = Transport::Tcp;
-    FarOptions::new(options)
+    RemoteNodeOptions::new(options)
 }
 
 /// Returns a reader's handle of the node.
-pub(crate) fn far(node: &Node) -> Far {
-    Far::new(far_options(node))
+pub(crate) fn far(node: &Node) -> RemoteNode {
+    RemoteNode::new(far_options(node))
 }
