@@ -75,7 +75,10 @@ impl Replicated {
             return;
         }
         tracing::info!("handing over the leadership before stopping");
-        match self.member.change(MembershipChange::Transfer(None), HANDOVER) {
+        match self
+            .member
+            .change(MembershipChange::Transfer(None), HANDOVER)
+        {
             Ok(()) => tracing::info!(leader = ?self.member.leader(), "another node leads now"),
             Err(error) => tracing::warn!(%error, "the leadership was not handed over"),
         }
