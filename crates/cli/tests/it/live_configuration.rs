@@ -36,7 +36,7 @@ fn configured(command: &str, config: &str, file: &Path) -> (Server, SocketAddr) 
         });
         match started {
             Ok(server) => return (server, admin),
-            Err(said) => assert!(said.contains("in use"), "{said}"),
+            Err(said) => assert!(said.to_string().contains("in use"), "{said}"),
         }
     }
     panic!("no port is free");

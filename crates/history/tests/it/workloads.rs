@@ -73,7 +73,7 @@ fn a_store_that_is_not_atomic_is_caught() {
     let mut store = Serial::new();
     store.run(&transfers.setup());
     let lost = run(&mut transfers, &extent, |_| Halved(store.clone())).unwrap_err();
-    assert!(lost.contains("instead of 1000 in 10"), "{lost}");
+    assert!(lost.to_string().contains("instead of 1000 in 10"), "{lost}");
 }
 
 #[test]
