@@ -1,4 +1,4 @@
-//! Whole clusters in virtual time, from 200 seeds; `cargo xtask sim` runs any number.
+//! Whole clusters in virtual time, from 300 seeds; `cargo xtask sim` runs any number.
 
 #![cfg(feature = "simulation")]
 
@@ -6,7 +6,7 @@ use ::simulation::Coverage;
 use base::planted::{self, Bug};
 use kumiki_cluster::simulation::{self, Point, Run, Scenario};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 300;
 
 /// A planted bug must be found within this many seeds.
 const PLANTED_SEEDS: u64 = 400;
