@@ -10,9 +10,7 @@ use std::time::Duration;
 use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
-use proxy::{
-    Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack,
-};
+use proxy::{Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack};
 use reactor::tls::AuthorityFiles;
 
 use crate::argument_values::{parse_address, parse_password, parse_time};

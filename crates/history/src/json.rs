@@ -126,7 +126,8 @@ pub fn read(mut source: impl BufRead) -> Result<History, ReadError> {
         line += 1;
         if !text.trim().is_empty() {
             let transaction = parse(&text, &mut names);
-            transactions.push(transaction.map_err(|InvalidLine(what)| ReadError::Line { line, what })?);
+            transactions
+                .push(transaction.map_err(|InvalidLine(what)| ReadError::Line { line, what })?);
         }
         text.clear();
     }
@@ -182,7 +183,9 @@ fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, Inval
     } = fields;
     match (read, write, delete, scan) {
         (Some(key), None, None, None) if to.is_none() && found.is_none() => {
-            let value = value.ok_or_else(|| InvalidLine::new("a read needs a value, null if the key was absent"))?;
+            let value = value.ok_or_else(|| {
+                InvalidLine::new("a read needs a value, null if the key was absent")
+            })?;
             Ok(Op::Read {
                 key: names.key(&key),
                 value,
@@ -190,7 +193,9 @@ fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, Inval
             })
         }
         (None, Some(key), None, None) if to.is_none() && found.is_none() => {
-            let value = value.flatten().ok_or_else(|| InvalidLine::new("a write needs a value"))?;
+            let value = value
+                .flatten()
+                .ok_or_else(|| InvalidLine::new("a write needs a value"))?;
             Ok(Op::Write {
                 key: names.key(&key),
                 value,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pages::task::TaskError;
-use pages::{SegmentId, Table, Cancellation};
+use pages::{Cancellation, SegmentId, Table};
 
 use crate::fragment::Fragment;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::cancellation::Cancellation;
 use crate::page::PageError;
 use crate::table::Table;
-use crate::cancellation::Cancellation;
 
 /// A node that runs tasks beside its pages.
 pub trait TaskNode: Send + Sync {

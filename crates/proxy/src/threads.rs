@@ -17,7 +17,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Config, Limits, Stack, StartError};
 use crate::figures::{BackendFigures, FrontendFigures};
-use reactor::{Network, Sockets, Uring};
 use crate::nodes::Nodes;
 use crate::queue::{LockFree, Queues};
 use crate::runtime::backend::{Backend, FrontendQueues};
@@ -31,6 +30,7 @@ use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, Stopping, ThreadWatch};
 use reactor::tls::{ServerTls, Tls, TlsSettings};
+use reactor::{Network, Sockets, Uring};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

@@ -41,7 +41,7 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue};
 
 pub use buffers::BufferId;
-pub use completion::{SocketCompletion, ReceiveEnd};
+pub use completion::{ReceiveEnd, SocketCompletion};
 pub use sockets::SocketId;
 pub use waker::Waker;
 
@@ -253,7 +253,11 @@ impl Ring {
     /// # Errors
     /// Returns an error if the kernel does not take requests; the ring cannot be used any more
     /// then.
-    pub fn wait(&mut self, done: &mut Vec<SocketCompletion>, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn wait(
+        &mut self,
+        done: &mut Vec<SocketCompletion>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
         self.start()?;
         let ready = !self.ring.completion().is_empty();
         let mut waits = !ready && timeout != Some(Duration::ZERO);
@@ -341,7 +345,13 @@ impl Ring {
         Ok(())
     }
 
-    fn received(&mut self, place: usize, result: i32, flags: u32, done: &mut Vec<SocketCompletion>) {
+    fn received(
+        &mut self,
+        place: usize,
+        result: i32,
+        flags: u32,
+        done: &mut Vec<SocketCompletion>,
+    ) {
         let key = self.sockets.key(place);
         if let Some(id) = cqueue::buffer_select(flags) {
             let buffers = self.buffers.as_mut().expect("there until the drop");
@@ -356,7 +366,9 @@ impl Ring {
         {
             let why = match -result {
                 0 => ReceiveEnd::ClosedByPeer,
-                ..0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => ReceiveEnd::Paused,
+                ..0 | libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
+                    ReceiveEnd::Paused
+                }
                 code => ReceiveEnd::Broken(io::Error::from_raw_os_error(code)),
             };
             done.push(SocketCompletion::Finished { key, why });

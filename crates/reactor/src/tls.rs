@@ -36,7 +36,7 @@ use rustls::ServerConnection;
 use slab::Slab;
 
 use crate::network::{Network, SocketEvent};
-use session::{SessionNetwork, Phase, Session};
+use session::{Phase, Session, SessionNetwork};
 
 pub use blocking::BlockingStream;
 pub use certificates::{

@@ -23,7 +23,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::ring::{SocketCompletion, Ring, Waker};
+use crate::ring::{Ring, SocketCompletion, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
 use slab::Slab;

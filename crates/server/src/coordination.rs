@@ -105,8 +105,12 @@ impl RuntimeNode {
     ) -> u64 {
         self.last_number += 1;
         let number = self.last_number;
-        self.node
-            .begin(worker.participant(), ops, CoordinationCaller { key, number }, now);
+        self.node.begin(
+            worker.participant(),
+            ops,
+            CoordinationCaller { key, number },
+            now,
+        );
         number
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use operators::placement::{Link, Side};
-use operators::{LocalSite, Placement, Site, RemoteSite, WorkCosts};
+use operators::{LocalSite, Placement, RemoteSite, Site, WorkCosts};
 use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
 use pages::{Address, Table};
 use parking_lot::Mutex;
@@ -168,7 +168,9 @@ impl Store for StorageNode {
             Placement::RemoteLocal => {
                 // The node counts pages by itself, as it knows which were in the cache.
                 let source = self.remote.tallied(meter.tally());
-                Some(Arc::new(LocalSite::new(Arc::new(source)).measured(&self.costs)))
+                Some(Arc::new(
+                    LocalSite::new(Arc::new(source)).measured(&self.costs),
+                ))
             }
             Placement::RemoteRemote => Some(Arc::new(RemoteSite::new(self.remote.clone()))),
             Placement::Auto | Placement::Local => None,

@@ -136,7 +136,12 @@ fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> Swe
     .point()
 }
 
-fn own(place: StorageMedium, size: usize, read_method: ReadMethodOption, pinned: bool) -> SweepPoint {
+fn own(
+    place: StorageMedium,
+    size: usize,
+    read_method: ReadMethodOption,
+    pinned: bool,
+) -> SweepPoint {
     let depth = match read_method {
         // The paper's way has no limit; more threads at once than this bring nothing here.
         ReadMethodOption::Dynamic => 128,
@@ -243,7 +248,12 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     for &threads in more {
         add(plain(StorageMedium::Disk, size, threads, false));
     }
-    add(own(StorageMedium::Disk, size, ReadMethodOption::Ring, false));
+    add(own(
+        StorageMedium::Disk,
+        size,
+        ReadMethodOption::Ring,
+        false,
+    ));
     if size == 512 || scale.effort == Effort::Full {
         add(own(
             StorageMedium::Disk,
@@ -251,7 +261,12 @@ fn on_disk(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
             ReadMethodOption::Static(BUSY),
             false,
         ));
-        add(own(StorageMedium::Disk, size, ReadMethodOption::Dynamic, false));
+        add(own(
+            StorageMedium::Disk,
+            size,
+            ReadMethodOption::Dynamic,
+            false,
+        ));
     }
     for transport in CARRIERS {
         add(remote(
@@ -346,7 +361,12 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
     }
     if scale.effort == Effort::Full {
         add(plain(StorageMedium::Memory, size, 1, false));
-        add(own(StorageMedium::Memory, size, ReadMethodOption::Ring, false));
+        add(own(
+            StorageMedium::Memory,
+            size,
+            ReadMethodOption::Ring,
+            false,
+        ));
         for links in [1, 4] {
             let read_method = ReadMethodOption::Static(2);
             add(remote(

@@ -7,7 +7,7 @@ use base::transaction::Kind;
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Op, PartitionId, Timestamp, TransactionId};
 use cluster::codec;
-use cluster::message::{Answer, Message, Notice, Request, ParticipantList};
+use cluster::message::{Answer, Message, Notice, ParticipantList, Request};
 use cluster::ramp::{Algorithm, siblings};
 
 use crate::systems::AtomicityProtocol;

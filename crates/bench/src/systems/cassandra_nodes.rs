@@ -1,6 +1,6 @@
 //! CassandraNodes of Cassandra, and processes that share one processor.
 
-use cassandra::{Compiler, CassandraNodes, Options, Paxos};
+use cassandra::{CassandraNodes, Compiler, Options, Paxos};
 
 use crate::error::RunError;
 use crate::parameters::Effort;

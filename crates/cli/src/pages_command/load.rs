@@ -30,7 +30,11 @@ pub(super) fn tpch(options: &TpchOptions, stop: &StopRequest) -> Result<(), Stri
 }
 
 /// Returns an error if a table exists that must be a new one.
-pub(super) fn check_new(depot: &dyn TableStore, name: &str, into: &LoadTarget) -> Result<(), String> {
+pub(super) fn check_new(
+    depot: &dyn TableStore,
+    name: &str,
+    into: &LoadTarget,
+) -> Result<(), String> {
     if into.mode() != Mode::Create {
         return Ok(());
     }
@@ -93,7 +97,11 @@ fn have_columns(tables: &[TpchTable], into: &LoadTarget) -> Result<(), String> {
     }
 }
 
-fn load(depot: &dyn TableStore, table: TpchTable, options: &TpchOptions) -> Result<Arc<Table>, String> {
+fn load(
+    depot: &dyn TableStore,
+    table: TpchTable,
+    options: &TpchOptions,
+) -> Result<Arc<Table>, String> {
     let (into, schema) = (&options.into, table.schema());
     let names = schema.fields().iter().map(|field| field.name().clone());
     let widths = names.filter_map(|name| Some((name.clone(), table.text_width(&name)?)));

@@ -12,7 +12,7 @@ use disk::RealDisk;
 use disk::reads::{PageCache, ReadFile, ReadMethod};
 use fabric::shm::Shm;
 use operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
+use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::argument_values::parse_address;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::codec::{Malformed, Reader};
 use pages::task::TaskError;
-use pages::{SegmentId, Table, Cancellation};
+use pages::{Cancellation, SegmentId, Table};
 
 use super::error::CodecError;
 use super::fragment::{decode, encode};

@@ -16,7 +16,8 @@ use disk::RealDisk;
 use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use kumiki_operators::{
-    Fragment, FragmentExecutor, FragmentTask, LocalSite, RemoteSite, Site, Value, Cancellation, scan,
+    Cancellation, Fragment, FragmentExecutor, FragmentTask, LocalSite, RemoteSite, Site, Value,
+    scan,
 };
 use pages::{LoadOptions, Local, LocalOptions, Mode, PageSize, Source, Table, Tables, widen};
 use tpchgen::generators::LineItemGenerator;

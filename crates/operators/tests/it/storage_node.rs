@@ -9,7 +9,7 @@ use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
 use kumiki_operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
+use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Source, Tables};
 

@@ -8,8 +8,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use fastrand::Rng;
 use kumiki_operators::{
-    Aggregate, Expr, Fragment, FragmentExecutor, FragmentTask, FragmentWork, Function, LocalSite,
-    Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, Cancellation, scan,
+    Aggregate, Cancellation, Expr, Fragment, FragmentExecutor, FragmentTask, FragmentWork,
+    Function, LocalSite, Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, scan,
 };
 use pages::row::RowSchema;
 use pages::{Address, Groups, Memory, PageSize, PageStream, Shape, Source, Table};

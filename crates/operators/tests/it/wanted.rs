@@ -10,8 +10,8 @@ use disk::RealDisk;
 use fabric::tcp::Transport;
 use fastrand::Rng;
 use kumiki_operators::{
-    Aggregate, Expr, Fragment, FragmentTask, FragmentWork, Function, LocalSite, Operator,
-    RemoteSite, Scalar, Site, SortKey, TaskError, Value, Cancellation, scan,
+    Aggregate, Cancellation, Expr, Fragment, FragmentTask, FragmentWork, Function, LocalSite,
+    Operator, RemoteSite, Scalar, Site, SortKey, TaskError, Value, scan,
 };
 use pages::node::Node;
 use pages::remote::RemoteNode;
@@ -273,7 +273,11 @@ fn a_task_there_ends_when_it_is_not_wanted() {
 fn a_node_that_stops_does_not_wait_for_a_scan() {
     let stand = stand();
     let there = RemoteSite::new(stand.far.clone());
-    let task = task(&stand.table, aggregate(Function::Count), Cancellation::default());
+    let task = task(
+        &stand.table,
+        aggregate(Function::Count),
+        Cancellation::default(),
+    );
     let begin = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

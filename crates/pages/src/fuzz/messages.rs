@@ -9,11 +9,11 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::fuzz_messages;
 use crate::protocol::{self, ListedTable, LoadDefinition, NodeStatus, TableSummary};
-use crate::task::WorkTimes;
 use crate::row::Form;
 use crate::segment::Groups;
 use crate::table::{Layout, SegmentId, TableId, Version};
 use crate::tables::{Identity, LoadOptions, Mode};
+use crate::task::WorkTimes;
 
 /// Returns one message of each kind, and the forms of its parts.
 fn messages() -> Vec<(String, Vec<u8>)> {

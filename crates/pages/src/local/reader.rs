@@ -7,7 +7,9 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use bytes::Bytes;
-use disk::reads::{CompletedRead, FileId, BufferPool, PooledBuffer, ReadRequest, ReadFile, ReadQueue, ReadMethod};
+use disk::reads::{
+    BufferPool, CompletedRead, FileId, PooledBuffer, ReadFile, ReadMethod, ReadQueue, ReadRequest,
+};
 use parking_lot::Mutex;
 
 use super::options::LocalOptions;
@@ -34,7 +36,9 @@ pub(super) struct Readers {
 
 impl Readers {
     pub(super) fn new(tables: Tables, options: LocalOptions) -> Readers {
-        let way = options.way.unwrap_or_else(|| ReadMethod::suited(tables.dirs()));
+        let way = options
+            .way
+            .unwrap_or_else(|| ReadMethod::suited(tables.dirs()));
         let threads = match way {
             ReadMethod::ThreadPool { threads } => threads,
             _ => 1,

@@ -9,7 +9,7 @@
 use std::ptr::NonNull;
 
 use disk::reads::PooledBuffer;
-use fabric::window::{RemoteWindow, MappedPart};
+use fabric::window::{MappedPart, RemoteWindow};
 
 /// All of a reader's window.
 pub(super) struct WholeWindow(MappedPart);

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use base::NodeId;
 use base::log_limit::LogLimit;
-use disk::reads::{CompletedRead, ReadQueue, ReadMethod};
+use disk::reads::{CompletedRead, ReadMethod, ReadQueue};
 use fabric::tcp::{ConnectionBalancer, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;

@@ -35,8 +35,8 @@ use super::query::Reply;
 use super::wait_queue::WaitQueue;
 use crate::config::Limits;
 use crate::figures::FrontendFigures;
-use reactor::{Network, SocketEvent};
 use connection::{Connection, due, list};
+use reactor::{Network, SocketEvent};
 
 /// A piece of a request of at most this many bytes is copied, so that it does not keep its block in
 /// memory.

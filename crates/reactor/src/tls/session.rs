@@ -156,7 +156,10 @@ impl<S: Send> Session<S> {
 
     /// Decrypts some of the input, reading from the socket if none is buffered, and sends the session's
     /// answer to it. Returns the number of bytes of ciphertext; 0: the end.
-    fn pull<N: Network<Stream = S>>(&mut self, around: &mut SessionNetwork<'_, N>) -> io::Result<usize> {
+    fn pull<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+    ) -> io::Result<usize> {
         let mut input = match self.input.take() {
             Some(input) => input,
             None => self.receive(around)?,
@@ -180,7 +183,10 @@ impl<S: Send> Session<S> {
         Ok(read)
     }
 
-    fn receive<N: Network<Stream = S>>(&mut self, around: &mut SessionNetwork<'_, N>) -> io::Result<Input> {
+    fn receive<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+    ) -> io::Result<Input> {
         if self.drained {
             return Err(ErrorKind::WouldBlock.into());
         }

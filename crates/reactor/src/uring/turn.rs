@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::ring::{SocketCompletion, ReceiveEnd};
+use crate::ring::{ReceiveEnd, SocketCompletion};
 use socket2::SockRef;
 
 use super::connection::{WatchedConnection, mark};

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use kumiki_reactor::ring::{SocketCompletion, ReceiveEnd, Ring, SocketId};
+use kumiki_reactor::ring::{ReceiveEnd, Ring, SocketCompletion, SocketId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: usize = 5;
@@ -61,10 +61,12 @@ fn receives_go_on_until_the_peer_ends() {
             false
         }
         SocketCompletion::Finished {
-            why: ReceiveEnd::ClosedByPeer, ..
+            why: ReceiveEnd::ClosedByPeer,
+            ..
         } => true,
         SocketCompletion::Finished {
-            why: ReceiveEnd::Paused, ..
+            why: ReceiveEnd::Paused,
+            ..
         } => {
             ring.receive(socket).expect("a request");
             false

@@ -5,8 +5,8 @@ use std::time::Duration;
 use base::Epoch;
 use reactor::{Network, SocketEvent};
 
-use super::setup::FIRST_TOKEN;
 use super::Runtime;
+use super::setup::FIRST_TOKEN;
 
 /// How long links may take to be closed.
 const CLOSING: Duration = Duration::from_secs(1);

@@ -120,7 +120,11 @@ fn listening(binary: &Path, dir: &Path, more: &[&str]) -> Result<ListeningProces
 }
 
 /// Returns the nodes of Cassandra, with the table of locks.
-fn cassandra(context: &RunContext<'_>, nodes: u8, paxos: Paxos) -> Result<CassandraNodes, RunError> {
+fn cassandra(
+    context: &RunContext<'_>,
+    nodes: u8,
+    paxos: Paxos,
+) -> Result<CassandraNodes, RunError> {
     let nodes = start_cassandra(context, nodes, HEAP, Some(paxos))?;
     let made = LightweightTransactions::create_table(&nodes.addresses());
     made.map_err(|error| RunError::failed("making the table of locks")(&error))?;

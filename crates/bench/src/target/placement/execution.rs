@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use operators::{Fragment, FragmentTask, LocalSite, RemoteSite, RowRange, Site, Cancellation, scan};
+use operators::{
+    Cancellation, Fragment, FragmentTask, LocalSite, RemoteSite, RowRange, Site, scan,
+};
 
 use super::query_answer::QueryAnswer;
 use super::query_job::{OperatorPlacement, QueryJob};

@@ -10,7 +10,7 @@ use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use operators::FragmentWorker;
-use pages::node::{Limits, Node, NodeOptions, ShownFiles, LocalTables};
+use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::error::RunError;

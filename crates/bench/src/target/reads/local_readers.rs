@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::reads::{CompletedRead, AllocatedBuffer, PageCache, BufferPool, PooledBuffer, ReadRequest, ReadFile, ReadQueue};
+use disk::reads::{
+    AllocatedBuffer, BufferPool, CompletedRead, PageCache, PooledBuffer, ReadFile, ReadQueue,
+    ReadRequest,
+};
 
 use super::job::{AccessPattern, FileReader};
 use super::offset_source::ReadRun;

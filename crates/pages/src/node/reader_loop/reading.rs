@@ -217,8 +217,11 @@ impl ReaderLoop {
         let settling: Vec<usize> = settling.map(|(reader, _)| reader).collect();
         for reader in settling {
             let connection = &mut self.readers[reader];
-            let settled: Result<Vec<bool>, _> =
-                connection.windows.values_mut().map(RemoteWindow::settle).collect();
+            let settled: Result<Vec<bool>, _> = connection
+                .windows
+                .values_mut()
+                .map(RemoteWindow::settle)
+                .collect();
             match settled {
                 Ok(all) if all.iter().all(|&settled| settled) => {
                     if connection.there.is_empty() {

@@ -59,7 +59,11 @@ pub(crate) fn pages_of_all_sizes_come_on_one_session(road: &Road) {
 }
 
 pub(crate) fn pages_are_read_in_every_way(road: &Road) {
-    for way in [ReadMethod::Inline, ReadMethod::IoUring, ReadMethod::ThreadPerRead] {
+    for way in [
+        ReadMethod::Inline,
+        ReadMethod::IoUring,
+        ReadMethod::ThreadPerRead,
+    ] {
         let stand = Stand::reading(road, Limits::default(), way);
         let mut sessions = [stand.session(), stand.session()];
         for (session, unit) in sessions.iter_mut().zip([512, 16 << 10]) {
@@ -85,7 +89,13 @@ pub(crate) fn memory_is_shown_as_files_are(road: &Road) {
     let open = session.open_file("memory", 4096).unwrap();
     session.read(&open, 0, open.pages as u32, 7);
     let arrived = until(&mut session, Session::next_page).unwrap();
-    assert!(arrived.page.unwrap_err().to_string().contains("there is no page"));
+    assert!(
+        arrived
+            .page
+            .unwrap_err()
+            .to_string()
+            .contains("there is no page")
+    );
     let figures = stand.node.as_ref().unwrap().figures();
     assert_eq!(figures.pages.load(Ordering::Relaxed), 4000);
 }
@@ -111,7 +121,13 @@ pub(crate) fn what_is_not_there_is_told(road: &Road) {
     for _ in 0..2 {
         let arrived = until(&mut session, Session::next_page).unwrap();
         match arrived.token {
-            7 => assert!(arrived.page.unwrap_err().to_string().contains("there is no page")),
+            7 => assert!(
+                arrived
+                    .page
+                    .unwrap_err()
+                    .to_string()
+                    .contains("there is no page")
+            ),
             _ => assert_eq!(arrived.page.unwrap().as_ref(), content(0, 4096)),
         }
     }
