@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use operators::placement::{Link, Side};
+use operators::placement::{LinkCosts, SideCosts};
 use operators::{Placement, Site};
 use pages::{Address, Table, TableId, Version};
 use parking_lot::Mutex;
@@ -76,7 +76,7 @@ pub enum StoreLocation {
         page_s: f64,
     },
     /// On a storage node, over a link.
-    Remote(Side, Link),
+    Remote(SideCosts, LinkCosts),
 }
 
 /// The costs that were measured; all others are assumed.

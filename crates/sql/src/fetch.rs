@@ -20,7 +20,7 @@ use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, RecordOutput};
 use futures::Stream;
-use operators::{Cancellation, Site, Task, TaskError, Work};
+use operators::{Cancellation, FragmentTask, FragmentWork, Site, TaskError};
 use tokio::sync::mpsc;
 
 use crate::query_resources::QueryResources;
@@ -49,7 +49,7 @@ pub(crate) struct TaskMetrics {
 /// Runs a task at the first of these sites that is not lost.
 pub(crate) fn fetch(
     candidates: Vec<Candidate>,
-    task: Task,
+    task: FragmentTask,
     metrics: TaskMetrics,
     resources: Option<Arc<QueryResources>>,
 ) -> impl Stream<Item = Result<RecordBatch, DataFusionError>> + Send {
@@ -88,7 +88,7 @@ enum State {
 
 struct TaskRun {
     candidates: Vec<Candidate>,
-    task: Task,
+    task: FragmentTask,
     metrics: TaskMetrics,
     /// See [`KEPT_BYTES`].
     kept_bytes: usize,
@@ -166,7 +166,7 @@ impl TaskRun {
         let mut handed_over = false;
         // The question holds a sender of its own, so it must not outlive this call.
         let asked = sender.clone();
-        let task = Task {
+        let task = FragmentTask {
             wanted: Cancellation::new(move || asked.is_closed()),
             ..self.task.clone()
         };

@@ -2,7 +2,7 @@
 //!
 //! Where nearly each row is a group of its own, a partial aggregate is useless work, and its output is no
 //! shorter than the rows. The number of groups is guessed from the distance of the least and the greatest
-//! value of the columns, which pages know for numbers and short texts. RemoteSite are no more numbers than
+//! value of the columns, which pages know for numbers and short texts. There are no more numbers than
 //! that; there may be more texts, as longer ones lie between short ones. A wrong guess costs only time.
 
 use operators::Expr;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use operators::placement::{Link, Side};
+use operators::placement::{LinkCosts, SideCosts};
 use operators::{LocalSite, Placement, RemoteSite, Site, WorkCosts};
 use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
 use pages::{Address, Table};
@@ -101,7 +101,7 @@ impl Store for StorageNode {
         let link_s = self.remote.page_s(table.page_size).unwrap_or(SUPPOSED_S);
         let byte_s = self.remote.byte_s();
         StoreLocation::Remote(
-            Side {
+            SideCosts {
                 page_s: page_s.unwrap_or(SUPPOSED_THERE_S),
                 operation_s: seconds(status.work.operation_ps).unwrap_or(OPERATION_S),
                 load: status.tasks as f64 / threads,

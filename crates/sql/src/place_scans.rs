@@ -9,8 +9,8 @@ use datafusion::error::DataFusionError;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use operators::estimate::estimate;
-use operators::placement::{Costs, Link, PageWork, Side, choose_with};
-use operators::{Fragment, Placement, Rows, TaskError};
+use operators::placement::{LinkCosts, PageWork, PlacementCosts, SideCosts, choose_with};
+use operators::{Fragment, Placement, RowRange, TaskError};
 use pages::{Address, Table};
 
 use crate::catalogue::{MeasuredCosts, OPERATION_S, StoreLocation};
@@ -103,7 +103,7 @@ fn place(scan: &PagesScan, wanted: Placement) -> Result<ScanPlacement, Error> {
 
 /// What is known of a scan's replicas.
 struct ReplicaCosts {
-    costs: Costs,
+    costs: PlacementCosts,
     page: PageWork,
     basis: CostBasis,
 }
@@ -112,14 +112,15 @@ struct ReplicaCosts {
 fn replica_costs(
     scan: &PagesScan,
     fragment: &Fragment,
-    rows: &[Rows],
+    rows: &[RowRange],
 ) -> Result<ReplicaCosts, TaskError> {
     let threads = scan.partitions().len() as f64;
     let (mut own, mut there) = (
         None::<(f64, MeasuredCosts)>,
-        None::<(Side, Link, MeasuredCosts, f64)>,
+        None::<(SideCosts, LinkCosts, MeasuredCosts, f64)>,
     );
-    let time = |side: &Side, link: &Link| side.page_s.max(link.page_s) * (1.0 + side.load);
+    let time =
+        |side: &SideCosts, link: &LinkCosts| side.page_s.max(link.page_s) * (1.0 + side.load);
     let mut sample = None;
     let mut operation_s = None;
     for replica in &scan.replicated().replicas {
@@ -160,8 +161,8 @@ fn replica_costs(
     // A page is verified in the same way on each side.
     let any = own_page.or(taken).or(page_there);
     Ok(ReplicaCosts {
-        costs: Costs {
-            here: Side {
+        costs: PlacementCosts {
+            server: SideCosts {
                 page_s: own.map_or(0.0, |(page_s, _)| page_s),
                 operation_s: operation_s.unwrap_or(OPERATION_S),
                 load: load(),

@@ -36,7 +36,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use operators::{Cancellation, Expr, Fragment, Operator, Placement, Rows, SortKey, Task, Work};
+use operators::{
+    Cancellation, Expr, Fragment, FragmentTask, FragmentWork, Operator, Placement, RowRange,
+    SortKey,
+};
 use pages::Table;
 
 use crate::catalogue::ReplicatedTable;

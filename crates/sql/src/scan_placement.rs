@@ -17,7 +17,7 @@ pub struct ScanPlacement {
     /// The reason.
     pub reason: String,
     /// The estimated costs of each placement.
-    pub others: Vec<placement::Candidate>,
+    pub others: Vec<placement::PlacementCandidate>,
     /// Which of the costs were measured, and which are assumed.
     pub basis: CostBasis,
     pub(crate) candidates: Arc<[Candidate]>,

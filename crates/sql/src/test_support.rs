@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use operators::placement::{Link, Side};
+use operators::placement::{LinkCosts, SideCosts};
 use operators::{Placement, Site};
 use pages::{
     Bounds, Layout, PageEntry, PageNo, PageSize, Range, Segment, SegmentId, Table, TableId, Version,
@@ -119,7 +119,7 @@ impl Store for FakeStore {
     }
 
     fn location(&self, _: &Table) -> StoreLocation {
-        let link = Link {
+        let link = LinkCosts {
             round_trip_s: 50e-6,
             page_s: 30e-6,
             byte_s: 1e-9,

@@ -1,4 +1,4 @@
-//! CassandraNodes of Cassandra, and processes that share one processor.
+//! Nodes of Cassandra, and processes that share one processor.
 
 use cassandra::{CassandraNodes, Compiler, Options, Paxos};
 

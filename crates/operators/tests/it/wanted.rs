@@ -27,7 +27,7 @@ use testkit::SetOnDrop;
 const ROWS: i128 = 100_000;
 /// Rows that are worked on at once.
 const VECTOR: usize = 2048;
-/// RemoteNode longer than any step takes here, and far shorter than a scan of slow pages.
+/// Far longer than any step takes here, and far shorter than a scan of slow pages.
 const SOON: Duration = Duration::from_secs(10);
 
 fn column(place: usize) -> Expr {

@@ -206,7 +206,7 @@ impl Rows {
 
 impl Cursors {
     /// # Errors
-    /// RemoteSite is a cursor of this name.
+    /// There is a cursor of this name.
     pub(crate) fn is_new(&self, name: &str) -> PgWireResult<()> {
         match self.0.lock().contains_key(name) {
             true => Err(error(
@@ -239,7 +239,7 @@ impl Cursors {
     /// Returns the columns of a cursor.
     ///
     /// # Errors
-    /// RemoteSite is no such cursor.
+    /// There is no such cursor.
     pub(crate) fn columns(&self, name: &str) -> PgWireResult<SchemaRef> {
         Ok(self.get(name)?.schema)
     }
@@ -247,7 +247,7 @@ impl Cursors {
     /// Returns the rows that are wanted, which leave the cursor as they are taken.
     ///
     /// # Errors
-    /// RemoteSite is no such cursor.
+    /// There is no such cursor.
     pub(crate) fn fetch(&self, fetch: &Fetch) -> PgWireResult<SendableRecordBatchStream> {
         let Cursor { schema, rows, .. } = self.get(&fetch.name)?;
         let batches = stream::try_unfold((rows, fetch.most), |(rows, most)| async move {
@@ -266,7 +266,7 @@ impl Cursors {
     /// Ends a cursor, or all.
     ///
     /// # Errors
-    /// RemoteSite is no such cursor.
+    /// There is no such cursor.
     pub(crate) fn close(&self, name: Option<&str>) -> PgWireResult<()> {
         match name {
             None => self.0.lock().clear(),

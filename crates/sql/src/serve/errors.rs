@@ -33,7 +33,7 @@ pub(crate) const COMPLEX: SqlState = SqlState("54001");
 const TOO_MUCH: SqlState = SqlState("53400");
 /// Who does not speak TLS is not let in.
 pub(crate) const NOT_ENCRYPTED: SqlState = SqlState("28000");
-/// RemoteSite are as many clients as there may be.
+/// There are as many clients as there may be.
 pub(crate) const TOO_MANY_CLIENTS: SqlState = SqlState("53300");
 /// Another client has the connection closed.
 pub(crate) const TERMINATED: SqlState = SqlState("57P01");
@@ -43,7 +43,7 @@ pub(crate) const CANCELLED: SqlState = SqlState("57014");
 pub(crate) const NO_TRANSACTION: SqlState = SqlState("25P01");
 /// Nothing of that name was bound, or it has ended with its transaction.
 pub(crate) const NO_PORTAL: SqlState = SqlState("34000");
-/// RemoteSite is a cursor of that name.
+/// There is a cursor of that name.
 pub(crate) const DUPLICATE_CURSOR: SqlState = SqlState("42P03");
 /// Rows that have passed are wanted.
 pub(crate) const FORWARD_ONLY: SqlState = SqlState("55000");

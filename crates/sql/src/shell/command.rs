@@ -77,7 +77,7 @@ pub fn tables(catalogue: &Catalogue) -> Result<String, Error> {
         let _ = writeln!(text, "{line}");
     }
     if text.is_empty() {
-        text.push_str("RemoteSite are no tables; 'kumiki pages load' makes some.\n");
+        text.push_str("There are no tables; 'kumiki pages load' makes some.\n");
     }
     Ok(text)
 }

@@ -79,7 +79,7 @@ pub(crate) fn plain(batch: &RecordBatch) -> RecordBatch {
 
 /// Returns the place of a store, with the costs of this machine or of a node.
 pub(crate) fn location(is_remote: bool) -> StoreLocation {
-    let link = Link {
+    let link = LinkCosts {
         round_trip_s: 50e-6,
         page_s: 30e-6,
         byte_s: 1e-9,

@@ -13,7 +13,7 @@ use cassandra::{CassandraNodes, Paxos};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 768;
-/// CassandraNodes of Kumiki that hold a replicated table.
+/// Nodes of Kumiki that hold a replicated table.
 const REPLICAS: usize = 3;
 /// Options of a proxy that keeps locks in its memory.
 const IN_MEMORY: [&str; 4] = ["--locks", "memory", "--data", "locks"];

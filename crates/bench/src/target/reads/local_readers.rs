@@ -1,4 +1,4 @@
-//! ReadQueue of the file by this process itself.
+//! Reads of the file by this process itself.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::content::Checker;
 use crate::error::RunError;
 use crate::storage_node::ReadMethodOption;
 
-/// ReadQueue of a plain thread between two checks if it must continue.
+/// Reads of a plain thread between two checks if it must continue.
 const TURN: usize = 16;
 /// How long a turn may wait.
 const WAIT: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use disk::reads::{PageCache, ReadMethod};
 use fabric::Secret;
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
-use operators::Operators;
+use operators::FragmentWorker;
 use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use pages::{Local, LocalOptions, Tables};
