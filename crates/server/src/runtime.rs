@@ -226,7 +226,7 @@ impl<N: Network> Runtime<N> {
                     _ => self.note_event(event),
                 }
             }
-            let idle = events.is_empty() && !woken;
+            let is_quiet = events.is_empty() && !woken;
             events.clear();
             self.events = events;
             if woken {
@@ -239,7 +239,7 @@ impl<N: Network> Runtime<N> {
             self.close_idle();
             self.sum_up_failures();
             let heard = self.hear_nodes();
-            if idle && !heard && self.deferred_until.is_some() {
+            if is_quiet && !heard && self.deferred_until.is_some() {
                 // Nothing more has come.
                 self.deferred_until = Some(Duration::ZERO);
             }
