@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use crate::logging::LogControl;
 use crate::output::say_line;
 use interrupt::StopRequest;
-use options::{CheckTables, ListOptions, RemoveOptions, TpchOptions};
+use options::{ListOptions, RemoveOptions, TableCheckOptions, TpchOptions};
 
 /// Options of `kumiki pages`.
 #[derive(Args, Debug)]
@@ -32,7 +32,7 @@ enum Command {
     /// Serve readers: a storage node.
     Serve(Box<serve::StorageNodeOptions>),
     /// Load tables.
-    LoadCommand(LoadCommand),
+    Load(PagesLoadOptions),
     /// Write the keys of a running server as a table
     ///
     /// The server goes on meanwhile: the table has all keys as they were at one moment, durably, or
@@ -54,13 +54,13 @@ enum Command {
     /// List tables, or show all details of one.
     Ls(ListOptions),
     /// Read and verify all pages. Exits with 1 when something is wrong.
-    CheckTables(CheckTables),
+    Check(TableCheckOptions),
     /// Remove a table.
-    RemoveOptions(RemoveOptions),
+    Remove(RemoveOptions),
 }
 
 #[derive(Args, Debug)]
-struct LoadCommand {
+struct PagesLoadOptions {
     #[command(subcommand)]
     from: LoadSource,
 }
@@ -69,7 +69,7 @@ struct LoadCommand {
 #[derive(Subcommand, Debug)]
 enum LoadSource {
     /// The tables of TPC-H, generated.
-    TpchOptions(TpchOptions),
+    Tpch(TpchOptions),
     /// Lines of values become a table.
     Csv(files::Csv),
     /// Parquet files become a table.
@@ -83,15 +83,15 @@ enum LoadSource {
 pub(crate) fn run(options: &PagesOptions, log: &Arc<LogControl>) -> Result<(), String> {
     match &options.command {
         Command::Serve(serve) => serve::serve(serve, log),
-        Command::LoadCommand(LoadCommand { from }) => stoppable(|stop| match from {
-            LoadSource::TpchOptions(tpch) => load::tpch(tpch, stop),
+        Command::Load(PagesLoadOptions { from }) => stoppable(|stop| match from {
+            LoadSource::Tpch(tpch) => load::tpch(tpch, stop),
             LoadSource::Csv(csv) => files::csv(csv, stop),
             LoadSource::Parquet(parquet) => files::parquet(parquet, stop),
         }),
         Command::Export(export) => stoppable(|stop| export::export(export, stop)),
         Command::Ls(list) => list::list(list),
-        Command::CheckTables(check) => check::check(check),
-        Command::RemoveOptions(remove) => {
+        Command::Check(check) => check::check(check),
+        Command::Remove(remove) => {
             let removed = remove.place.open()?.remove(&remove.table);
             removed.map_err(|error| error.to_string())?;
             say_line!("removed {}", remove.table);
@@ -130,8 +130,8 @@ mod tests {
         let line = ["pages", "load", "tpch"].iter().chain(args);
         let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
         match line.pages.command {
-            Command::LoadCommand(LoadCommand {
-                from: LoadSource::TpchOptions(tpch),
+            Command::Load(PagesLoadOptions {
+                from: LoadSource::Tpch(tpch),
             }) => Ok(tpch),
             other => panic!("{other:?}"),
         }

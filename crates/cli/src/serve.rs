@@ -46,6 +46,7 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
         read_atomic,
         password,
         tls: tls(&options, listen)?,
+        io: io(&options)?,
         ..config(&options, threads, listen, membership)
     };
     config.check().map_err(|error| error.to_string())?;
@@ -180,6 +181,17 @@ fn store_options(options: &ServeOptions, progress: Progress) -> Result<Options, 
     })
 }
 
+/// Chooses how threads wait for their connections.
+fn io(options: &ServeOptions) -> Result<Io, String> {
+    let io = match options.io {
+        IoOption::Auto => Io::Auto,
+        IoOption::Epoll => Io::Epoll,
+        IoOption::Uring => Io::Uring,
+    };
+    io.choose()
+        .map_err(|error| format!("{error}: leave out --io uring"))
+}
+
 /// Returns the listener for clients that speak TLS, if the options name one.
 fn tls(options: &ServeOptions, listen: SocketAddr) -> Result<Option<TlsListener>, String> {
     let Some(files) = options.tls.files()? else {
@@ -213,11 +225,6 @@ fn config(
         listen,
         cluster,
         threads,
-        io: match options.io {
-            IoOption::Auto => Io::Auto,
-            IoOption::Epoll => Io::Epoll,
-            IoOption::Uring => Io::Uring,
-        },
         cpus: options.cpus(),
         staleness: options.replication.election(),
         ramp: options.ramp.algorithm,

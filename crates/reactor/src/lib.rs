@@ -26,7 +26,6 @@ mod sockets;
 pub mod tls;
 mod uring;
 
-pub use keep_alive::CLIENT_KEEP_ALIVE;
 pub use network::{Network, SocketEvent, Wake};
 pub use probe::{Io, NoUring};
 pub use sockets::Sockets;

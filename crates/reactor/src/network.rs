@@ -80,6 +80,10 @@ pub trait Network: Send + Sized + 'static {
     /// Returns the system's errors.
     fn accept(&mut self, listener: &Self::Listener) -> io::Result<(Self::Stream, SocketAddr)>;
 
+    /// Sets how long an accepted connection is idle before the system asks if its peer is still there. It holds
+    /// for connections that are accepted afterwards; 60 s unless it is called. A network that cannot ask ignores it.
+    fn set_keep_alive(&mut self, _after: Duration) {}
+
     /// Watches a connection from now on.
     ///
     /// # Errors

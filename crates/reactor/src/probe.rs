@@ -34,20 +34,21 @@ pub enum Io {
 pub struct NoUring(String);
 
 impl Io {
-    /// Chooses epoll or io_uring: never returns [`Io::Auto`]. With [`Io::Auto`], the reason for epoll is logged.
+    /// Chooses epoll or io_uring: never returns [`Io::Auto`]. With [`Io::Auto`], the reason for epoll is logged,
+    /// and the process is forked for a moment: choose before the process has much memory.
     ///
     /// # Errors
     /// Returns an error if io_uring is asked for and cannot be used.
     pub fn choose(self) -> Result<Io, NoUring> {
         match self {
             Io::Epoll => Ok(Io::Epoll),
-            Io::Auto | Io::Uring => match probe() {
+            Io::Uring => make_ring().map(|()| Io::Uring),
+            Io::Auto => match survives_setup().and_then(|()| make_ring()) {
                 Ok(()) => Ok(Io::Uring),
-                Err(reason) if self == Io::Auto => {
-                    tracing::info!(%reason, "epoll is used instead of io_uring");
+                Err(reason) => {
+                    tracing::info!(%reason, "epoll is used");
                     Ok(Io::Epoll)
                 }
-                Err(reason) => Err(NoUring(reason)),
             },
         }
     }
@@ -64,20 +65,21 @@ impl fmt::Display for Io {
 }
 
 /// Makes a ring; returns the reason if that is not possible.
-fn probe() -> Result<(), String> {
-    survives_setup()?;
-    Uring::open().map(drop).map_err(|error| error.to_string())
+fn make_ring() -> Result<(), NoUring> {
+    Uring::open()
+        .map(drop)
+        .map_err(|error| NoUring(error.to_string()))
 }
 
 /// Makes the system call of io_uring in a child process. Returns the reason if the child was killed for it.
-fn survives_setup() -> Result<(), String> {
+fn survives_setup() -> Result<(), NoUring> {
     // SAFETY: see the module.
     let child = unsafe { libc::fork() };
     if child < 0 {
-        return Err(format!(
+        return Err(NoUring(format!(
             "no process to try it: {}",
             io::Error::last_os_error()
-        ));
+        )));
     }
     if child == 0 {
         let mut parameters = [0_u8; 120];
@@ -96,10 +98,10 @@ fn survives_setup() -> Result<(), String> {
             // A program that ignores the ends of its children learns nothing of them.
             -1 => return Ok(()),
             _ if libc::WIFSIGNALED(status) => {
-                return Err(format!(
+                return Err(NoUring(format!(
                     "a process that tries is killed by signal {}",
                     libc::WTERMSIG(status)
-                ));
+                )));
             }
             _ => return Ok(()),
         }

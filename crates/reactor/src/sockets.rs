@@ -9,7 +9,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
-use crate::keep_alive::{keep_client_alive, keep_node_alive};
+use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, keep_node_alive};
 use crate::network::{Network, SocketEvent, Wake};
 
 /// Events taken at a time.
@@ -20,6 +20,7 @@ const WAKER: Token = Token(usize::MAX);
 pub struct Sockets {
     poll: Poll,
     events: Events,
+    keep_alive: Duration,
 }
 
 impl Wake for mio::Waker {
@@ -39,6 +40,7 @@ impl Network for Sockets {
         Ok(Sockets {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS),
+            keep_alive: CLIENT_KEEP_ALIVE,
         })
     }
 
@@ -57,8 +59,12 @@ impl Network for Sockets {
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = listener.accept()?;
         stream.set_nodelay(true)?;
-        keep_client_alive(&SockRef::from(&stream))?;
+        keep_client_alive(&SockRef::from(&stream), self.keep_alive)?;
         Ok((stream, address))
+    }
+
+    fn set_keep_alive(&mut self, after: Duration) {
+        self.keep_alive = after;
     }
 
     fn watch(&mut self, stream: &mut TcpStream, token: usize) -> io::Result<()> {

@@ -307,6 +307,10 @@ impl<N: Network> Network for Tls<N> {
         Ok((Stream::Tls(key), address))
     }
 
+    fn set_keep_alive(&mut self, after: Duration) {
+        self.inner.set_keep_alive(after);
+    }
+
     fn watch(&mut self, stream: &mut Self::Stream, token: usize) -> io::Result<()> {
         match stream {
             Stream::Plain(stream) => self.inner.watch(stream, token),

@@ -23,6 +23,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive};
 use crate::ring::{Ring, SocketCompletion, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
@@ -62,6 +63,7 @@ pub struct Uring {
     done: Vec<SocketCompletion>,
     /// The poll of descriptors that are no streams, which the ring watches in turn.
     descriptors: Option<(Poll, Events)>,
+    keep_alive: Duration,
     /// The last wait did not ask the kernel.
     spared: bool,
 }
@@ -150,6 +152,7 @@ impl Network for Uring {
             events: Vec::new(),
             done: Vec::new(),
             descriptors: None,
+            keep_alive: CLIENT_KEEP_ALIVE,
             spared: false,
         })
     }
@@ -171,8 +174,12 @@ impl Network for Uring {
         let (stream, address) = listener.socket.accept()?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        crate::keep_alive::keep_client_alive(&SockRef::from(&stream))?;
+        keep_client_alive(&SockRef::from(&stream), self.keep_alive)?;
         Ok((UringStream(State::Accepted(stream)), address))
+    }
+
+    fn set_keep_alive(&mut self, after: Duration) {
+        self.keep_alive = after;
     }
 
     fn watch(&mut self, stream: &mut UringStream, token: usize) -> io::Result<()> {

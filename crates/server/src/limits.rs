@@ -68,6 +68,8 @@ impl Default for Limits {
     }
 }
 
+/// How long a client's connection is idle before the system asks if the client is still there, as Redis does.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(300);
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 1024;
 /// Bytes read from a connection at a time. This also limits the commands that one connection can

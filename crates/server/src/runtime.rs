@@ -41,7 +41,7 @@ use crate::connection::Connection;
 use crate::coordination::CoordinationCaller;
 use crate::execution::Executor;
 use crate::input::{self, CommandBatch};
-use crate::limits::READ_BUFFER;
+use crate::limits::{KEEP_ALIVE, READ_BUFFER};
 use crate::partition::Worker;
 use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
@@ -164,6 +164,7 @@ impl<N: Network> Runtime<N> {
         shared: Arc<ServerState>,
     ) -> std::io::Result<Runtime<N>> {
         let mut network = endpoints.network;
+        network.set_keep_alive(KEEP_ALIVE);
         let plain = network.listen(endpoints.plain, LISTENER);
         let tls = endpoints
             .tls

@@ -2,14 +2,14 @@
 
 use pages::Progress;
 
-use super::options::CheckTables;
+use super::options::TableCheckOptions;
 use super::progress::ProgressLine;
 use crate::output::say_line;
 
 /// The most faults of a table that are shown.
 const MOST: usize = 20;
 
-pub(super) fn check(options: &CheckTables) -> Result<(), String> {
+pub(super) fn check(options: &TableCheckOptions) -> Result<(), String> {
     let tables = options.place.open_read_only()?;
     let mut names: Vec<String> = tables
         .list()

@@ -68,7 +68,7 @@ pub(super) struct ListOptions {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct CheckTables {
+pub(super) struct TableCheckOptions {
     /// This table alone.
     #[arg(value_name = "TABLE")]
     pub(super) table: Option<String>,

@@ -10,7 +10,7 @@ fn the_tables_of_the_modules_are_in_the_documentation() {
         "entry.rs",
         "checkpoint/manifest.rs",
         "checkpoint/part.rs",
-        "../../engine/src/system.rs",
+        "../../engine/src/system_record.rs",
     ];
     tables_are_in(env!("CARGO_MANIFEST_DIR"), "format.md", &modules);
 }

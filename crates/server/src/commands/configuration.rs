@@ -10,7 +10,7 @@ use super::help::help;
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
 use crate::glob;
-use crate::limits::BACKLOG;
+use crate::limits::{BACKLOG, KEEP_ALIVE};
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
 use crate::session::ClientSession;
@@ -90,10 +90,7 @@ fn parameters(shared: &ServerState) -> Vec<(&'static str, String)> {
         ("slowlog-log-slower-than", text("-1")),
         ("slowlog-max-len", text("0")),
         ("tcp-backlog", BACKLOG.to_string()),
-        (
-            "tcp-keepalive",
-            reactor::CLIENT_KEEP_ALIVE.as_secs().to_string(),
-        ),
+        ("tcp-keepalive", KEEP_ALIVE.as_secs().to_string()),
         (
             "timeout",
             limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),

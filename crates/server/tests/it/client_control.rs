@@ -156,7 +156,7 @@ fn the_configuration_shows_what_holds() {
         ("proto-max-bulk-len", "536870912"),
         ("databases", "1"),
         ("notify-keyspace-events", ""),
-        ("tcp-keepalive", "60"),
+        ("tcp-keepalive", "300"),
     ] {
         let pair = Reply::Array(vec![bulk(name), bulk(value)]);
         assert_eq!(client.call(&["CONFIG", "GET", name]), pair);

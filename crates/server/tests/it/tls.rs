@@ -185,7 +185,7 @@ fn a_new_certificate_is_taken_under_load() {
         }
         for round in 0..20 {
             let by = if round % 2 == 0 { &next } else { &authority };
-            let (cert, key) = by.sign("server", |_| {});
+            let (cert, key) = by.sign("renewed", |_| {});
             std::fs::copy(cert, authority.path("server.pem")).expect("a copy");
             std::fs::copy(key, authority.path("server.key")).expect("a copy");
             certificate.reload().expect("the files are whole");
