@@ -61,7 +61,7 @@ pub(crate) struct ServeOptions {
     pub(crate) tls: TlsOptions,
     /// How threads wait for their connections: by io_uring or by epoll. auto takes io_uring if the kernel offers
     /// it to this process.
-    #[arg(help_heading = "Start", long, value_name = "KIND", value_enum, default_value_t = IoOption::Auto)]
+    #[arg(help_heading = "Start", long, value_name = "KIND", value_enum, default_value_t = IoOption::Epoll)]
     pub(crate) io: IoOption,
     /// The directory in which data lies; made if it is not there.
     #[arg(

@@ -15,7 +15,8 @@
 //! crate does not know the protocols and the owners of connections. Every implementation of [`Network`] passes
 //! the suite in `tests/it/conformance.rs`.
 //!
-//! Decision that binds this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`.
+//! Decisions that bind this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`,
+//! `docs/decisions/0073-event-loops-share-one-network.md`.
 
 pub mod buffered;
 mod keep_alive;

@@ -138,7 +138,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 6380)),
             tls: None,
-            io: Io::default(),
+            io: Io::Epoll,
             threads: 1,
             cpus: Vec::new(),
             admin: None,

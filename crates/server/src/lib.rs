@@ -63,6 +63,7 @@
 //! - `docs/decisions/0042-slots-of-a-leader-have-the-leaders-lease.md`
 //! - `docs/decisions/0044-each-runtime-coordinates-by-itself.md`
 //! - `docs/decisions/0058-every-waiting-reply-has-a-mark-where-tickets-can-be-lost.md`
+//! - `docs/decisions/0073-event-loops-share-one-network.md`
 
 #![forbid(unsafe_code)]
 

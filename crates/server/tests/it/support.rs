@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kumiki_server::{Config, Durability, Running, serve};
+use reactor::Io;
 use store::{Db, Options};
 use testkit::workload::resp::{Connected, Writes};
 use testkit::workload::{Extent, Subject, Transfers, Workload, run, transfers};
@@ -91,6 +92,8 @@ pub(crate) fn config() -> Config {
     Config {
         listen,
         threads: THREADS,
+        // Tests of the program run over epoll.
+        io: Io::Auto,
         ..Config::default()
     }
 }
