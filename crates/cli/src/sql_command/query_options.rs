@@ -93,7 +93,9 @@ impl QueryOptions {
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
         let sets = Tables::sets(&RealDisk, &dirs).map_err(|error| error.to_string())?;
         for dirs in sets {
-            stores.push(Arc::new(Directory::open_all(&dirs)?));
+            stores.push(Arc::new(
+                Directory::open_all(&dirs).map_err(|error| error.to_string())?,
+            ));
         }
         for node in nodes {
             let mut options = RemoteNodeOptions::new(self.access.session(node)?);

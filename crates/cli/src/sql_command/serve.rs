@@ -83,7 +83,8 @@ pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<()
     let runtime = sql::session::runtime(None);
     let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
     runtime.block_on(async {
-        let (server, stopper) = Server::bind(&server, shared).await?;
+        let bound = Server::bind(&server, shared).await;
+        let (server, stopper) = bound.map_err(|error| error.to_string())?;
         stop_on(signals, ConfigReload::new(None, log), move || {
             stopper.stop()
         });
