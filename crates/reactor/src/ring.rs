@@ -18,7 +18,7 @@
 //!    request from the queue and all completions of that call have been seen.
 //! 2. Buffers live until every request that may receive is over: a ring whose requests cannot be
 //!    ended leaks them.
-//! 3. A socket is open while requests name it: every request is counted by [`Sockets`], whose places
+//! 3. A socket is open while requests name it: every request is counted by `Sockets`, whose places
 //!    hold sockets until none is under way. So a place among completions is always that of the socket
 //!    for which the request was made.
 //! 4. A ring is used by one thread after its first wait, as the kernel requires: borrows of `self`

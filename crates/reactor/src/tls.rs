@@ -15,10 +15,10 @@
 //! 2. A read that returns less than there is room for has emptied the socket and the session, as
 //!    invariant 1 of [`crate::network`] requires.
 //! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
-//!    stream are at most [`session::MOST_WAITING`] and a record.
-//! 4. A handshake that takes longer than [`LIMIT`] fails. A stream that was closed while ciphertext
+//!    stream are at most `session::MOST_WAITING` and a record.
+//! 4. A handshake that takes longer than `LIMIT` fails. A stream that was closed while ciphertext
 //!    waited is kept as long, and no longer.
-//! 5. Inner streams have numbers of their own, from [`BASE`] on, so that a number which the owner uses
+//! 5. Inner streams have numbers of their own, from `BASE` on, so that a number which the owner uses
 //!    again is never mistaken for a stream that lingers.
 
 mod blocking;

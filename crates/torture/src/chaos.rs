@@ -12,10 +12,10 @@
 //! | [`network`] | namespaces, cables, routes |
 //! | [`volume`] | small disks that can be full |
 //! | [`nodes`] | processes |
-//! | [`fault`], [`strike`] | what goes wrong, and how it is brought about |
-//! | [`session`], [`load`], [`loyal`] | clients |
-//! | [`settle`], [`life`] | judgement; that of histories is the crate `history`'s, that of counters and accounts their workloads' |
-//! | [`sum`] | what a run showed as a whole |
+//! | [`fault`], [`fault_injection`] | what goes wrong, and how it is brought about |
+//! | [`session`], [`load`], [`sticky_reader`] | clients |
+//! | [`convergence`], [`partition_run`] | judgement; that of histories is the crate `history`'s, that of counters and accounts their workloads' |
+//! | [`summary`] | what a run showed as a whole |
 //!
 //! Every other life is on a disk that forgets unsynced data when its process dies.
 
