@@ -7,7 +7,7 @@
 
 use base::Epoch;
 use kumiki_journal::JournalFailure;
-use kumiki_journal::buffer::Buffer;
+use kumiki_journal::buffer::LogBuffer;
 use kumiki_journal::handover::{BufferSizes, Handover};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -35,10 +35,10 @@ fn append(handover: &Handover, lane: usize, epoch: u64, byte: u8) {
 
 /// Takes everything, checks that each block is of one epoch, and returns the payload bytes.
 fn steal(handover: &Handover, lanes: usize) -> Vec<u8> {
-    let mut buffers: Vec<Buffer> = Vec::new();
+    let mut buffers: Vec<LogBuffer> = Vec::new();
     handover.steal(lanes, &mut buffers);
     let mut taken = Vec::new();
-    let blocks = |buffer: &Buffer| buffer.blocks.clone();
+    let blocks = |buffer: &LogBuffer| buffer.blocks.clone();
     for (buffer, block) in buffers
         .iter()
         .flat_map(|b| blocks(b).into_iter().map(move |it| (b, it)))
