@@ -372,6 +372,8 @@ impl Partition {
                 tracing::error!("a thread of the partition has panicked");
             }
         }
+        // A snapshot that is being made is given up, or is complete when this returns.
+        *self.shared.may_publish.lock() = false;
     }
 }
 

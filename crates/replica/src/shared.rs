@@ -94,6 +94,9 @@ pub(crate) struct MemberShared {
     pub(crate) opened: OutcomeTable<Result<u64, Abort>>,
     /// The next number for holders of staged transactions, and for outcomes that are kept.
     next_number: AtomicU64,
+    /// `true` until the partition is closed: a snapshot is published only while this is locked and `true`, so
+    /// that a closed partition's directory does not change any more.
+    pub(crate) may_publish: Mutex<bool>,
     failed: Mutex<Option<String>>,
     pub(crate) has_failed: AtomicBool,
     pub(crate) status: Mutex<Status>,
@@ -138,6 +141,7 @@ impl MemberShared {
             outcomes: OutcomeTable::new(),
             opened: OutcomeTable::new(),
             next_number: AtomicU64::new(1),
+            may_publish: Mutex::new(true),
             failed: Mutex::default(),
             has_failed: AtomicBool::new(false),
             status: Mutex::new(Status::new(options.me)),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use base::change::SYSTEM_GENERATION;
 use disk::Disk;
-use engine::{Engine, NoLog, Snapshot, SnapshotEntry};
+use engine::{NoLog, Snapshot, SnapshotEntry};
 use raft::eraftpb::SnapshotMetadata;
 
+use crate::shared::MemberShared;
 use crate::snapshot::{SnapshotError, SnapshotFile, SnapshotHead, SnapshotRecord, SnapshotWriter};
 
 /// The number of records that are read from the view at a time.
@@ -16,16 +17,19 @@ const SLICE: usize = 1000;
 /// Writes the view of the engine into a snapshot file, in the background.
 ///
 /// # Errors
-/// Returns an error if the file cannot be written.
+/// Returns an error if the file cannot be written, or if the partition is closed meanwhile.
 pub(super) fn write_snapshot(
-    engine: &Arc<Engine>,
+    shared: &MemberShared,
     snapshot: &Snapshot,
     disk: &Arc<dyn Disk>,
     dir: &Path,
     (meta, stamp_ms): (SnapshotMetadata, u64),
     sessions: &[u8],
 ) -> Result<SnapshotFile, SnapshotError> {
-    let mut worker = engine.worker(|_| NoLog).expect("a place is kept for this");
+    let mut worker = shared
+        .engine
+        .worker(|_| NoLog)
+        .expect("a place is kept for this");
     let (generation, generation_tid) = worker.snapshot_generation(snapshot);
     let head = SnapshotHead {
         meta,
@@ -36,6 +40,9 @@ pub(super) fn write_snapshot(
     let mut writer = SnapshotWriter::create(disk, dir, &head)?;
     let mut from = Some(Vec::new());
     while let Some(begin) = from {
+        if !*shared.may_publish.lock() {
+            return Err(SnapshotError::Closed);
+        }
         let mut outcome = Ok(());
         let mut left = SLICE;
         from = worker.copy_snapshot(snapshot, &begin, None, |entry| {
@@ -47,6 +54,10 @@ pub(super) fn write_snapshot(
             left > 0 && outcome.is_ok()
         });
         outcome?;
+    }
+    let may_publish = shared.may_publish.lock();
+    if !*may_publish {
+        return Err(SnapshotError::Closed);
     }
     writer.finish(sessions)
 }

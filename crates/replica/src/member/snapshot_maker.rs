@@ -138,14 +138,21 @@ impl SnapshotMaker {
         self.written = raft.store().written();
         let stamp_ms = state.stamp_ms();
         let sessions = shared.sessions.lock().encode();
-        let engine = Arc::clone(&shared.engine);
+        let job_shared = Arc::clone(shared);
         let disk = Arc::clone(&context.storage.disk);
         let result = JobResult::default();
         self.job = Some(Arc::clone(&result));
         let job = BackgroundJob::new(result, Arc::clone(shared));
         (context.spawn)(Box::new(move || {
             job.run(|| {
-                write_snapshot(&engine, &snapshot, &disk, &dir, (meta, stamp_ms), &sessions)
+                write_snapshot(
+                    &job_shared,
+                    &snapshot,
+                    &disk,
+                    &dir,
+                    (meta, stamp_ms),
+                    &sessions,
+                )
             });
         }));
     }

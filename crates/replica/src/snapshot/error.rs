@@ -16,6 +16,9 @@ pub enum SnapshotError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The partition is closed: nothing is written any more.
+    #[error("the partition is closed")]
+    Closed,
     /// The snapshot differs from what was written.
     #[error(
         "{}: damaged at byte {offset}: {what}. Move this member's data elsewhere and add the node \
