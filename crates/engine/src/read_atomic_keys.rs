@@ -1,5 +1,5 @@
-//! The read-atomic keys of an engine: which they are, who is told of their writes, and the ids that
-//! were drawn for them (module [`crate::read_atomic`]).
+//! The read-atomic keys of an engine: their prefixes, the listener of their writes, and the ids that were drawn
+//! for them (module [`crate::read_atomic`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -123,11 +123,7 @@ pub trait Network: Send + Sized + 'static {
     /// # Errors
     /// As [`Network::read`].
     fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
-        let before = into.len();
-        into.resize(into.capacity(), 0);
-        let read = self.read(stream, &mut into[before..]);
-        into.truncate(before + read.as_ref().copied().unwrap_or(0));
-        read
+        read_spare(into, |spare| self.read(stream, spare))
     }
 
     /// Returns the address of this side of an accepted connection.
@@ -172,4 +168,16 @@ pub trait Network: Send + Sized + 'static {
         happened: &mut Vec<SocketEvent>,
         timeout: Option<Duration>,
     ) -> io::Result<()>;
+}
+
+/// Has `read` fill the spare capacity of `into`, and keeps the bytes that were read.
+pub(crate) fn read_spare(
+    into: &mut Vec<u8>,
+    read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let before = into.len();
+    into.resize(into.capacity(), 0);
+    let count = read(&mut into[before..]);
+    into.truncate(before + count.as_ref().copied().unwrap_or(0));
+    count
 }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use rustls::ServerConnection;
 use slab::Slab;
 
-use crate::network::{Network, SocketEvent};
+use crate::network::{Network, SocketEvent, read_spare};
 use session::{Phase, Session, SessionNetwork};
 
 pub use blocking::BlockingStream;
@@ -373,14 +373,10 @@ impl<N: Network> Network for Tls<N> {
     }
 
     fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
-        if let Stream::Plain(stream) = stream {
-            return self.inner.read_behind(stream, into);
+        match stream {
+            Stream::Plain(stream) => self.inner.read_behind(stream, into),
+            Stream::Tls(_) => read_spare(into, |spare| self.read(stream, spare)),
         }
-        let before = into.len();
-        into.resize(into.capacity(), 0);
-        let read = self.read(stream, &mut into[before..]);
-        into.truncate(before + read.as_ref().copied().unwrap_or(0));
-        read
     }
 
     fn local_address(&self, stream: &Self::Stream) -> io::Result<SocketAddr> {

@@ -29,7 +29,8 @@ use tokio_util::codec::{Framed, FramedParts};
 use crate::serve::activity::Own;
 use crate::serve::auth::Door;
 use crate::serve::errors::{PROTOCOL_VIOLATION, TERMINATED, fatal};
-use crate::serve::handler::{Extended, Handler, Prepared};
+use crate::serve::handler::extended::Extended;
+use crate::serve::handler::{Handler, Prepared};
 use crate::serve::messages::{Malformed, Messages};
 
 /// How long a client has to say who it is.
