@@ -172,6 +172,7 @@ pub fn serve(config: &str) -> Result<(), RunError> {
         way: config.read_method.disk_method(),
         depth: config.depth,
         transport: config.transport.transport(),
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: config.transport.domain()?,
         limits: Limits::default(),

@@ -11,6 +11,7 @@ use cluster::{Timeouts, Topology};
 use server::Membership;
 
 use crate::rdma::RdmaOptions;
+use crate::signals::SecretReload;
 
 /// The address on which a server listens that is in no cluster.
 pub(crate) const LISTEN: SocketAddr =
@@ -41,6 +42,27 @@ impl TransportChoice {
     }
 }
 
+/// Which connections are encrypted, for the command line.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum EncryptionChoice {
+    /// Those that leave this machine: all but those between loopback addresses.
+    Auto,
+    /// All.
+    Yes,
+    /// None, unless the other side asks for it: for networks that are trusted.
+    No,
+}
+
+impl EncryptionChoice {
+    pub(crate) fn of_links(self) -> fabric::tcp::Encryption {
+        match self {
+            EncryptionChoice::Auto => fabric::tcp::Encryption::Auto,
+            EncryptionChoice::Yes => fabric::tcp::Encryption::Always,
+            EncryptionChoice::No => fabric::tcp::Encryption::Never,
+        }
+    }
+}
+
 /// Options of a node of a cluster.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Cluster")]
@@ -56,9 +78,20 @@ pub(crate) struct MembershipOptions {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) node: Option<u16>,
+    /// Where to listen for other nodes and Rust clients, if not on the address of the cluster's file: for
+    /// machines whose addresses are translated, 0.0.0.0:PORT for example.
+    #[arg(long, value_name = "HOST:PORT", requires = "file")]
+    pub(crate) fabric_listen: Option<SocketAddr>,
+    /// Where to listen for other replicas of the partition, if not on the address of the cluster's file.
+    #[arg(long, value_name = "HOST:PORT", requires = "file")]
+    pub(crate) replica_listen: Option<SocketAddr>,
     /// How messages between nodes, and with Rust clients, travel.
     #[arg(long, value_name = "HOW", default_value = "auto", requires = "file")]
     pub(crate) transport: TransportChoice,
+    /// Which connections between nodes, and with Rust clients, are encrypted; the keys are made anew for each
+    /// connection, and proved by the cluster's secret. Messages through RDMA devices cannot be encrypted.
+    #[arg(long, value_name = "WHICH", default_value = "auto", requires = "file")]
+    pub(crate) encrypt_links: EncryptionChoice,
     #[command(flatten)]
     pub(crate) rdma: RdmaOptions,
 }
@@ -71,16 +104,46 @@ impl MembershipOptions {
         };
         let topology = load(file)?;
         let membership = Membership {
+            secrets: topology.link_secrets(),
             topology: Arc::new(topology),
             node: NodeId(node),
+            listen: self.fabric_listen,
             timeouts: Timeouts::default(),
             transport: self.transport.of_links(),
+            encryption: self.encrypt_links.of_links(),
             verbs: self.rdma.open(self.transport.of_links())?,
         };
         let known = membership.info();
         known.map_err(|error| format!("{}: {error}; choose one by --node", file.display()))?;
         Ok(Some(membership))
     }
+}
+
+/// Returns how a node reads the secrets of its cluster's file again.
+pub(crate) fn secret_reload(
+    file: Option<&Path>,
+    membership: Option<&Membership>,
+) -> Option<SecretReload> {
+    let (file, membership) = (file?.to_owned(), membership?);
+    let (secrets, fingerprint) = (
+        membership.secrets.clone(),
+        membership.topology.fingerprint(),
+    );
+    let read = move || {
+        let topology = load(&file)?;
+        if topology.fingerprint() != fingerprint {
+            return Err(format!(
+                "{} gives slots, partitions or read-atomic keys to others than at the start; that needs a \
+                 restart of all nodes",
+                file.display()
+            ));
+        }
+        secrets.replace(&topology.link_secrets());
+        Ok(())
+    };
+    Some(SecretReload {
+        read: Box::new(read),
+    })
 }
 
 /// Reads a cluster's file.
@@ -93,7 +156,8 @@ pub(crate) fn load(file: &Path) -> Result<Topology, String> {
     })
 }
 
-/// Returns the address to listen on: the given one, or the one that others know.
+/// Returns the address to listen on: the one that others know, or the given one, which may be all addresses of
+/// the machine.
 pub(crate) fn listen(
     given: Option<SocketAddr>,
     membership: Option<&Membership>,
@@ -103,6 +167,7 @@ pub(crate) fn listen(
     };
     let known = membership.info().map_err(|error| error.to_string())?.client;
     match given {
+        Some(given) if given.ip().is_unspecified() => Ok(given),
         Some(given) if given != known => Err(format!(
             "--listen {given} contradicts the cluster's file, which sends clients of node {} to \
              {known}: leave out --listen, or change the file on all nodes",
@@ -229,7 +294,10 @@ mod tests {
         let cluster = MembershipOptions {
             file: Some(file),
             node: Some(node),
+            fabric_listen: None,
+            replica_listen: None,
             transport: TransportChoice::Auto,
+            encrypt_links: EncryptionChoice::Auto,
             rdma: RdmaOptions::default(),
         };
         (dir, cluster)
@@ -245,6 +313,8 @@ mod tests {
         let known = "127.0.0.1:7003".parse().unwrap();
         assert_eq!(at(None), Ok(known));
         assert_eq!(at(Some("127.0.0.1:7003")), Ok(known));
+        let all = "0.0.0.0:7103".parse().unwrap();
+        assert_eq!(at(Some("0.0.0.0:7103")), Ok(all));
         let said = at(Some("127.0.0.1:7004")).unwrap_err();
         for word in ["127.0.0.1:7004", "127.0.0.1:7003", "node 3", "--listen"] {
             assert!(said.contains(word), "{said}");

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use base::limits::Limits;
 use cluster::topology::PartitionInfo;
-use fabric::Secret;
 use replica::{Grouping, LogOptions, MemberOptions};
 use server::{Membership, Replicated};
 use store::{EpochTime, RecoveryProgress, RecoveryReport};
@@ -184,11 +183,12 @@ fn replica_options(
     let peers = partition.nodes.iter().filter_map(|id| topology.node(*id));
     let peers = peers.filter_map(|node| Some((node.id, node.replica?)));
     let peers: std::collections::HashMap<_, _> = peers.collect();
-    let address = peers[&me];
+    let address = options.cluster.replica_listen.unwrap_or(peers[&me]);
+    let encryption = membership.encryption;
     let listener = fabric::tcp::listen(address, 1).map_err(|error| {
         format!(
-            "cannot listen for other replicas on {address}: {error}; the address is that of node \
-             {me} in the cluster's file"
+            "cannot listen for other replicas on {address}: {error}; choose another one \
+             by --replica-listen, or correct that of node {me} in the cluster's file"
         )
     })?;
     let listener = listener.into_iter().next().expect("one was asked for");
@@ -220,7 +220,8 @@ fn replica_options(
             ..LogOptions::default()
         },
         peers,
-        secret: Secret::new(topology.secret().unwrap_or_default()),
+        secret: membership.secrets.nodes.clone(),
+        encryption,
         cluster: topology.fingerprint(),
         workers,
         limits: limits(options.max_value(MAX_VALUE)),

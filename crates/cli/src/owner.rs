@@ -213,11 +213,15 @@ mod tests {
                  [[partition]]\nid = {id}\nslots = {slots}\nnodes = [{id}]\n"
             ));
         }
+        let topology = Topology::parse(&text, "c.toml").expect("a cluster's file");
         Membership {
-            topology: Arc::new(Topology::parse(&text, "c.toml").expect("a cluster's file")),
+            secrets: topology.link_secrets(),
+            topology: Arc::new(topology),
             node: NodeId(id),
+            listen: None,
             timeouts: Timeouts::default(),
             transport: fabric::tcp::Transport::Tcp,
+            encryption: fabric::tcp::Encryption::Auto,
             verbs: None,
         }
     }

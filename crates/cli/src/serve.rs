@@ -30,7 +30,8 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
     let file = options.config.as_deref();
     let threads = options.threads();
     // Taken before anything is opened, so that no signal finds the process without a handler.
-    let signals = signals::take(file.is_some() || options.tls.are_given())?;
+    let signals =
+        signals::take(file.is_some() || options.tls.are_given() || options.cluster.file.is_some())?;
     let membership = options.cluster.join()?;
     node_replica::check(&options, membership.as_ref())?;
     let read_atomic = read_atomic::declared(&options, membership.as_ref())?;
@@ -42,6 +43,7 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
         options.requirepass_file.as_deref(),
     )?;
     membership::check_secret(password.as_deref(), membership.as_ref(), options.insecure)?;
+    let secrets = membership::secret_reload(options.cluster.file.as_deref(), membership.as_ref());
     let config = Config {
         read_atomic,
         password,
@@ -64,7 +66,9 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
     let running = server::serve_with(opened.partition(), config, admin);
     let running = running.map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    let reload = ConfigReload::new(file, log).with_certificate(running.certificate());
+    let reload = ConfigReload::new(file, log)
+        .with_certificate(running.certificate())
+        .with_secrets(secrets);
     stop_on(signals, reload, move || stopper.stop());
     announce(&running, &options, threads)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;

@@ -1,5 +1,5 @@
 //! Signals: the first one stops a process in good order, the second one ends it; SIGHUP makes it
-//! read its configuration file and its certificate again.
+//! read its configuration file, its certificate and the secrets of its links again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,14 @@ pub(crate) fn take(rereads: bool) -> Result<Signals, String> {
 pub(crate) struct ConfigReload {
     config: Option<std::path::PathBuf>,
     certificate: Option<Arc<ServerTls>>,
+    secrets: Option<SecretReload>,
     log: Arc<LogControl>,
+}
+
+/// The secrets of links, and how they are read again.
+pub(crate) struct SecretReload {
+    /// Reads the secrets and takes them; returns what is wrong otherwise.
+    pub(crate) read: Box<dyn Fn() -> Result<(), String> + Send>,
 }
 
 impl ConfigReload {
@@ -33,6 +40,7 @@ impl ConfigReload {
         ConfigReload {
             config: config.map(Path::to_owned),
             certificate: None,
+            secrets: None,
             log: Arc::clone(log),
         }
     }
@@ -45,6 +53,11 @@ impl ConfigReload {
         }
     }
 
+    /// Reads the secrets of links, too.
+    pub(crate) fn with_secrets(self, secrets: Option<SecretReload>) -> ConfigReload {
+        ConfigReload { secrets, ..self }
+    }
+
     /// Reads the settings. What cannot be read stays as it is.
     fn now(&self) {
         if let Some(certificate) = &self.certificate {
@@ -53,6 +66,14 @@ impl ConfigReload {
                     "clients that connect from now on get the certificate that was read again"
                 ),
                 Err(error) => tracing::error!("the certificate stays as it was: {error}"),
+            }
+        }
+        if let Some(secrets) = &self.secrets {
+            match (secrets.read)() {
+                Ok(()) => tracing::info!(
+                    "links that are made from now on prove the secret that was read again"
+                ),
+                Err(error) => tracing::error!("the secret of links stays as it was: {error}"),
             }
         }
         self.read_log_level();

@@ -10,7 +10,7 @@ use fabric::Secret;
 use pages::remote::{RemoteNode, RemoteNodeOptions, Replicas, SessionOptions};
 use pages::{Error, TableStore, Tables};
 
-use crate::membership::TransportChoice;
+use crate::membership::{EncryptionChoice, TransportChoice};
 use crate::rdma::NamedDevice;
 
 /// The file in which a storage node writes its address for programs that find its directory in use.
@@ -39,12 +39,17 @@ pub(crate) struct TableLocation {
 /// The credentials for a storage node, and how messages travel.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeAccess {
-    /// A file with the secret of the storage node; without it the secret is empty.
+    /// A file with the secret of the storage node; without it the secret is empty. Further lines are secrets that
+    /// are accepted, too, while the secret is exchanged.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// How messages and pages travel.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(crate) transport: TransportChoice,
+    /// Which connections are encrypted, with keys that the secret proves. Messages and pages through RDMA
+    /// devices cannot be encrypted.
+    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    pub(crate) encrypt_links: EncryptionChoice,
     /// The RDMA device, as `ibv_devices` or `rdma link` names it; default: the first one with a port
     /// that carries.
     #[arg(long, value_name = "NAME")]
@@ -59,10 +64,13 @@ impl NodeAccess {
         };
         let text = base::private::read(file);
         let text = text.map_err(|error| format!("cannot use {}: {error}", file.display()))?;
-        let text = text.trim_ascii();
-        match text.is_empty() {
-            true => Err(format!("{} has no secret in it", file.display())),
-            false => Ok(Secret::new(text)),
+        let texts: Vec<&str> = text.trim().lines().map(str::trim).collect();
+        match texts.is_empty() || texts.contains(&"") {
+            true => Err(format!(
+                "{} has a line without a secret, or is empty: write a secret in each line",
+                file.display()
+            )),
+            false => Ok(Secret::of(texts)),
         }
     }
 
@@ -70,6 +78,7 @@ impl NodeAccess {
     pub(crate) fn session(&self, address: SocketAddr) -> Result<SessionOptions, String> {
         let mut options = SessionOptions::new(address, self.secret()?);
         options.transport = self.transport.of_links();
+        options.encryption = self.encrypt_links.of_links();
         options.verbs = NamedDevice::new(self.rdma_device.clone()).open(options.transport)?;
         Ok(options)
     }

@@ -65,6 +65,7 @@ impl ConnectionPool {
         caller.limits.handshake = options.connect_within;
         caller.limits.message = options.message;
         caller.transport = options.transport;
+        caller.encryption = options.encryption;
         caller.verbs = verbs.cloned();
         ConnectionPool {
             nodes: Mutex::default(),

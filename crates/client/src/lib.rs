@@ -85,6 +85,6 @@ pub use base::{Abort, Op};
 pub use client::Client;
 pub use cluster::ramp::Algorithm;
 pub use error::Error;
-pub use options::{Options, Reads, Transport, VerbsOptions};
+pub use options::{Encryption, Options, Reads, Transport, VerbsOptions};
 pub use read_counts::ReadCounts;
 pub use transact::Txn;

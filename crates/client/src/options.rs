@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::Secret;
-pub use fabric::tcp::Transport;
+pub use fabric::tcp::{Encryption, Transport};
 pub use fabric::verbs::VerbsOptions;
 use fabric::verbs::{Device, Domain};
 
@@ -51,6 +51,9 @@ pub struct Options {
     /// How messages travel. A node takes messages through memory only if it was started with that
     /// option.
     pub transport: Transport,
+    /// Which connections are encrypted. The nodes' option counts as well: a connection is encrypted if one side
+    /// asks for it.
+    pub encryption: Encryption,
     /// How an RDMA device is chosen and used. [`Transport::Verbs`] opens one; [`Transport::Auto`] does
     /// if there is one.
     pub rdma: VerbsOptions,
@@ -58,7 +61,8 @@ pub struct Options {
 
 impl Options {
     /// Returns the defaults: 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a
-    /// node, closed after 30 s, direct reads, messages to 1 GiB, over TCP, any RDMA device.
+    /// node, closed after 30 s, direct reads, messages to 1 GiB, over TCP, encrypted if they
+    /// leave the machine, any RDMA device.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
         Options {
@@ -72,6 +76,7 @@ impl Options {
             message: 1 << 30,
             one_sided: true,
             transport: Transport::Tcp,
+            encryption: Encryption::default(),
             rdma: VerbsOptions::default(),
         }
     }

@@ -95,4 +95,4 @@ pub use node::{Node, WakeConditions};
 pub use options::NodeOptions;
 pub use participant::WaitingPrepares;
 pub use timeouts::Timeouts;
-pub use topology::Topology;
+pub use topology::{LinkSecrets, Topology};

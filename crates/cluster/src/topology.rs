@@ -3,9 +3,9 @@
 //! | key | where | type | meaning |
 //! |---|---|---|---|
 //! | `name` | top | text | the cluster's name; data directories record it, and serve no other cluster |
-//! | `secret` | top | text, at least 16 bytes | what nodes prove to each other and to Rust clients that they know |
-//! | `secret-file` | top | path, relative to the file | a file that holds the secret instead |
-//! | `client-secret` | top | text, at least 16 bytes | what Rust clients prove to nodes; without it, a text that follows from `secret` |
+//! | `secret` | top | text or list of texts, each at least 16 bytes | what nodes prove to each other and to Rust clients that they know: the first one. All are accepted |
+//! | `secret-file` | top | path, relative to the file | a file that holds the secret instead, or several, one on each line |
+//! | `client-secret` | top | text or list of texts, each at least 16 bytes | what Rust clients prove to nodes; without it, a text that follows from `secret` |
 //! | `client-secret-file` | top | path, relative to the file | a file that holds the secret of clients instead |
 //! | `read_atomic` | top | list of texts | the keys that begin with one of them are read atomic; without it, none is |
 //! | `[[node]]` | top | tables | the nodes |
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 use cluster_map::SecretPlace;
 
-pub use cluster_map::{NodeInfo, PartitionInfo, SHORTEST_SECRET, Topology};
+pub use cluster_map::{LinkSecrets, NodeInfo, PartitionInfo, SHORTEST_SECRET, Topology};
 pub use errors::{Mistake, Mistakes};
 pub use render::even;
 
@@ -105,13 +105,13 @@ fn load_secret(secret: &mut SecretPlace, dir: &Path) -> Result<(), LoadError> {
         error,
         advice,
     })?;
-    let text = text.trim().to_owned();
-    if text.len() < SHORTEST_SECRET {
-        let what = validate::short_secret(text.len());
+    let texts: Vec<&str> = text.trim().lines().map(str::trim).collect();
+    if let Some((at, what)) = validate::short_secret(&texts) {
         let name = file.display().to_string();
-        return Err(Mistakes::new(&name, vec![Mistake { line: 1, what }]).into());
+        let line = at + 1;
+        return Err(Mistakes::new(&name, vec![Mistake { line, what }]).into());
     }
-    secret.text = Some(text);
+    secret.texts = texts.into_iter().map(str::to_owned).collect();
     Ok(())
 }
 

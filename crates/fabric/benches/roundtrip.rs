@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::tcp::{Caller, CallerOptions, Tcp, TcpOptions, Transport, listen};
+use fabric::tcp::{Caller, CallerOptions, Encryption, Tcp, TcpOptions, Transport, listen};
 use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
 use mio::{Events, Poll, Token};
 use rustix::time::{ClockId, clock_gettime};
@@ -53,10 +53,13 @@ fn compare(size: usize, depth: usize, rounds: usize) {
             Box::new(Bare::new(at))
         }),
         Measured::node("tcp", Transport::Tcp, |at, way| {
-            Box::new(End::client(at, way))
+            Box::new(End::client(at, way, Encryption::Never))
+        }),
+        Measured::node("tcp, encrypted", Transport::Tcp, |at, way| {
+            Box::new(End::client(at, way, Encryption::Always))
         }),
         Measured::node("shm", Transport::Shm, |at, way| {
-            Box::new(End::client(at, way))
+            Box::new(End::client(at, way, Encryption::Never))
         }),
         Measured::node("tcp, blocking", Transport::Tcp, call),
         Measured::node("shm, blocking", Transport::Shm, call),
@@ -299,9 +302,10 @@ impl End {
         }
     }
 
-    fn client(at: SocketAddr, way: Transport) -> End {
+    fn client(at: SocketAddr, way: Transport, encryption: Encryption) -> End {
         let mut options = TcpOptions::new(Peer::Client, Secret::new("secret"), 1);
         options.transport = way;
+        options.encryption = encryption;
         options.peers = HashMap::from([(NodeId(1), at)]);
         let mut end = End::new(options);
         end.link = Some(end.tcp.connect(NodeId(1)));
@@ -355,6 +359,8 @@ impl Asks for End {
 
     fn take(&mut self, _: usize) {
         while self.come == 0 {
+            // Output may wait for room.
+            self.tcp.flush();
             self.turn(None);
             let is_message = |(_, event): &(Link, Event<'_>)| matches!(event, Event::Message(_));
             self.come = self.inbox.iter().filter(is_message).count();

@@ -16,8 +16,8 @@
 //! | 0 | refusal | 2 bytes: code, see [`RefusalCode`]; then a text for people, UTF-8 |
 //! | 1 | hello | a greeting |
 //! | 2 | challenge | a greeting |
-//! | 3 | proof | 32 bytes, see [`handshake`](crate::handshake) |
-//! | 4 | welcome | 32 bytes, see [`handshake`](crate::handshake) |
+//! | 3 | proof | 48 bytes, see [`handshake`](crate::handshake) |
+//! | 4 | welcome | 48 bytes, see [`handshake`](crate::handshake) |
 //! | 5 | mailbox | a grant, see [`memory`](crate::memory); empty: there is none |
 //! | 6 | ready | 1 byte: 1 if messages travel through the mailboxes, else 0 |
 //!
@@ -32,7 +32,8 @@
 //! | 1 | 1 | 1 if a client will take any cluster, else 0 |
 //! | 2 | 2 | the node's number; of a client 0 |
 //! | 4 | 1 | ways that it knows: bit 0 memory that processes share, bit 1 an RDMA device |
-//! | 5 | 3 | zero |
+//! | 5 | 1 | 1 if the peer asks for encryption, else 0 |
+//! | 6 | 2 | zero |
 //! | 8 | 8 | the cluster's fingerprint; 0 where any will do |
 //! | 16 | 32 | a nonce: random bytes of this connection |
 //!
@@ -43,8 +44,16 @@
 //! | 0 | 4 | length of the message |
 //! | 4 | | the message |
 //!
+//! If one of the greetings asks for encryption, all bytes behind *welcome* are records, whose contents are the
+//! bytes that are described here:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 2 | length of the rest, big-endian |
+//! | 2 | | at least 1 byte, encrypted, and a tag of 16 bytes: a transport message of the Noise protocol |
+//!
 //! If messages travel through mailboxes, bytes on the connection only wake the receiver, which then
-//! looks into its mailbox. The end of the connection is the end of the link.
+//! looks into its mailbox; they are never encrypted. The end of the connection is the end of the link.
 //!
 //! **What stays the same in all versions**: the header of handshake frames, their greatest length,
 //! and kind 0 with its body. So peers of two versions understand each other's refusal. Everything
@@ -53,13 +62,14 @@
 mod greeting;
 
 use crate::memory::Grant;
-pub use greeting::{Greeting, PROOF, TransportSet};
+pub use crate::noise::PROOF;
+pub use greeting::{Greeting, NONCE, TransportSet};
 
 /// The first bytes of a handshake frame. The first of them occurs in no text. The last one reveals
 /// programs that translate ends of lines.
 pub const MAGIC: [u8; 8] = *b"\x89kumiki\n";
 /// The version of the protocol of this release.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of a handshake frame before its body.
 pub const HEADER: usize = 16;
 /// The longest body of a handshake frame.
@@ -281,7 +291,8 @@ mod tests {
             peer,
             cluster,
             ways: TransportSet::SHM,
-            nonce: [9; PROOF],
+            encrypt: true,
+            nonce: [9; NONCE],
         };
         let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
         vec![
@@ -316,7 +327,7 @@ mod tests {
     fn a_refusal_is_the_same_in_all_versions() {
         let mut bytes = Vec::new();
         Frame::Refusal(RefusalCode::Version, "no".into()).encode(&mut bytes);
-        assert_eq!(bytes, *b"\x89kumiki\n\x02\0\0\0\x04\0\0\0\x01\0no");
+        assert_eq!(bytes, *b"\x89kumiki\n\x03\0\0\0\x04\0\0\0\x01\0no");
         bytes[8] = 200;
         bytes[16] = 99;
         let read = Frame::Refusal(RefusalCode::Other, "no".into());

@@ -4,13 +4,17 @@
 //! |---|---|---|---|
 //! | 1 | initiator | hello | its identity, its cluster, its nonce |
 //! | 2 | acceptor | challenge | its identity, its cluster, its nonce |
-//! | 3 | initiator | proof | HMAC-SHA256 of `kumiki fabric proof`, hello and challenge under the secret |
-//! | 4 | acceptor | welcome | HMAC-SHA256 of `kumiki fabric welcome`, hello and challenge under the secret |
+//! | 3 | initiator | proof | the first message of the Noise protocol, pattern `NNpsk0` |
+//! | 4 | acceptor | welcome | the second message |
 //!
-//! After step 4 both peers have proved that they know the secret. The proof holds for this
-//! connection (the nonces are new) and for the identities that they claimed (hello and challenge
-//! are part of the proof). The initiator proves first, so that a stranger that connects gets
-//! nothing against which it could try secrets.
+//! The key of the pattern is derived from the secret, and its prologue is hello and challenge. So after
+//! step 4 both peers have proved that they know the secret. The proof holds for this connection (the
+//! nonces are new) and for the identities that they claimed. The initiator proves first, so that a
+//! stranger that connects gets nothing against which it could try secrets.
+//!
+//! If one of the peers asks for it, everything that follows on the connection is encrypted, with keys that
+//! exist for this connection only ([`Cipher`]). The wish is part of hello and challenge: no one in between can
+//! take it away.
 //!
 //! Clients have a secret of their own ([`client_secret`]): a peer that knows only this secret
 //! cannot act as a node. The secret of nodes is accepted from clients, too.
@@ -21,45 +25,66 @@
 //! Either peer may refuse at any step: with a refusal frame that says why and what to do, and in
 //! its log.
 //!
-//! **What this does not give.** The messages that follow are neither encrypted nor authenticated
-//! one by one: an attacker that can read or change the traffic of the network can read and change
-//! messages. A peer that knows the secret of nodes can claim to be any node. Use a network that is
-//! trusted.
+//! **What this does not give.** If neither peer asks for encryption, an attacker that can read or change the
+//! traffic of the network can read and change messages. Messages and one-sided operations through an RDMA
+//! device are never encrypted. A peer that knows the secret of nodes can claim to be any node. An empty secret
+//! proves nothing: then an attacker in between can take part in both handshakes.
+
+use std::sync::Arc;
 
 use base::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::RwLock;
 use sha2::Sha256;
 
-use crate::frame::{Frame, FrameFlaw, Greeting, PROOF, RefusalCode, TransportSet, VERSION};
+use snow::HandshakeState;
+
+use crate::cipher::Cipher;
+use crate::frame::{Frame, FrameFlaw, Greeting, NONCE, RefusalCode, TransportSet, VERSION};
 use crate::link::Peer;
+use crate::noise::{self, Role};
 
 /// The secret that only the nodes of a cluster know, or only its clients. It may be empty, which
 /// proves nothing.
+///
+/// While a secret is exchanged for another one, peers may prove either: a secret has one or several texts,
+/// of which this side proves the first, and accepts all. Clones share them, so that [`Secret::replace`] holds for
+/// all connections that are made afterwards.
 #[derive(Clone)]
-pub struct Secret(Hmac<Sha256>);
+pub struct Secret(Arc<RwLock<Vec<Key>>>);
+
+type Key = [u8; noise::KEY];
 
 impl Secret {
     /// Makes a secret of these bytes.
     #[must_use]
     pub fn new(bytes: impl AsRef<[u8]>) -> Secret {
-        let key = Hmac::new_from_slice(bytes.as_ref());
-        Secret(key.expect("HMAC takes keys of any length"))
+        Secret::of([bytes])
     }
 
-    fn mac(&self, label: &str, transcript: &[u8]) -> Hmac<Sha256> {
-        let mut mac = self.0.clone();
-        mac.update(label.as_bytes());
-        mac.update(transcript);
-        mac
+    /// Makes a secret of several texts; of none it is empty.
+    #[must_use]
+    pub fn of(texts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Secret {
+        let keys = texts.into_iter().map(|text| derive(text.as_ref(), LINK));
+        let mut keys: Vec<Key> = keys.collect();
+        if keys.is_empty() {
+            keys.push(derive(&[], LINK));
+        }
+        Secret(Arc::new(RwLock::new(keys)))
     }
 
-    fn prove(&self, label: &str, transcript: &[u8]) -> [u8; PROOF] {
-        self.mac(label, transcript).finalize().into_bytes().into()
+    /// Takes the texts of another secret. Connections that are made already continue.
+    pub fn replace(&self, other: &Secret) {
+        let keys = other.keys();
+        *self.0.write() = keys;
     }
 
-    /// Checks a proof. It takes as long for a wrong proof as for a right one.
-    fn verify(&self, label: &str, transcript: &[u8], proof: &[u8; PROOF]) -> bool {
-        self.mac(label, transcript).verify_slice(proof).is_ok()
+    fn own(&self) -> Key {
+        self.0.read()[0]
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.0.read().clone()
     }
 }
 
@@ -76,13 +101,20 @@ pub fn client_secret(secret: &str) -> String {
     if secret.is_empty() {
         return String::new();
     }
-    let derived = Secret::new(secret).prove(CLIENT, &[]);
+    let derived = derive(secret.as_bytes(), CLIENT);
     derived.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Returns HMAC-SHA256 of the label under the secret.
+fn derive(secret: &[u8], label: &str) -> Key {
+    let key = Hmac::<Sha256>::new_from_slice(secret);
+    let mut mac = key.expect("HMAC takes keys of any length");
+    mac.update(label.as_bytes());
+    mac.finalize().into_bytes().into()
+}
+
 const CLIENT: &str = "kumiki fabric client secret";
-const INITIATOR: &str = "kumiki fabric proof";
-const ACCEPTOR: &str = "kumiki fabric welcome";
+const LINK: &str = "kumiki fabric link";
 
 /// The identity of a peer, and the means to prove it.
 #[derive(Clone, Debug)]
@@ -149,6 +181,10 @@ impl HandshakeRefusal {
         HandshakeRefusal::here(RefusalCode::Secret, text)
     }
 
+    fn no_randomness(error: snow::Error) -> HandshakeRefusal {
+        HandshakeRefusal::here(RefusalCode::Other, format!("no random bytes: {error}"))
+    }
+
     pub(crate) fn late() -> HandshakeRefusal {
         let text = "the handshake took too long; look whether the peer is alive and reachable";
         HandshakeRefusal::here(RefusalCode::Late, text)
@@ -178,23 +214,37 @@ pub struct AuthenticatedPeer {
     pub cluster: Option<u64>,
     /// Ways for messages that both know besides the connection.
     pub ways: TransportSet,
+    /// `true` if everything that follows on the connection is encrypted.
+    pub encrypted: bool,
+}
+
+/// The part of a greeting that belongs to one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionTerms {
+    /// Random bytes that distinguish the handshake from all others.
+    pub nonce: [u8; NONCE],
+    /// `true` if this side asks for encryption.
+    pub encrypt: bool,
 }
 
 /// One side of a handshake: it takes the bytes that arrive, and returns those to be sent.
 #[derive(Debug)]
 pub struct Handshake {
     side: HandshakeSide,
+    terms: ConnectionTerms,
     /// The frames of steps 1 and 2, as far as they were sent.
     transcript: Vec<u8>,
     /// The peer's greeting.
     greeting: Option<Greeting>,
+    /// The exchange of steps 3 and 4, once it has begun.
+    noise: Option<Box<HandshakeState>>,
 }
 
 #[derive(Debug)]
 enum HandshakeSide {
     /// Wants this node; `None` accepts any.
     Initiator(Option<NodeId>),
-    Acceptor([u8; PROOF]),
+    Acceptor,
 }
 
 impl Handshake {
@@ -202,33 +252,38 @@ impl Handshake {
     pub fn initiate(
         identity: &Identity,
         wanted: Option<NodeId>,
-        nonce: [u8; PROOF],
+        terms: ConnectionTerms,
         out: &mut Vec<u8>,
     ) -> Handshake {
-        let hello = Frame::Hello(Greeting {
-            peer: identity.me,
-            cluster: identity.cluster,
-            ways: identity.ways,
-            nonce,
-        });
         let mut transcript = Vec::new();
-        hello.encode(&mut transcript);
+        Frame::Hello(identity.greeting(terms)).encode(&mut transcript);
         out.extend(&transcript);
         Handshake {
             side: HandshakeSide::Initiator(wanted),
+            terms,
             transcript,
             greeting: None,
+            noise: None,
         }
     }
 
     /// Waits for a peer to begin a handshake.
     #[must_use]
-    pub fn accept(nonce: [u8; PROOF]) -> Handshake {
+    pub fn accept(terms: ConnectionTerms) -> Handshake {
         Handshake {
-            side: HandshakeSide::Acceptor(nonce),
+            side: HandshakeSide::Acceptor,
+            terms,
             transcript: Vec::new(),
             greeting: None,
+            noise: None,
         }
+    }
+
+    /// Returns the keys for the bytes that follow. [`Handshake::advance`] has returned the peer before, which
+    /// says that they are encrypted.
+    #[must_use]
+    pub(crate) fn into_cipher(self) -> Option<Cipher> {
+        Some(Cipher::new(*self.noise?))
     }
 
     /// Goes on with the bytes that have arrived, and returns how many of them were used. Once the
@@ -273,51 +328,64 @@ impl Handshake {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<AuthenticatedPeer>, HandshakeRefusal> {
-        let secret = &identity.secret;
         match (&self.side, frame, self.greeting) {
             (_, Frame::Refusal(code, text), _) => Err(HandshakeRefusal {
                 code,
                 text,
                 here: false,
             }),
-            (&HandshakeSide::Acceptor(nonce), Frame::Hello(greeting), None) => {
+            (HandshakeSide::Acceptor, Frame::Hello(greeting), None) => {
                 judge_initiator(identity, &greeting)?;
                 self.note(greeting, bytes);
-                let challenge = Frame::Challenge(Greeting {
-                    peer: identity.me,
-                    cluster: identity.cluster,
-                    ways: identity.ways,
-                    nonce,
-                });
                 let from = out.len();
-                challenge.encode(out);
+                Frame::Challenge(identity.greeting(self.terms)).encode(out);
                 self.transcript.extend(&out[from..]);
                 Ok(None)
             }
             (&HandshakeSide::Initiator(wanted), Frame::Challenge(greeting), None) => {
                 judge_acceptor(identity, wanted, &greeting)?;
                 self.note(greeting, bytes);
-                Frame::Proof(secret.prove(INITIATOR, &self.transcript)).encode(out);
+                let mut state = self.begin(Role::Initiator, &identity.secret.own());
+                let proof = noise::prove(&mut state).map_err(HandshakeRefusal::no_randomness)?;
+                Frame::Proof(proof).encode(out);
+                self.noise = Some(Box::new(state));
                 Ok(None)
             }
-            (HandshakeSide::Acceptor(_), Frame::Proof(proof), Some(greeting)) => {
-                let knows = |secret: &&Secret| secret.verify(INITIATOR, &self.transcript, &proof);
+            (HandshakeSide::Acceptor, Frame::Proof(proof), Some(greeting)) => {
                 let of_clients = identity.clients.as_ref();
                 let of_clients = of_clients.filter(|_| greeting.peer == Peer::Client);
-                let mut accepted = [Some(secret), of_clients].into_iter().flatten();
-                let Some(secret) = accepted.find(knows) else {
-                    return Err(HandshakeRefusal::secret());
-                };
-                Frame::Welcome(secret.prove(ACCEPTOR, &self.transcript)).encode(out);
-                Ok(Some(greeting.proved(identity)))
+                let accepted = [Some(&identity.secret), of_clients].into_iter().flatten();
+                let proved = accepted.flat_map(Secret::keys).find_map(|key| {
+                    let mut state = self.begin(Role::Acceptor, &key);
+                    noise::verify(&mut state, &proof).then_some(state)
+                });
+                let mut state = proved.ok_or_else(HandshakeRefusal::secret)?;
+                let welcome = noise::prove(&mut state).map_err(HandshakeRefusal::no_randomness)?;
+                Frame::Welcome(welcome).encode(out);
+                self.noise = Some(Box::new(state));
+                Ok(Some(self.proved(identity, &greeting)))
             }
-            (HandshakeSide::Initiator(_), Frame::Welcome(proof), Some(greeting)) => {
-                if !secret.verify(ACCEPTOR, &self.transcript, &proof) {
+            (HandshakeSide::Initiator(_), Frame::Welcome(welcome), Some(greeting)) => {
+                let state = self.noise.as_mut();
+                if !state.is_some_and(|state| noise::verify(state, &welcome)) {
                     return Err(HandshakeRefusal::secret());
                 }
-                Ok(Some(greeting.proved(identity)))
+                Ok(Some(self.proved(identity, &greeting)))
             }
             _ => Err(HandshakeRefusal::garbage()),
+        }
+    }
+
+    fn begin(&self, role: Role, key: &Key) -> HandshakeState {
+        noise::begin(role, key, &self.transcript)
+    }
+
+    fn proved(&self, identity: &Identity, greeting: &Greeting) -> AuthenticatedPeer {
+        AuthenticatedPeer {
+            peer: greeting.peer,
+            cluster: greeting.cluster,
+            ways: greeting.ways.and(identity.ways),
+            encrypted: greeting.encrypt || self.terms.encrypt,
         }
     }
 
@@ -327,12 +395,14 @@ impl Handshake {
     }
 }
 
-impl Greeting {
-    fn proved(&self, to: &Identity) -> AuthenticatedPeer {
-        AuthenticatedPeer {
-            peer: self.peer,
+impl Identity {
+    fn greeting(&self, terms: ConnectionTerms) -> Greeting {
+        Greeting {
+            peer: self.me,
             cluster: self.cluster,
-            ways: self.ways.and(to.ways),
+            ways: self.ways,
+            encrypt: terms.encrypt,
+            nonce: terms.nonce,
         }
     }
 }
@@ -385,6 +455,8 @@ fn judge_cluster(ours: Option<u64>, theirs: Option<u64>) -> Result<(), Handshake
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cipher::ALL;
+    use crate::frame::HEADER;
 
     fn identity(me: Peer, cluster: Option<u64>, secret: &str) -> Identity {
         Identity {
@@ -393,6 +465,13 @@ mod tests {
             secret: Secret::new(secret),
             clients: None,
             ways: TransportSet::NONE,
+        }
+    }
+
+    fn terms(number: u8, encrypt: bool) -> ConnectionTerms {
+        ConnectionTerms {
+            nonce: [number; NONCE],
+            encrypt,
         }
     }
 
@@ -412,10 +491,10 @@ mod tests {
         tamper: &mut dyn FnMut(bool, &mut Vec<u8>),
     ) -> (Outcome, Outcome) {
         let mut to_b = Vec::new();
-        let initiator = Handshake::initiate(a, wanted, [1; PROOF], &mut to_b);
+        let initiator = Handshake::initiate(a, wanted, terms(1, false), &mut to_b);
         let mut sides = [
             (initiator, a, Ok(None)),
-            (Handshake::accept([2; PROOF]), b, Ok(None)),
+            (Handshake::accept(terms(2, false)), b, Ok(None)),
         ];
         let mut wires = [Vec::new(), to_b];
         let mut inputs = [Vec::new(), Vec::new()];
@@ -460,6 +539,7 @@ mod tests {
                     peer,
                     cluster: Some(5),
                     ways: TransportSet::SHM,
+                    encrypted: false,
                 }))
             };
             assert_eq!((at_a, at_b), (proved(node(2)), proved(node(1))));
@@ -541,7 +621,7 @@ mod tests {
     fn a_changed_handshake_is_refused() {
         let a = identity(node(1), Some(5), "s");
         let b = identity(node(2), Some(5), "s");
-        for at in 0..112 {
+        for at in 0..HEADER + 16 + NONCE + HEADER + noise::PROOF {
             for at_b in [false, true] {
                 let mut seen = 0;
                 let mut tamper = |to_b: bool, bytes: &mut Vec<u8>| {
@@ -554,6 +634,60 @@ mod tests {
                 // A length that was increased makes it wait for ever, as a lost connection does.
                 assert!(!matches!(at_a, Ok(Some(_))), "byte {at}, to b: {at_b}");
             }
+        }
+    }
+
+    /// A secret is exchanged while nodes connect: first all accept the next one, then all prove it, then all
+    /// forget the former one.
+    #[test]
+    fn a_secret_is_exchanged_step_by_step() {
+        let with = |id, texts: &[&str]| {
+            let secret = Secret::of(texts);
+            let me = identity(node(id), Some(5), "");
+            Identity { secret, ..me }
+        };
+        let steps = [&["old"][..], &["old", "new"], &["new", "old"], &["new"]];
+        for pair in steps.windows(2) {
+            for (one, two) in [(pair[0], pair[1]), (pair[1], pair[0])] {
+                let (at_a, at_b) = plain(&with(1, one), 2, &with(2, two));
+                assert!(
+                    at_a.unwrap().is_some() && at_b.unwrap().is_some(),
+                    "{one:?} {two:?}"
+                );
+            }
+        }
+        let (a, b) = (with(1, &["old"]), with(2, &["new"]));
+        assert_refused(plain(&a, 2, &b), RefusalCode::Secret, "the secrets differ");
+        // The clone of a secret is replaced with it.
+        let held = a.secret.clone();
+        held.replace(&Secret::new("new"));
+        assert!(plain(&a, 2, &b).0.unwrap().is_some());
+    }
+
+    /// A link is encrypted if one side asks for it.
+    #[test]
+    fn one_wish_for_encryption_is_enough() {
+        let a = identity(node(1), Some(5), "s");
+        let b = identity(node(2), Some(5), "s");
+        for (at_a, at_b) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut wire = Vec::new();
+            let mut initiator = Handshake::initiate(&a, None, terms(1, at_a), &mut wire);
+            let mut acceptor = Handshake::accept(terms(2, at_b));
+            let mut back = Vec::new();
+            let mut proved = (None, None);
+            while proved.0.is_none() {
+                proved.1 = acceptor.advance(&b, &wire, &mut back).unwrap().1;
+                wire.clear();
+                proved.0 = initiator.advance(&a, &back, &mut wire).unwrap().1;
+                back.clear();
+            }
+            let encrypted = at_a || at_b;
+            assert_eq!(proved.0.unwrap().encrypted, encrypted);
+            assert_eq!(proved.1.unwrap().encrypted, encrypted);
+            let [mut a, mut b] = [initiator, acceptor].map(|side| side.into_cipher().unwrap());
+            let (record, mut into) = (a.seal(b"hello").unwrap(), [0; 64]);
+            let read = b.read(&mut &record[..], &mut into, &mut Default::default(), ALL);
+            assert_eq!(&into[..read.unwrap()], b"hello");
         }
     }
 
@@ -571,7 +705,7 @@ mod tests {
         .1
         .unwrap();
         let mut out = Vec::new();
-        let again = Handshake::accept([3; PROOF]).advance(&b, &recorded, &mut out);
+        let again = Handshake::accept(terms(3, false)).advance(&b, &recorded, &mut out);
         assert_eq!(again.unwrap_err().code, RefusalCode::Secret);
     }
 }

@@ -8,6 +8,7 @@
 //! | `send_limit` | the limit on bytes that wait to be sent on a link |
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |
 //! | [`handshake`] | the proof of peers' identity |
+//! | `noise` `cipher` | the protocol that proves it and makes keys; the encryption of a connection |
 //! | [`tcp`] | links over TCP, inside a caller's poll; and one that blocks |
 //! | [`memory`] | the trait of memory that peers read and write: regions, and grants for them |
 //! | [`shm`] | such memory, shared by processes of one machine |
@@ -28,9 +29,11 @@
 //! - `docs/decisions/0041-auto-has-one-region-of-slots.md`
 //! - `docs/decisions/0043-a-thread-looks-or-sleeps-as-a-whole.md`
 //! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
+//! - `docs/decisions/0074-links-are-encrypted-by-the-noise-protocol.md`
 
 #![deny(unsafe_code)]
 
+mod cipher;
 pub mod frame;
 pub mod fuzz;
 pub mod handshake;
@@ -38,6 +41,7 @@ pub mod inbox;
 pub mod link;
 pub mod memory;
 pub mod messages;
+mod noise;
 pub mod ring;
 mod send_limit;
 pub mod shm;

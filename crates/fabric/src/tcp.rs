@@ -70,11 +70,12 @@ use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
 pub use connection_balancer::{BalancerSlot, ConnectionBalancer};
-pub use options::{Limits, TcpOptions, Transport};
+pub use options::{Encryption, Limits, TcpOptions, Transport};
 pub use socket::listen;
 
-use crate::frame::PROOF;
-use crate::handshake::{HandshakeRefusal, Identity};
+use crate::cipher::Scratch;
+use crate::frame::NONCE;
+use crate::handshake::{ConnectionTerms, HandshakeRefusal, Identity};
 use crate::inbox::Inbox;
 use crate::link::{Link, Peer, SendError};
 use crate::messages::Messages;
@@ -102,8 +103,13 @@ const POOL: usize = 64;
 pub struct Tcp {
     identity: Identity,
     transports: LocalTransports,
+    encryption: Encryption,
+    /// Memory for the encryption of one connection at a time.
+    scratch: Scratch,
     /// The number of links whose messages travel through memory.
     through_memory: usize,
+    /// The number of connections that are encrypted.
+    encrypted: usize,
     peers: HashMap<NodeId, SocketAddr>,
     budget: Arc<Budget>,
     limits: Limits,
@@ -173,7 +179,10 @@ impl Tcp {
         Ok(Tcp {
             identity,
             through_memory: 0,
+            encrypted: 0,
             transports,
+            encryption: options.encryption,
+            scratch: Scratch::default(),
             peers: options.peers,
             newcomers: Newcomers::new(options.limits.unauthenticated, options.limits.handshake),
             refusals: Refusals::default(),
@@ -318,6 +327,12 @@ impl Tcp {
         self.through_memory
     }
 
+    /// Returns the number of connections that are encrypted.
+    #[must_use]
+    pub fn links_encrypted(&self) -> usize {
+        self.encrypted
+    }
+
     /// Returns the transport of a link that is up: never [`Transport::Auto`].
     #[must_use]
     pub fn transport_of(&self, link: Link) -> Option<Transport> {
@@ -368,11 +383,12 @@ fn place(link: Link) -> usize {
     (link.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 
-/// Returns the random bytes that distinguish a handshake from all earlier ones.
-fn nonce() -> io::Result<[u8; PROOF]> {
-    let mut nonce = [0; PROOF];
+/// Returns this side's terms for a connection with a peer.
+fn connection_terms(encryption: Encryption, peer: SocketAddr) -> io::Result<ConnectionTerms> {
+    let mut nonce = [0; NONCE];
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
-    Ok(nonce)
+    let encrypt = encryption.applies_to(peer);
+    Ok(ConnectionTerms { nonce, encrypt })
 }
 
 impl Messages for Tcp {

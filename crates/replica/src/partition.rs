@@ -16,7 +16,7 @@ use base::participant::State;
 use base::{Epoch, NodeId};
 use disk::Disk;
 use engine::{Engine, Janitor, NoLog};
-use fabric::tcp::{Tcp, TcpOptions};
+use fabric::tcp::{Encryption, Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use mio::Poll;
 use parking_lot::{Condvar, Mutex};
@@ -50,6 +50,8 @@ pub struct Options {
     pub peers: HashMap<NodeId, SocketAddr>,
     /// The secret by which members prove their identity.
     pub secret: Secret,
+    /// Which connections between members are encrypted.
+    pub encryption: Encryption,
     /// The cluster's fingerprint.
     pub cluster: u64,
     /// The greatest number of workers at a time.
@@ -73,6 +75,7 @@ impl Options {
             listener,
             peers: HashMap::new(),
             secret: Secret::new(""),
+            encryption: Encryption::default(),
             cluster: 0,
             workers: 8,
             limits: Limits::default(),
@@ -166,6 +169,7 @@ impl Partition {
         let fabric = TcpOptions {
             listener: Some(options.listener),
             peers: options.peers,
+            encryption: options.encryption,
             ..TcpOptions::new(me, options.secret, options.cluster)
         };
         let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;

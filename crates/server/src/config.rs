@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use base::NodeId;
 use base::versions::ReadAtomic;
-use cluster::Timeouts;
-use cluster::Topology;
 use cluster::ramp::Algorithm;
 use cluster::topology::NodeInfo;
-use fabric::tcp::Transport;
+use cluster::{LinkSecrets, Timeouts, Topology};
+use fabric::tcp::{Encryption, Transport};
 use fabric::verbs::Domain;
 use reactor::Io;
 use reactor::tls::CertificateFiles;
@@ -35,10 +34,17 @@ pub struct Membership {
     pub topology: Arc<Topology>,
     /// Which node of it the server is.
     pub node: NodeId,
+    /// The address on which other nodes and Rust clients are accepted; `None`: that of the cluster's file.
+    pub listen: Option<SocketAddr>,
+    /// What nodes and Rust clients prove: [`Topology::link_secrets`], of which the caller may keep a clone to
+    /// replace the secrets.
+    pub secrets: LinkSecrets,
     /// The timeouts of messages between nodes.
     pub timeouts: Timeouts,
     /// How messages between nodes, and with Rust clients, travel.
     pub transport: Transport,
+    /// Which connections between nodes, and with Rust clients, are encrypted.
+    pub encryption: Encryption,
     /// The RDMA device's domain, if one is used.
     pub verbs: Option<Domain>,
 }
@@ -202,8 +208,8 @@ pub enum StartError {
     Admin(#[from] admin::StartError),
     /// The server cannot listen on the address for other nodes.
     #[error(
-        "cannot listen for other nodes on {fabric}: {error}; the address is that of node {node} in \
-         the cluster's file"
+        "cannot listen for other nodes on {fabric}: {error}; choose another one by --fabric-listen, \
+         or correct that of node {node} in the cluster's file"
     )]
     ListenFabric {
         /// The address.

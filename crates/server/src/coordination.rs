@@ -157,6 +157,7 @@ impl RuntimeNode {
             waiting,
             links: self.node.links_up(),
             through_memory: self.links.fabric.links_through_memory(),
+            encrypted: self.links.fabric.links_encrypted(),
         };
         if self.statistics != statistics {
             self.statistics = statistics;

@@ -17,7 +17,7 @@ pub(crate) fn listen_for_nodes(
         return Ok((0..count).map(|_| None).collect());
     };
     let node = membership.node;
-    let fabric = membership.info()?.fabric;
+    let fabric = membership.listen.unwrap_or(membership.info()?.fabric);
     fabric::tcp::listen(fabric, count)
         .map(|listeners| listeners.into_iter().map(Some).collect())
         .map_err(|error| StartError::ListenFabric {

@@ -48,6 +48,8 @@ pub(crate) struct ClusterStatistics {
     pub(crate) links: usize,
     /// Links, those with clients included, whose messages travel through memory.
     pub(crate) through_memory: usize,
+    /// Links, those with clients included, whose messages are encrypted.
+    pub(crate) encrypted: usize,
 }
 
 /// The state of the links to a node, by which it can be reached or not.
@@ -261,6 +263,7 @@ impl ClusterStatistics {
         self.waiting += other.waiting;
         self.links += other.links;
         self.through_memory += other.through_memory;
+        self.encrypted += other.encrypted;
     }
 }
 
@@ -294,11 +297,15 @@ mod tests {
             slots = ["8192-16383"]
             nodes = [2]
         "#;
+        let topology = Topology::parse(text, "test").unwrap();
         let membership = Membership {
-            topology: Arc::new(Topology::parse(text, "test").unwrap()),
+            secrets: topology.link_secrets(),
+            topology: Arc::new(topology),
             node: NodeId(1),
+            listen: None,
             timeouts: cluster::Timeouts::default(),
             transport: fabric::tcp::Transport::Tcp,
+            encryption: fabric::tcp::Encryption::Auto,
             verbs: None,
         };
         Routes::new(&membership, 1)

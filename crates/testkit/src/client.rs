@@ -360,7 +360,7 @@ pub fn encode<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
 }
 
 /// Returns `true` if the error means that a time limit has passed.
-fn is_late(error: &io::Error) -> bool {
+pub(crate) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 

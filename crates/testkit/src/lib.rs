@@ -13,6 +13,7 @@
 //! | [`own_process`] | tests that must be alone in their process |
 //! | [`cluster_file`] | the text of a cluster's file |
 //! | [`peers`] | programs of other projects: their places, and the selection of groups |
+//! | [`relay`] | a relay between two peers that can change the bytes that pass |
 //! | [`wait`] | waiting until a condition holds |
 //! | [`workload`] | workloads that verify themselves: transfers, counters, transactions over few hot keys |
 //!
@@ -32,6 +33,7 @@ pub mod http;
 pub mod own_process;
 pub mod peers;
 pub mod process;
+pub mod relay;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod wait;

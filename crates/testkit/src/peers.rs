@@ -25,6 +25,8 @@ pub enum Group {
     Python,
     /// The Redis client of Node.js.
     Node,
+    /// The Redis client of Go, in a program.
+    Go,
     /// Cassandra, its drivers for Java, Python and Rust, `cqlsh`, YCSB.
     Cassandra,
     /// `psql`, and the clients of PostgreSQL psycopg 3, asyncpg and node-postgres.
@@ -51,10 +53,11 @@ pub struct Selection {
 
 impl Group {
     /// All groups.
-    pub const ALL: [Group; 9] = [
+    pub const ALL: [Group; 10] = [
         Group::Redis,
         Group::Python,
         Group::Node,
+        Group::Go,
         Group::Cassandra,
         Group::Postgres,
         Group::SqlClients,
@@ -71,6 +74,7 @@ impl Group {
             Group::Redis => "redis",
             Group::Python => "python",
             Group::Node => "node",
+            Group::Go => "go",
             Group::Cassandra => "cassandra",
             Group::Postgres => "postgres",
             Group::SqlClients => "sql-clients",

@@ -18,7 +18,7 @@ use pages::{Local, LocalOptions, Tables};
 use crate::argument_values::parse_address;
 use crate::logging::LogControl;
 use crate::rdma::NamedDevice;
-use crate::signals::{self, ConfigReload};
+use crate::signals::{self, ConfigReload, SecretReload};
 use crate::table_location::{ADDRESS_FILE, NodeAccess};
 
 /// Options of `kumiki pages serve`.
@@ -108,7 +108,7 @@ const TIDY: Duration = Duration::from_secs(60);
 
 /// Serves until it is asked to stop.
 pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Result<(), String> {
-    let signals = signals::take(false)?;
+    let signals = signals::take(true)?;
     let has_secret = options.access.secret_file.is_some();
     if !has_secret && !options.insecure {
         let (strangers, trusted) = match options.listen.ip().is_loopback() {
@@ -145,6 +145,10 @@ pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Resu
     }
     let count = tables.list().len();
     let node_options = node_options(options)?;
+    let (secret, access) = (node_options.secret.clone(), options.access.clone());
+    let secrets = SecretReload {
+        read: Box::new(move || access.secret().map(|read| secret.replace(&read))),
+    };
     let worker = FragmentWorker::new(Arc::new(Local::new(
         tables.clone(),
         LocalOptions {
@@ -163,10 +167,14 @@ pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Resu
     let failed = stop.clone();
     // Without the address, a reader would wait for a node that serves no reader.
     node.on_failure(move || failed.send(()).unwrap_or_default());
-    signals::stop_on(signals, ConfigReload::new(None, log), move || {
-        // The receiver is gone once the first message has come.
-        stop.send(()).unwrap_or_default();
-    });
+    signals::stop_on(
+        signals,
+        ConfigReload::new(None, log).with_secrets(Some(secrets)),
+        move || {
+            // The receiver is gone once the first message has come.
+            stop.send(()).unwrap_or_default();
+        },
+    );
     // The node may send as long as it exists, so that only a message or the time ends a wait.
     while stopped.recv_timeout(TIDY) == Err(RecvTimeoutError::Timeout) {
         stock.tidy();
@@ -195,6 +203,7 @@ fn node_options(options: &StorageNodeOptions) -> Result<NodeOptions, String> {
         },
         depth: options.depth.into(),
         transport,
+        encryption: options.access.encrypt_links.of_links(),
         shm: Shm::default(),
         verbs: NamedDevice::new(options.access.rdma_device.clone()).open(transport)?,
         limits: Limits::default(),

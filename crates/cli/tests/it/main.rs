@@ -4,6 +4,7 @@ mod bench;
 mod cassandra;
 mod cluster;
 mod cluster_clients;
+mod encrypted_links;
 mod full_disk;
 mod guards;
 mod live_configuration;
@@ -25,3 +26,4 @@ mod shows;
 #[cfg(feature = "sql")]
 mod sql;
 mod support;
+mod tls_clients;

@@ -2,6 +2,7 @@
 //! drivers of Cassandra.
 
 pub(crate) mod cassandra;
+pub(crate) mod clients;
 pub(crate) mod cluster;
 pub(crate) mod cql;
 pub(crate) mod drivers;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base::versions::ReadAtomic;
 use base::{NodeId, PartitionId};
+use fabric::Secret;
 
 use crate::slot::{self, SLOTS};
 
@@ -36,6 +37,23 @@ pub struct PartitionInfo {
     pub nodes: Vec<NodeId>,
 }
 
+/// The secrets of a node's links. Clones share them.
+#[derive(Clone, Debug)]
+pub struct LinkSecrets {
+    /// What nodes prove.
+    pub nodes: Secret,
+    /// What clients prove.
+    pub clients: Secret,
+}
+
+impl LinkSecrets {
+    /// Takes other secrets, for the connections that are made from now on.
+    pub fn replace(&self, other: &LinkSecrets) {
+        self.nodes.replace(&other.nodes);
+        self.clients.replace(&other.clients);
+    }
+}
+
 /// The content of a cluster's file.
 #[derive(Clone)]
 pub struct Topology {
@@ -57,7 +75,8 @@ pub struct Topology {
 /// A secret, or the file that holds it.
 #[derive(Clone, Default)]
 pub(super) struct SecretPlace {
-    pub(super) text: Option<String>,
+    /// The text that is proved, and others that are accepted.
+    pub(super) texts: Vec<String>,
     pub(super) file: Option<PathBuf>,
 }
 
@@ -160,15 +179,33 @@ impl Topology {
     /// Returns the secret that nodes share.
     #[must_use]
     pub fn secret(&self) -> Option<&str> {
-        self.secret.text.as_deref()
+        self.secret.texts.first().map(String::as_str)
     }
 
     /// Returns the secret that Rust clients prove to nodes: that of the file, or one that follows from
     /// [`Topology::secret`].
     #[must_use]
     pub fn client_secret(&self) -> Option<String> {
-        let derived = || self.secret().map(fabric::client_secret);
-        self.client_secret.text.clone().or_else(derived)
+        self.client_secrets().into_iter().next()
+    }
+
+    fn client_secrets(&self) -> Vec<String> {
+        match self.client_secret.texts.is_empty() {
+            true => {
+                let texts = self.secret.texts.iter();
+                texts.map(|text| fabric::client_secret(text)).collect()
+            }
+            false => self.client_secret.texts.clone(),
+        }
+    }
+
+    /// Returns what a node proves and accepts on its links.
+    #[must_use]
+    pub fn link_secrets(&self) -> LinkSecrets {
+        LinkSecrets {
+            nodes: Secret::of(&self.secret.texts),
+            clients: Secret::of(self.client_secrets()),
+        }
     }
 
     /// Returns the path of the file that holds the secret, as it is written; relative to the cluster's
@@ -208,7 +245,7 @@ impl Topology {
 impl SecretPlace {
     /// Returns `true` if the cluster's file has this secret, or names a file for it.
     pub(super) fn is_given(&self) -> bool {
-        self.text.is_some() || self.file.is_some()
+        !self.texts.is_empty() || self.file.is_some()
     }
 }
 

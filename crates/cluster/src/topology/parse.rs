@@ -32,14 +32,14 @@ pub(super) struct TopologyDraft {
 /// A secret, or the file that holds it.
 #[derive(Default)]
 pub(super) struct SecretDraft {
-    pub(super) text: Option<At<String>>,
+    pub(super) texts: Option<At<Vec<String>>>,
     pub(super) file: Option<At<PathBuf>>,
 }
 
 impl SecretDraft {
     /// Returns `true` if the file has this secret, or names a file for it.
     pub(super) fn is_given(&self) -> bool {
-        self.text.is_some() || self.file.is_some()
+        self.texts.is_some() || self.file.is_some()
     }
 }
 
@@ -75,9 +75,9 @@ pub(super) fn parse(text: &str, found: &mut Vec<Mistake>) -> Option<TopologyDraf
     for (key, value) in table.get_ref() {
         match &**key.get_ref() {
             "name" => draft.name = reader.text_of(value, "name"),
-            "secret" => draft.secret.text = reader.text_of(value, "secret"),
+            "secret" => draft.secret.texts = reader.secret(value, "secret"),
             "secret-file" => draft.secret.file = reader.path(value, "secret-file"),
-            "client-secret" => draft.client_secret.text = reader.text_of(value, "client-secret"),
+            "client-secret" => draft.client_secret.texts = reader.secret(value, "client-secret"),
             "client-secret-file" => {
                 draft.client_secret.file = reader.path(value, "client-secret-file");
             }
@@ -242,6 +242,16 @@ impl TopologyParser<'_, '_> {
                 None
             }
         }
+    }
+
+    /// Reads a text, or a list of them.
+    fn secret(&mut self, value: &Value<'_>, name: &str) -> Option<At<Vec<String>>> {
+        let texts = match value.get_ref().as_array() {
+            Some(_) => self.texts(value, name),
+            None => self.text_of(value, name).into_iter().collect(),
+        };
+        let texts: Vec<String> = texts.into_iter().map(|text| text.value).collect();
+        (!texts.is_empty()).then(|| self.at(value, texts))
     }
 
     fn texts(&mut self, value: &Value<'_>, name: &str) -> Vec<At<String>> {

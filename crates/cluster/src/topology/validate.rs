@@ -75,7 +75,7 @@ pub(super) fn validate(
 
 fn place(draft: SecretDraft) -> SecretPlace {
     SecretPlace {
-        text: draft.text.map(|text| text.value),
+        texts: draft.texts.map_or_else(Vec::new, |texts| texts.value),
         file: draft.file.map(|file| file.value),
     }
 }
@@ -123,12 +123,18 @@ fn join(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
     joined
 }
 
-/// Returns the message for a secret of this many bytes.
-pub(super) fn short_secret(bytes: usize) -> String {
-    format!(
+/// Returns the place of the first text that can be guessed, and the message about it.
+pub(super) fn short_secret<T: AsRef<str>>(texts: &[T]) -> Option<(usize, String)> {
+    let mut lengths = texts.iter().map(|text| text.as_ref().len());
+    let at = lengths.position(|bytes| bytes < SHORTEST_SECRET);
+    // An empty file has no text at all.
+    let at = at.or(texts.is_empty().then_some(0))?;
+    let bytes = texts.get(at).map_or(0, |text| text.as_ref().len());
+    let what = format!(
         "the secret has {bytes} bytes, which can be guessed: take at least {SHORTEST_SECRET}, such \
          as the output of \"openssl rand -hex 32\""
-    )
+    );
+    Some((at, what))
 }
 
 struct TopologyValidator<'m> {
@@ -141,13 +147,15 @@ impl TopologyValidator<'_> {
     }
 
     fn secret(&mut self, draft: &SecretDraft, name: &str) {
-        match (&draft.text, &draft.file) {
+        match (&draft.texts, &draft.file) {
             (Some(secret), Some(file)) => self.note(
                 secret.line.max(file.line),
                 format!("there are both a {name} and a {name}-file: take one of them out"),
             ),
-            (Some(secret), None) if secret.value.len() < SHORTEST_SECRET => {
-                self.note(secret.line, short_secret(secret.value.len()));
+            (Some(secret), None) => {
+                if let Some((_, what)) = short_secret(&secret.value) {
+                    self.note(secret.line, what);
+                }
             }
             _ => {}
         }

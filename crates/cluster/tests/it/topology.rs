@@ -492,6 +492,35 @@ fn slots_are_shared_evenly() {
     assert_eq!(topology.secret(), Some(secret));
 }
 
+/// While a secret is exchanged there are two: the first is proved, and each is long enough.
+#[test]
+fn a_secret_may_have_several_texts() {
+    let (one, two) = ("0123456789abcdef", "fedcba9876543210");
+    let of = |text: &str| Topology::parse(&format!("{text}\n{TWO}"), "f");
+    let topology = of(&format!("secret = [\"{one}\", \"{two}\"]")).unwrap();
+    assert_eq!(topology.secret(), Some(one));
+    assert_eq!(
+        topology.client_secret().unwrap(),
+        fabric::client_secret(one)
+    );
+    assert_eq!(topology.fingerprint(), of("").unwrap().fingerprint());
+    let error = of(&format!("secret = [\"{one}\", \"short\"]")).unwrap_err();
+    assert!(
+        error.to_string().contains("the secret has 5 bytes"),
+        "{error}"
+    );
+    let error = of("secret = [1]").unwrap_err().to_string();
+    assert!(error.contains("secret"), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cluster.toml");
+    std::fs::write(&file, format!("secret-file = \"key\"\n{TWO}")).unwrap();
+    testkit::files::write_private(&dir.path().join("key"), format!(" {one} \n{two}\n"));
+    assert_eq!(Topology::load(&file).unwrap().secret(), Some(one));
+    testkit::files::write_private(&dir.path().join("key"), format!("{one}\n\n{two}\n"));
+    let error = Topology::load(&file).unwrap_err().to_string();
+    assert!(error.contains("key:2: the secret has 0 bytes"), "{error}");
+}
+
 #[test]
 fn clients_have_a_secret_of_their_own() {
     let of = |text: &str| Topology::parse(&format!("{text}\n{TWO}"), "f").unwrap();

@@ -4,10 +4,10 @@ use base::NodeId;
 
 use crate::link::Peer;
 
-/// Bytes of a nonce, and of a proof.
-pub const PROOF: usize = 32;
+/// Bytes of a nonce.
+pub const NONCE: usize = 32;
 
-const GREETING: usize = 16 + PROOF;
+const GREETING: usize = 16 + NONCE;
 
 /// The identity and the abilities that a peer claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,10 @@ pub struct Greeting {
     pub cluster: Option<u64>,
     /// Ways for messages that the peer knows besides the connection.
     pub ways: TransportSet,
+    /// `true` if the peer asks for encryption.
+    pub encrypt: bool,
     /// Random bytes of this connection.
-    pub nonce: [u8; PROOF],
+    pub nonce: [u8; NONCE],
 }
 
 /// A set of ways for messages besides the connection itself.
@@ -40,6 +42,12 @@ impl TransportSet {
         TransportSet(self.0 & other.0)
     }
 
+    /// Returns the ways that are not in the other set.
+    #[must_use]
+    pub fn without(self, other: TransportSet) -> TransportSet {
+        TransportSet(self.0 & !other.0)
+    }
+
     /// Returns the ways that are in one of the sets or in both.
     #[must_use]
     pub fn or(self, other: TransportSet) -> TransportSet {
@@ -55,14 +63,14 @@ impl Greeting {
         };
         out.extend([role, u8::from(self.cluster.is_none())]);
         out.extend(node.to_le_bytes());
-        out.extend([self.ways.0, 0, 0, 0]);
+        out.extend([self.ways.0, u8::from(self.encrypt), 0, 0]);
         out.extend(self.cluster.unwrap_or(0).to_le_bytes());
         out.extend(self.nonce);
     }
 
     pub(super) fn decode(body: &[u8]) -> Option<Greeting> {
         let body: &[u8; GREETING] = body.try_into().ok()?;
-        let [role, any, n0, n1, ways, 0, 0, 0, rest @ ..] = body else {
+        let [role, any, n0, n1, ways, encrypt @ 0..=1, 0, 0, rest @ ..] = body else {
             return None;
         };
         let (&cluster, nonce) = rest.split_first_chunk()?;
@@ -79,6 +87,7 @@ impl Greeting {
             peer,
             cluster,
             ways: TransportSet(*ways),
+            encrypt: *encrypt == 1,
             nonce,
         })
     }

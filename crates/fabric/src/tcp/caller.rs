@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use socket2::SockRef;
 
-use super::negotiation::{LocalTransports, Negotiation};
-use super::options::{Limits, Transport};
-use super::{nonce, socket};
+use super::negotiation::{LocalTransports, Negotiated, Negotiation, NegotiationStep};
+use super::options::{Encryption, Limits, Transport};
+use super::{connection_terms, socket};
+use crate::cipher::{Cipher, Scratch};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
 use crate::link::Peer;
@@ -42,6 +43,8 @@ pub struct CallerOptions {
     pub node: Option<NodeId>,
     /// The transport of messages.
     pub transport: Transport,
+    /// The connections that are encrypted.
+    pub encryption: Encryption,
     /// The directory of shared memory.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.
@@ -60,6 +63,7 @@ impl CallerOptions {
             cluster: None,
             node: None,
             transport: Transport::default(),
+            encryption: Encryption::default(),
             shm: Shm::default(),
             verbs: None,
             limits: Limits::default(),
@@ -84,6 +88,8 @@ pub struct Caller {
     spin_policy: [Duration; 2],
     /// A message was sent or received in part: no other can follow.
     torn: bool,
+    /// The encryption of the socket's bytes, if they are encrypted.
+    cipher: Option<Box<(Cipher, Scratch)>>,
     /// The rings through which messages travel, if not through the socket.
     rings: Option<Box<CallerMemoryLink>>,
 }
@@ -111,6 +117,7 @@ impl Caller {
             output: Vec::new(),
             spin_policy: [Duration::MAX; 2],
             torn: false,
+            cipher: None,
             rings: None,
         };
         let (shm, verbs) = (&options.shm, options.verbs.as_ref());
@@ -122,7 +129,7 @@ impl Caller {
             clients: None,
             ways: transports.ways(),
         };
-        let proved = caller.greet(&identity, &transports, options.node, deadline)?;
+        let proved = caller.greet(&identity, &transports, options, deadline)?;
         if let (Peer::Node(node), Some(cluster)) = (proved.peer, proved.cluster) {
             (caller.node, caller.cluster) = (node, cluster);
         }
@@ -133,13 +140,14 @@ impl Caller {
         &mut self,
         identity: &Identity,
         transports: &LocalTransports,
-        wanted: Option<NodeId>,
+        options: &CallerOptions,
         deadline: Instant,
     ) -> Result<AuthenticatedPeer, CallError> {
         let address = self.address;
-        let nonce = nonce().map_err(|error| CallError::Connect { address, error })?;
+        let terms = connection_terms(options.encryption, address);
+        let terms = terms.map_err(|error| CallError::Connect { address, error })?;
         let mut out = Vec::new();
-        let mut negotiation = Negotiation::initiate(identity, wanted, nonce, &mut out);
+        let mut negotiation = Negotiation::initiate(identity, options.node, terms, &mut out);
         loop {
             self.write(&out, deadline)?;
             out.clear();
@@ -150,30 +158,46 @@ impl Caller {
                 }
                 read => read?,
             }
-            let arrived = &self.input[self.from..self.filled];
-            match negotiation.advance(identity, transports, arrived, &mut out) {
-                Ok((used, negotiated)) => {
-                    self.from += used;
-                    if let Some(negotiated) = negotiated {
-                        self.write(&out, deadline)?;
-                        self.rings = negotiated
-                            .rings
-                            .map(|rings| Box::new(CallerMemoryLink::new(*rings)));
-                        if self.rings.is_some() {
-                            // The bytes that follow on the socket are bells.
-                            self.filled = self.from;
-                        }
-                        return Ok(negotiated.proved);
+            loop {
+                let arrived = &self.input[self.from..self.filled];
+                let advanced = negotiation.advance(identity, transports, arrived, &mut out);
+                let (used, step) = match advanced {
+                    Ok(advanced) => advanced,
+                    Err(refused) => {
+                        tracing::warn!(peer = %address, "no connection: {refused}");
+                        // The peer may have gone already.
+                        drop(self.write(&out, deadline));
+                        return Err(CallError::Refused { address, refused });
                     }
-                }
-                Err(refused) => {
-                    tracing::warn!(peer = %address, "no connection: {refused}");
-                    // The peer may have gone already.
-                    drop(self.write(&out, deadline));
-                    return Err(CallError::Refused { address, refused });
+                };
+                self.from += used;
+                match step {
+                    NegotiationStep::Incomplete => break,
+                    NegotiationStep::Complete(negotiated) => {
+                        self.write(&out, deadline)?;
+                        return Ok(self.complete(negotiated));
+                    }
+                    NegotiationStep::Encrypted(mut cipher) => {
+                        self.write(&out, deadline)?;
+                        out.clear();
+                        cipher.take_arrived(&self.input[self.from..self.filled]);
+                        self.filled = self.from;
+                        self.cipher = Some(Box::new((*cipher, Scratch::default())));
+                    }
                 }
             }
         }
+    }
+
+    /// Makes the connection ready for messages.
+    fn complete(&mut self, negotiated: Negotiated) -> AuthenticatedPeer {
+        if let Some(rings) = negotiated.rings {
+            self.rings = Some(Box::new(CallerMemoryLink::new(*rings)));
+            // The bytes that follow on the socket are bells.
+            self.filled = self.from;
+            self.cipher = None;
+        }
+        negotiated.proved
     }
 
     /// Returns the node at the other end.
@@ -255,7 +279,8 @@ impl Caller {
                 peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
             }
         };
-        nothing && !self.torn && self.from == self.filled
+        let kept = self.cipher.as_ref().map_or(0, |it| it.0.memory());
+        nothing && !self.torn && self.from == self.filled && kept == 0
     }
 
     /// Returns the transport: never [`Transport::Auto`].
@@ -281,9 +306,13 @@ impl Caller {
             return self.read_ring(deadline);
         }
         loop {
-            let read = self
-                .be_patient(READING, deadline)
-                .and_then(|()| self.stream.read(&mut self.input[self.filled..]));
+            let read = self.be_patient(READING, deadline).and_then(|()| {
+                let into = &mut self.input[self.filled..];
+                match self.cipher.as_deref_mut() {
+                    None => self.stream.read(into),
+                    Some((cipher, scratch)) => cipher.read(&mut self.stream, into, scratch, 1),
+                }
+            });
             match read {
                 Ok(0) => {
                     let text = "the peer closed it";
@@ -345,7 +374,7 @@ impl Caller {
         }
     }
 
-    fn write(&mut self, mut bytes: &[u8], deadline: Instant) -> Result<(), CallError> {
+    fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.torn {
             let text = "an earlier message was sent or received in part";
             return Err(self.broken(io::Error::new(ErrorKind::BrokenPipe, text)));
@@ -353,6 +382,15 @@ impl Caller {
         if self.rings.is_some() {
             return self.write_ring(bytes, deadline);
         }
+        let Some((cipher, _)) = self.cipher.as_deref_mut() else {
+            return self.write_socket(bytes, deadline);
+        };
+        let records = cipher.seal(bytes);
+        let records = records.map_err(|error| self.broken(error))?;
+        self.write_socket(&records, deadline)
+    }
+
+    fn write_socket(&mut self, mut bytes: &[u8], deadline: Instant) -> Result<(), CallError> {
         while !bytes.is_empty() {
             let written = self
                 .be_patient(WRITING, deadline)

@@ -2,7 +2,7 @@
 //!
 //! An idle connection holds no buffers, except for its mailbox if messages travel through memory.
 
-use std::io::{self, ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use super::memory_link::MemoryLink;
 use super::message_assembler::{self, MessageAssembler, Progress};
 use super::negotiation::Negotiation;
 use super::output::{Output, Written};
+use crate::cipher::{self, Cipher, Scratch};
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
 use crate::link::{Link, SendError};
@@ -52,6 +53,8 @@ pub(super) struct Connection {
     room: SendLimit,
     /// The memory that it holds, as part of the limit for all links.
     share: Share,
+    /// The encryption of the socket's bytes, if they are encrypted.
+    cipher: Option<Box<Cipher>>,
     /// The rings through which messages travel, if not through the socket.
     pub(super) rings: Option<Box<MemoryLink>>,
     /// The user has closed it; it ends when it is up and its output is sent.
@@ -118,6 +121,7 @@ impl Connection {
             output: Output::default(),
             room: SendLimit::new(queue),
             share: Share::new(budget),
+            cipher: None,
             rings: None,
             closing: false,
             failed: None,
@@ -140,7 +144,8 @@ impl Connection {
     /// Returns an error if all links together would hold more than they may.
     #[inline]
     pub(super) fn charge(&mut self) -> Result<(), LinkError> {
-        let held = self.waiting() + self.assembler.memory();
+        let records = self.cipher.as_ref().map_or(0, |cipher| cipher.memory());
+        let held = self.waiting() + self.assembler.memory() + records;
         self.share.set(held).map_err(|Full| {
             let address = self.address;
             tracing::warn!(%address, held, "closed: links hold as much as they may together");
@@ -166,9 +171,11 @@ impl Connection {
         };
         self.room.admit(waiting, LENGTH + len)?;
         let head = message_head(len);
+        // Encryption copies it anyway.
         if is_up
             && waiting == 0
             && !self.full
+            && self.cipher.is_none()
             && let [first @ .., last] = parts
             && last.len() >= LONG
         {
@@ -216,16 +223,36 @@ impl Connection {
         self.output.append(frames, &mut Vec::new());
     }
 
+    /// Encrypts the socket's bytes from now on; `arrived` are the first bytes of records.
+    pub(super) fn encrypt(&mut self, mut cipher: Box<Cipher>, arrived: &[u8]) {
+        cipher.send_plain(&self.output.take());
+        cipher.take_arrived(arrived);
+        self.cipher = Some(cipher);
+    }
+
+    /// Returns `true` if the socket's bytes are encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
+    }
+
     /// Makes the connection ready for messages, because the peer has authenticated: early messages
     /// may be sent.
-    pub(super) fn up(&mut self, rings: Option<Box<LinkRings>>) {
+    ///
+    /// # Errors
+    /// Returns an error if the end of the handshake cannot be encrypted.
+    pub(super) fn up(&mut self, rings: Option<Box<LinkRings>>) -> io::Result<()> {
         self.phase = Phase::Up;
         self.deadline = None;
         if let Some(rings) = rings {
             let words = self.output.take();
+            let words = match self.cipher.take() {
+                Some(mut cipher) => cipher.seal(&words)?,
+                None => words,
+            };
             self.rings = Some(Box::new(MemoryLink::new(*rings, words)));
         }
         self.output.follow(std::mem::take(&mut self.early));
+        Ok(())
     }
 
     /// Notes that writing has failed. Bytes that have arrived before can still be read.
@@ -249,14 +276,28 @@ impl Connection {
     }
 
     /// Writes the output. Returns `true` if there is more that the system would take.
-    pub(super) fn write(&mut self, pool: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+    pub(super) fn write(
+        &mut self,
+        pool: &mut Vec<Vec<u8>>,
+        scratch: &mut Scratch,
+    ) -> io::Result<bool> {
         if let Some(through) = &mut self.rings {
             through.finish_handshake(&mut self.stream)?;
         }
         if !self.full {
-            let written = match &mut self.rings {
-                Some(through) => self.output.write(TURN, pool, |b| through.rings.write(b)),
-                None => self.output.write(TURN, pool, |b| self.stream.write(b)),
+            let written = match (&mut self.rings, &mut self.cipher) {
+                (Some(through), _) => self.output.write(TURN, pool, |b| through.rings.write(b)),
+                (None, Some(cipher)) => {
+                    let to = &mut self.stream;
+                    let written = self
+                        .output
+                        .write(TURN, pool, |b| cipher.write(to, b, scratch))?;
+                    match cipher.flush(to)? {
+                        true => Ok(written),
+                        false => Ok(Written::Full),
+                    }
+                }
+                (None, None) => self.output.write(TURN, pool, |b| self.stream.write(b)),
             };
             match written? {
                 Written::All => {}
@@ -279,7 +320,9 @@ impl Connection {
 
     /// Returns `true` if all output has been sent, and the peer can see it.
     pub(super) fn is_written(&self) -> bool {
-        self.waiting() == 0 && self.rings.as_deref().is_none_or(MemoryLink::is_written)
+        self.waiting() == 0
+            && self.cipher.as_deref().is_none_or(Cipher::is_flushed)
+            && self.rings.as_deref().is_none_or(MemoryLink::is_written)
     }
 
     /// Looks at the ring.
@@ -293,12 +336,26 @@ impl Connection {
     }
 
     /// Reads once, and appends the messages that are whole.
-    pub(super) fn read(&mut self, inbox: &mut Inbox, limit: usize) -> Progress {
-        let to = (self.link, limit);
+    pub(super) fn read(
+        &mut self,
+        inbox: &mut Inbox,
+        limit: usize,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        let (to, end_seen) = ((self.link, limit), self.end_seen);
         let Some(through) = &mut self.rings else {
-            return self
-                .assembler
-                .read(&mut self.stream, inbox, to, self.end_seen);
+            return match &mut self.cipher {
+                None => self.assembler.read(&mut self.stream, inbox, to, end_seen),
+                Some(cipher) => {
+                    let mut from = Decrypted {
+                        cipher,
+                        stream: &mut self.stream,
+                        scratch,
+                        records: cipher::ALL,
+                    };
+                    self.assembler.read(&mut from, inbox, to, end_seen)
+                }
+            };
         };
         // The socket comes first: the bytes that a peer wrote before it closed are in the ring
         // then.
@@ -308,8 +365,24 @@ impl Connection {
     }
 
     /// Reads frames of the handshake, and appends them to the bytes that have arrived.
-    pub(super) fn read_greeting(&mut self, arrived: &mut Vec<u8>) -> Progress {
-        message_assembler::append(&mut self.stream, arrived)
+    pub(super) fn read_greeting(
+        &mut self,
+        arrived: &mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Progress {
+        match &mut self.cipher {
+            None => message_assembler::append(&mut self.stream, arrived),
+            Some(cipher) => {
+                let mut from = Decrypted {
+                    cipher,
+                    stream: &mut self.stream,
+                    scratch,
+                    // Bells may follow.
+                    records: 1,
+                };
+                message_assembler::append(&mut from, arrived)
+            }
+        }
     }
 
     /// Takes the messages that have come together with the end of the handshake.
@@ -326,7 +399,7 @@ impl Connection {
         self.assembler.take(rest, inbox, (self.link, limit))
     }
 
-    /// Reads and drops bytes that are not needed any more.
+    /// Reads and drops bytes that are not needed any more, encrypted or not.
     pub(super) fn discard(&mut self, inbox: &mut Inbox) -> Progress {
         let Some(through) = &mut self.rings else {
             return message_assembler::discard(&mut self.stream, inbox);
@@ -335,5 +408,21 @@ impl Connection {
         // A peer that is closing, too, can then send its waiting output.
         let progress = message_assembler::discard(&mut through.rings, inbox);
         through.end_behind(progress)
+    }
+}
+
+/// The bytes of an encrypted connection.
+struct Decrypted<'a> {
+    cipher: &'a mut Cipher,
+    stream: &'a mut TcpStream,
+    scratch: &'a mut Scratch,
+    /// The greatest number of records that are opened by one read.
+    records: usize,
+}
+
+impl Read for Decrypted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.cipher
+            .read(self.stream, into, self.scratch, self.records)
     }
 }

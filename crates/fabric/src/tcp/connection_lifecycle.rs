@@ -14,9 +14,10 @@ use super::connection::{Connection, Phase};
 use super::connection_balancer::{AssignedConnection, BalancerSlot, ConnectionCount};
 use super::link_error::LinkError;
 use super::negotiation::{Negotiated, Negotiation};
-use super::{ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, nonce, note, place, socket};
-use crate::frame::PROOF;
-use crate::handshake::HandshakeRefusal;
+use super::{
+    ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, connection_terms, note, place, socket,
+};
+use crate::handshake::{ConnectionTerms, HandshakeRefusal};
 use crate::link::{Link, Peer};
 
 impl Tcp {
@@ -41,12 +42,13 @@ impl Tcp {
             return Err(LinkError::OwnNode(to));
         }
         let address = *self.peers.get(&to).ok_or(LinkError::UnknownNode(to))?;
-        let start = || -> io::Result<(TcpStream, [u8; PROOF])> {
-            Ok((TcpStream::connect(address)?, nonce()?))
+        let start = || -> io::Result<(TcpStream, ConnectionTerms)> {
+            let terms = connection_terms(self.encryption, address)?;
+            Ok((TcpStream::connect(address)?, terms))
         };
-        let (stream, nonce) = start().map_err(|error| LinkError::cannot_connect(&error))?;
+        let (stream, terms) = start().map_err(|error| LinkError::cannot_connect(&error))?;
         let mut hello = Vec::new();
-        let negotiation = Negotiation::initiate(&self.identity, Some(to), nonce, &mut hello);
+        let negotiation = Negotiation::initiate(&self.identity, Some(to), terms, &mut hello);
         let phase = Phase::Connecting(Box::new(negotiation));
         let mut connection = self.connection(link, stream, address, phase);
         connection.to = Some(to);
@@ -112,14 +114,14 @@ impl Tcp {
         address: SocketAddr,
         counted: Option<ConnectionCount>,
     ) {
-        let nonce = match nonce() {
-            Ok(nonce) => nonce,
+        let terms = match connection_terms(self.encryption, address) {
+            Ok(terms) => terms,
             Err(error) => {
                 tracing::error!(%error, peer = %address, "no randomness for a handshake");
                 return;
             }
         };
-        let negotiation = Box::new(Negotiation::accept(nonce));
+        let negotiation = Box::new(Negotiation::accept(terms));
         let link = self.next_link();
         let phase = Phase::Greeting(negotiation, Vec::new());
         let mut connection = self.connection(link, stream, address, phase);
@@ -146,7 +148,7 @@ impl Tcp {
             refused.frame().encode(&mut words);
             connection.send_frames(&words);
             // It ends in either case.
-            drop(connection.write(&mut self.pool));
+            drop(connection.write(&mut self.pool, &mut self.scratch));
             self.log_refusal(place, &refused);
         }
         self.remove(place);
@@ -175,6 +177,7 @@ impl Tcp {
     /// Takes the link up: the peer has authenticated, and the way of messages is known.
     pub(super) fn up(&mut self, place: usize, negotiated: Negotiated) {
         let (peer, shm) = (negotiated.proved.peer, negotiated.rings.is_some());
+        let encrypted = negotiated.proved.encrypted;
         let connection = &mut self.connections[place];
         if let Some(newcomer) = connection.newcomer.take() {
             self.newcomers.leave(newcomer);
@@ -182,12 +185,16 @@ impl Tcp {
         if let Some(node) = connection.to {
             self.refusals.note(node, None);
         }
-        connection.up(negotiated.rings);
+        // Messages through memory are not.
+        self.encrypted -= usize::from(connection.is_encrypted() && negotiated.rings.is_some());
+        if let Err(error) = connection.up(negotiated.rings) {
+            return self.fail(place, &error);
+        }
         self.through_memory += usize::from(connection.rings.is_some());
         connection.announced = true;
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
-        tracing::debug!(?link, ?peer, %address, shm, "a link is up");
+        tracing::debug!(?link, ?peer, %address, shm, encrypted, "a link is up");
         // A user that has closed it already hears only of its end.
         if !connection.closing {
             self.notices.push((link, LinkNotice::Up(peer)));
@@ -250,6 +257,9 @@ impl Tcp {
             Phase::Ending(Some(reason)) => reason.to_string(),
             _ => format!("{}: {why}", connection.address),
         };
+        if *why == LinkError::Altered {
+            tracing::warn!(peer = %connection.address, "a link is closed: {why}");
+        }
         // A connection that was refused here is noted as such already.
         if let Some(node) = connection.to
             && !was_refused
@@ -268,6 +278,7 @@ impl Tcp {
     pub(super) fn remove(&mut self, place: usize) -> Connection {
         let mut connection = self.connections.remove(place);
         self.through_memory -= usize::from(connection.rings.is_some());
+        self.encrypted -= usize::from(connection.is_encrypted());
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
             self.polled.forget(place);
         }

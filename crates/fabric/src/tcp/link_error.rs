@@ -5,6 +5,7 @@ use std::io;
 use base::NodeId;
 use base::memory::RemoteError;
 
+use crate::cipher::AlteredRecord;
 use crate::ring::RingError;
 
 /// The reason why a link ended or was not made, if neither side refused it. Except after
@@ -38,6 +39,9 @@ pub(crate) enum LinkError {
     /// The connection failed; with the system's error.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// Bytes that have arrived on an encrypted connection are not those that the peer sent.
+    #[error("{AlteredRecord}; look for the machine between the peers that did it")]
+    Altered,
     /// The peer sends a message that is longer than the options allow.
     #[error(
         "the peer began a message of {len} bytes, more than the {limit} that are allowed here; \
@@ -63,7 +67,10 @@ pub(crate) enum LinkError {
 impl LinkError {
     /// Returns the reason for an error of the system on an open connection.
     pub(super) fn broken(error: &io::Error) -> LinkError {
-        LinkError::Broken(error.to_string())
+        match error.get_ref() {
+            Some(inner) if inner.is::<AlteredRecord>() => LinkError::Altered,
+            _ => LinkError::Broken(error.to_string()),
+        }
     }
 
     /// Returns the reason for an error of the system while a connection is made.
@@ -82,6 +89,9 @@ pub(super) enum MailboxError {
     /// No device is open on this side.
     #[error("there is no RDMA device here")]
     NoDevice,
+    /// The link is encrypted, and a device would send messages as they are.
+    #[error("the link is to be encrypted, and RDMA devices send messages as they are")]
+    Encrypted,
     /// The peer cannot open the memory.
     #[error("the peer does not see the same memory")]
     NotSeen,

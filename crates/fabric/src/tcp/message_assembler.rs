@@ -201,6 +201,7 @@ fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
         Err(error) => match error.kind() {
             ErrorKind::WouldBlock => Progress::Dry,
             ErrorKind::Interrupted => Progress::More,
+            ErrorKind::UnexpectedEof => Progress::End(LinkError::ClosedWithinMessage),
             _ => Progress::End(LinkError::broken(error)),
         },
     }

@@ -1,4 +1,5 @@
-//! The beginning of a connection: peers authenticate, and then agree on the way of messages.
+//! The beginning of a connection: peers authenticate, and then agree on the way of messages. If the connection is
+//! encrypted, the bytes from step 5 on are contents of records, which the caller seals and opens.
 //!
 //! | step | from | frame | says |
 //! |---|---|---|---|
@@ -18,8 +19,9 @@ use base::memory::WORD;
 use super::link_error::MailboxError;
 use super::link_memory::{LinkMailbox, LinkRings, transport_of};
 use super::options::{Limits, Transport};
-use crate::frame::{Frame, PROOF, TransportSet};
-use crate::handshake::{AuthenticatedPeer, Handshake, HandshakeRefusal, Identity};
+use crate::cipher::Cipher;
+use crate::frame::{Frame, TransportSet};
+use crate::handshake::{AuthenticatedPeer, ConnectionTerms, Handshake, HandshakeRefusal, Identity};
 use crate::memory::{Grant, Kind};
 use crate::ring::CONTROL;
 use crate::shm::Shm;
@@ -104,6 +106,8 @@ pub(super) struct Negotiation {
 #[derive(Debug)]
 enum NegotiationStage {
     Handshake(Handshake),
+    /// The peer has authenticated, and nothing has followed.
+    Authenticated(AuthenticatedPeer),
     /// The initiator has sent the grant for its mailbox.
     Offered(AuthenticatedPeer, Box<LinkMailbox>),
     /// The acceptor waits for that.
@@ -112,7 +116,19 @@ enum NegotiationStage {
     Answered(AuthenticatedPeer, Option<Box<LinkRings>>),
 }
 
-/// The result of a meeting: the identity of the peer, and rings if messages travel through them.
+/// What follows in a negotiation.
+#[derive(Debug)]
+pub(super) enum NegotiationStep {
+    /// More bytes are needed.
+    Incomplete,
+    /// The bytes that follow are records, in both directions. The caller goes on with their contents, and at
+    /// first with none.
+    Encrypted(Box<Cipher>),
+    /// The bytes that follow are messages.
+    Complete(Negotiated),
+}
+
+/// The result of a negotiation: the identity of the peer, and rings if messages travel through them.
 #[derive(Debug)]
 pub(super) struct Negotiated {
     pub(super) proved: AuthenticatedPeer,
@@ -124,27 +140,26 @@ impl Negotiation {
     pub(super) fn initiate(
         identity: &Identity,
         wanted: Option<NodeId>,
-        nonce: [u8; PROOF],
+        terms: ConnectionTerms,
         out: &mut Vec<u8>,
     ) -> Negotiation {
         Negotiation {
             initiates: true,
-            stage: NegotiationStage::Handshake(Handshake::initiate(identity, wanted, nonce, out)),
+            stage: NegotiationStage::Handshake(Handshake::initiate(identity, wanted, terms, out)),
             untried: Vec::new(),
         }
     }
 
     /// Waits for a peer to begin a connection.
-    pub(super) fn accept(nonce: [u8; PROOF]) -> Negotiation {
+    pub(super) fn accept(terms: ConnectionTerms) -> Negotiation {
         Negotiation {
             initiates: false,
-            stage: NegotiationStage::Handshake(Handshake::accept(nonce)),
+            stage: NegotiationStage::Handshake(Handshake::accept(terms)),
             untried: Vec::new(),
         }
     }
 
-    /// Goes on with the bytes that have arrived, and returns how many of them were used. Once there
-    /// is a result, the bytes that follow are messages.
+    /// Goes on with the bytes that have arrived, and returns how many of them were used, and what follows.
     ///
     /// # Errors
     /// Returns an error if there will be no link. If it was refused here, the output ends with the
@@ -155,28 +170,35 @@ impl Negotiation {
         transports: &LocalTransports,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(usize, Option<Negotiated>), HandshakeRefusal> {
+    ) -> Result<(usize, NegotiationStep), HandshakeRefusal> {
         let mut used = 0;
         if let NegotiationStage::Handshake(handshake) = &mut self.stage {
             let (len, proved) = handshake.advance(identity, input, out)?;
             used = len;
             let Some(proved) = proved else {
-                return Ok((used, None));
+                return Ok((used, NegotiationStep::Incomplete));
             };
-            if let Some(negotiated) = with_refusal_frame(self.proved(proved, transports, out), out)?
-            {
-                return Ok((used, Some(negotiated)));
+            let stage = NegotiationStage::Authenticated(proved);
+            let before = std::mem::replace(&mut self.stage, stage);
+            if let (true, NegotiationStage::Handshake(handshake)) = (proved.encrypted, before) {
+                let cipher = handshake.into_cipher().expect("the handshake has ended");
+                return Ok((used, NegotiationStep::Encrypted(Box::new(cipher))));
             }
+        }
+        if let NegotiationStage::Authenticated(proved) = self.stage
+            && let Some(negotiated) = with_refusal_frame(self.proved(proved, transports, out), out)?
+        {
+            return Ok((used, NegotiationStep::Complete(negotiated)));
         }
         loop {
             let (frame, len) = match Frame::decode(&input[used..]) {
                 Ok(Some(frame)) => frame,
-                Ok(None) => return Ok((used, None)),
+                Ok(None) => return Ok((used, NegotiationStep::Incomplete)),
                 Err(flaw) => return with_refusal_frame(Err(HandshakeRefusal::flaw(flaw)), out),
             };
             used += len;
             if let Some(negotiated) = with_refusal_frame(self.agree(frame, transports, out), out)? {
-                return Ok((used, Some(negotiated)));
+                return Ok((used, NegotiationStep::Complete(negotiated)));
             }
         }
     }
@@ -200,8 +222,12 @@ impl Negotiation {
             let negotiated = self.over_tcp(proved, transports, &MailboxError::NotOffered);
             return negotiated.map(Some);
         }
-        self.untried = transports.kinds(proved.ways);
-        self.offer(proved, transports, MailboxError::NotOffered, out)
+        self.untried = transports.kinds(usable(&proved));
+        let why = match proved.encrypted && transports.transport == Transport::Verbs {
+            true => MailboxError::Encrypted,
+            false => MailboxError::NotOffered,
+        };
+        self.offer(proved, transports, why, out)
     }
 
     /// Offers the next way; `why` is the reason why the previous one has failed.
@@ -262,7 +288,9 @@ impl Negotiation {
             NegotiationStage::Offered(proved, _)
             | NegotiationStage::Waiting(proved)
             | NegotiationStage::Answered(proved, _) => proved,
-            NegotiationStage::Handshake(_) => unreachable!("it has ended"),
+            NegotiationStage::Handshake(_) | NegotiationStage::Authenticated(_) => {
+                unreachable!("they have ended")
+            }
         };
         let stage = std::mem::replace(&mut self.stage, NegotiationStage::Waiting(proved));
         match (stage, frame) {
@@ -275,7 +303,10 @@ impl Negotiation {
                 NegotiationStage::Waiting(_) | NegotiationStage::Answered(..),
                 Frame::Mailbox(Some(grant)),
             ) => {
-                let accepted = transports.accept(&grant);
+                let accepted = match usable(&proved).and(transport_of(grant.kind())) {
+                    TransportSet::NONE => Err(MailboxError::NotOffered),
+                    _ => transports.accept(&grant),
+                };
                 if let Err(why) = &accepted {
                     tracing::debug!(peer = ?proved.peer, %why, "no memory is shared with a peer");
                 }
@@ -306,6 +337,14 @@ impl Negotiation {
             })),
             _ => Err(HandshakeRefusal::garbage()),
         }
+    }
+}
+
+/// Returns the ways besides TCP on which the peers may exchange messages: a device sends them as they are.
+fn usable(proved: &AuthenticatedPeer) -> TransportSet {
+    match proved.encrypted {
+        true => proved.ways.without(TransportSet::VERBS),
+        false => proved.ways,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct TcpOptions {
     pub peers: HashMap<NodeId, SocketAddr>,
     /// The transport of messages.
     pub transport: Transport,
+    /// The connections that are encrypted.
+    pub encryption: Encryption,
     /// The directory of shared memory.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one. The links that are made through it belong to one
@@ -55,8 +57,33 @@ pub enum Transport {
     /// Messages travel through memory that processes share; a link to a peer that cannot be reached
     /// in this way is not made. Links that others make are as under [`Transport::Auto`].
     Shm,
-    /// Messages travel through memory that RDMA devices reach; otherwise as [`Transport::Shm`].
+    /// Messages travel through memory that RDMA devices reach; otherwise as [`Transport::Shm`]. Such messages
+    /// cannot be encrypted: the link is not made if one of the sides asks for encryption.
     Verbs,
+}
+
+/// The connections for which this side asks for encryption. A connection is encrypted if one of its sides asks
+/// for that.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Encryption {
+    /// Those that leave the machine: all but those between loopback addresses.
+    #[default]
+    Auto,
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
+impl Encryption {
+    /// Returns `true` if this side asks for the encryption of a connection with this peer.
+    pub(super) fn applies_to(self, peer: SocketAddr) -> bool {
+        match self {
+            Encryption::Auto => !peer.ip().to_canonical().is_loopback(),
+            Encryption::Always => true,
+            Encryption::Never => false,
+        }
+    }
 }
 
 impl TcpOptions {
@@ -76,6 +103,7 @@ impl TcpOptions {
             balancer_slot: None,
             peers: HashMap::new(),
             transport: Transport::default(),
+            encryption: Encryption::default(),
             shm: Shm::default(),
             verbs: None,
             budget: Budget::new(u64::MAX),

@@ -3,6 +3,7 @@
 use super::connection::Phase;
 use super::link_error::LinkError;
 use super::message_assembler::Progress;
+use super::negotiation::NegotiationStep;
 use super::{LinkNotice, POOL, Tcp, note};
 use crate::inbox::Inbox;
 use crate::link::Event;
@@ -19,7 +20,7 @@ impl Tcp {
             Phase::Connecting(_) => return self.connected(place),
             Phase::Greeting(..) => return self.greet(place, inbox),
             Phase::Up => {
-                let progress = connection.read(inbox, self.limits.message);
+                let progress = connection.read(inbox, self.limits.message, &mut self.scratch);
                 connection
                     .charge()
                     .map_or_else(Progress::End, |()| progress)
@@ -85,10 +86,24 @@ impl Tcp {
         let Phase::Greeting(mut negotiation, mut arrived) = phase else {
             unreachable!("it was greeting");
         };
-        let progress = connection.read_greeting(&mut arrived);
-        let mut words = Vec::new();
-        let advanced = negotiation.advance(&self.identity, &self.transports, &arrived, &mut words);
-        connection.send_frames(&words);
+        let mut progress = connection.read_greeting(&mut arrived, &mut self.scratch);
+        let advanced = loop {
+            let mut words = Vec::new();
+            let (identity, transports) = (&self.identity, &self.transports);
+            let advanced = negotiation.advance(identity, transports, &arrived, &mut words);
+            connection.send_frames(&words);
+            match advanced {
+                Ok((used, NegotiationStep::Encrypted(cipher))) => {
+                    connection.encrypt(cipher, &arrived[used..]);
+                    self.encrypted += 1;
+                    arrived.clear();
+                    progress = Progress::More;
+                }
+                Ok((used, NegotiationStep::Incomplete)) => break Ok((used, None)),
+                Ok((used, NegotiationStep::Complete(result))) => break Ok((used, Some(result))),
+                Err(refused) => break Err(refused),
+            }
+        };
         match advanced {
             Err(refused) => self.refused(place, &refused),
             Ok((used, None)) => {
@@ -125,7 +140,7 @@ impl Tcp {
         if matches!(connection.phase, Phase::Connecting(_)) {
             return;
         }
-        match connection.write(&mut self.pool) {
+        match connection.write(&mut self.pool, &mut self.scratch) {
             Ok(more) => {
                 // It holds less than before.
                 let _ = connection.charge();

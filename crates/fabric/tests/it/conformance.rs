@@ -1,8 +1,10 @@
 //! One suite that every implementation of `Messages` passes, see `suite`. Cases for TCP alone:
 //! strangers, see `strangers`, and clients that block, see `caller`. Cases for shared memory: peers
-//! that are killed or stopped, see `shm`, and the cost of looking, see `looking`.
+//! that are killed or stopped, see `shm`, and the cost of looking, see `looking`. Encrypted
+//! connections, and an attacker between the peers, see `encryption`.
 
 mod caller;
+mod encryption;
 mod looking;
 mod net;
 mod shm;
@@ -26,6 +28,18 @@ macro_rules! conform {
             $(#[test]
             fn $case() {
                 crate::conformance::suite::$case(crate::conformance::tcp::Loopback::over(crate::conformance::Transport::Shm));
+            })*
+        }
+        mod over_encrypted_tcp {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::Loopback::encrypted(crate::conformance::Transport::Tcp));
+            })*
+        }
+        mod over_encrypted_shm {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::Loopback::encrypted(crate::conformance::Transport::Shm));
             })*
         }
         mod over_verbs {

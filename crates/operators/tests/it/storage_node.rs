@@ -29,6 +29,7 @@ pub(crate) fn start(
         way: ReadMethod::ThreadPool { threads: 1 },
         depth: 64,
         transport,
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: verbs.clone(),
         limits: Limits::default(),

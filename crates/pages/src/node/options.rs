@@ -6,7 +6,7 @@ use std::time::Duration;
 use disk::reads::ReadMethod;
 use fabric::Secret;
 use fabric::shm::Shm;
-use fabric::tcp::Transport;
+use fabric::tcp::{Encryption, Transport};
 use fabric::verbs::Domain;
 
 /// The options of a node.
@@ -26,6 +26,8 @@ pub struct NodeOptions {
     pub depth: usize,
     /// How messages travel.
     pub transport: Transport,
+    /// Which connections are encrypted.
+    pub encryption: Encryption,
     /// Where the memory is that processes share.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.

@@ -122,6 +122,7 @@ impl ReaderLoop {
         fabric.listener = handle.listener;
         fabric.balancer_slot = Some(handle.deal.register(handle.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
+        fabric.encryption = options.encryption;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
         fabric.budget = Arc::clone(&state.in_flight);

@@ -24,6 +24,7 @@ fn node() -> Node {
         way: ReadMethod::Inline,
         depth: 16,
         transport: Transport::Tcp,
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: None,
         limits: Limits::default(),

@@ -114,6 +114,7 @@ impl Session {
         let mut fabric = TcpOptions::new(Peer::Client, options.secret.clone(), CLUSTER);
         fabric.peers.insert(NODE, options.address);
         fabric.transport = options.transport;
+        fabric.encryption = options.encryption;
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
         fabric.limits.handshake = options.patience;

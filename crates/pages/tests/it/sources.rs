@@ -300,6 +300,7 @@ impl Disk {
             way: ReadMethod::ThreadPool { threads: 2 },
             depth: 64,
             transport,
+            encryption: fabric::tcp::Encryption::Auto,
             shm: Shm::default(),
             verbs: None,
             limits: Limits::default(),

@@ -516,6 +516,9 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Cluster "cluster_links_through_memory", Gauge "kumiki_cluster_links_through_memory"
         "Links with nodes and Rust clients whose messages travel through memory."
         => Maybe(|f| cluster(f, |own| own.through_memory as u64));
+    Cluster "cluster_links_encrypted", Gauge "kumiki_cluster_links_encrypted"
+        "Links with nodes and Rust clients whose messages are encrypted."
+        => Maybe(|f| cluster(f, |own| own.encrypted as u64));
     Cluster "published_bytes", Gauge "kumiki_published_bytes"
         "Bytes of the region that clients read by themselves."
         => Maybe(|f| published(f, |own| own.bytes));

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use budget::newcomers::{Newcomers, places_of_thread};
+use fabric::Peer;
 use fabric::tcp::{Tcp, TcpOptions};
-use fabric::{Peer, Secret};
 use mio::Token;
 use reactor::Network;
 
@@ -28,19 +28,20 @@ pub(super) fn join(
         return Ok(None);
     };
     let topology = &membership.topology;
-    let secret = Secret::new(topology.secret().unwrap_or_default());
+    let secrets = membership.secrets.clone();
     let me = Peer::Node(membership.node);
     let peers: HashMap<_, _> = topology
         .nodes()
         .iter()
         .map(|node| (node.id, node.fabric))
         .collect();
-    let mut identity = TcpOptions::new(me, secret, topology.fingerprint());
-    identity.identity.clients = topology.client_secret().map(Secret::new);
+    let mut identity = TcpOptions::new(me, secrets.nodes, topology.fingerprint());
+    identity.identity.clients = Some(secrets.clients);
     let options = TcpOptions {
         listener,
         peers,
         transport: membership.transport,
+        encryption: membership.encryption,
         verbs: membership.verbs.clone(),
         budget: Arc::clone(&shared.in_flight),
         ..identity

@@ -82,6 +82,7 @@ impl MeasuredNode {
             way,
             depth: 256,
             transport: Transport::Auto,
+            encryption: fabric::tcp::Encryption::Auto,
             shm: Shm::default(),
             verbs: None,
             limits: Limits::default(),

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 use testkit::cluster_file::{NodeAddresses, describe};
 use testkit::process::Server;
+use testkit::relay::{Passing, Relay};
 
 use super::process::kumiki;
 
@@ -17,6 +19,8 @@ pub(crate) struct Cluster {
     keeping: Keeping,
     /// Further arguments of each node.
     further: Vec<String>,
+    /// The relays at the addresses that nodes know of each other, if there are any.
+    relays: Vec<Relay>,
     /// The directory of the cluster's file, and of each node's data.
     dir: TempDir,
 }
@@ -55,6 +59,29 @@ impl Cluster {
         panic!("the cluster does not start: {said}");
     }
 
+    /// As [`Cluster::start_with`]. All bytes between nodes pass a relay that changes them as `change` says.
+    pub(crate) fn start_attacked<C>(
+        count: usize,
+        further: &[&str],
+        change: impl Fn() -> C,
+    ) -> Cluster
+    where
+        C: FnMut(Passing<'_>) + Send + 'static,
+    {
+        let mut cluster = Cluster::prepare(count, Keeping::Data, "");
+        cluster.further = further.iter().map(|arg| (*arg).to_owned()).collect();
+        for node in 0..count {
+            let relay = testkit::free_address().and_then(|listens| {
+                let relay = Relay::start_at(cluster.addresses[node].fabric, listens, change());
+                Ok((relay?, listens))
+            });
+            let (relay, listens) = relay.expect("a relay");
+            cluster.relays.push(relay);
+            cluster.start_node_at(node, Some(listens)).expect("a node");
+        }
+        cluster
+    }
+
     /// Writes the cluster's file.
     fn prepare(count: usize, keeping: Keeping, top: &str) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -66,16 +93,24 @@ impl Cluster {
             addresses,
             keeping,
             further: Vec::new(),
+            relays: Vec::new(),
             dir,
         }
     }
 
     /// Starts a node; nodes are numbered from 0 here. If it does not start, returns its errors.
     pub(crate) fn start_node(&mut self, node: usize) -> Result<(), String> {
+        self.start_node_at(node, None)
+    }
+
+    fn start_node_at(&mut self, node: usize, listens: Option<SocketAddr>) -> Result<(), String> {
         let dir = self.dir.path();
         let build = |_, _: &Path| {
             let mut command = kumiki();
             command.args(["serve", "--threads", "2"]);
+            if let Some(listens) = listens {
+                command.args(["--fabric-listen", &listens.to_string()]);
+            }
             command.args(&self.further).arg("--cluster");
             command.arg(dir.join(FILE));
             command.args(["--node", &(node + 1).to_string()]);
@@ -98,6 +133,22 @@ impl Cluster {
         for (from, to) in [(&one, &aside), (&other, &one), (&aside, &other)] {
             std::fs::rename(from, to).expect("a directory of a node");
         }
+    }
+
+    /// Changes the cluster's file.
+    pub(crate) fn edit_file(&self, change: impl FnOnce(&str) -> String) {
+        let text = std::fs::read_to_string(self.file()).expect("the cluster's file");
+        std::fs::write(self.file(), change(&text)).expect("the cluster's file");
+    }
+
+    /// Sends a node a signal.
+    pub(crate) fn signal_node(&self, node: usize, signal: Signal) {
+        self.servers[node].as_ref().expect("it runs").signal(signal);
+    }
+
+    /// Returns the log of a node since it was started.
+    pub(crate) fn log(&self, node: usize) -> String {
+        self.servers[node].as_ref().expect("it runs").errors()
     }
 
     /// Returns the path of the cluster's file.

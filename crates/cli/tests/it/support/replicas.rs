@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use testkit::client::Answer;
 use testkit::cluster_file::{NodeAddresses, describe};
 use testkit::process::Server;
+use testkit::relay::{Passing, Relay};
 use testkit::wait::PATIENCE;
 use testkit::{Client, Frame, eventually, eventually_some};
 
@@ -25,6 +26,8 @@ pub(crate) struct Replicas {
     addresses: Vec<NodeAddresses>,
     per_partition: usize,
     further: Vec<String>,
+    /// The relays at the addresses that replicas know of each other, with the addresses on which they listen.
+    relays: Vec<(Relay, SocketAddr)>,
     dir: TempDir,
 }
 
@@ -68,6 +71,28 @@ impl Replicas {
         Replicas::begin(partitions, per_partition, further, top, |_| ())
     }
 
+    /// Starts one partition with so many nodes, further arguments of each, and relays between them that change
+    /// the bytes that pass as `change` says.
+    pub(crate) fn start_attacked<C>(
+        count: usize,
+        further: &[&str],
+        change: impl Fn() -> C,
+    ) -> Replicas
+    where
+        C: FnMut(Passing<'_>) + Send + 'static,
+    {
+        let mut replicas = Replicas::prepare(1, count, further, "");
+        for node in &replicas.addresses {
+            let known = node.replica.expect("it is replicated");
+            let listens = testkit::free_address().expect("a free port");
+            let relay = Relay::start_at(known, listens, change()).expect("a relay");
+            replicas.relays.push((relay, listens));
+        }
+        (1..=count).for_each(|node| replicas.start_node(node));
+        replicas.wait_until_led();
+        replicas
+    }
+
     fn begin(
         partitions: usize,
         per_partition: usize,
@@ -105,6 +130,7 @@ impl Replicas {
             addresses,
             per_partition,
             further: further.iter().map(|arg| (*arg).to_owned()).collect(),
+            relays: Vec::new(),
             dir,
         }
     }
@@ -116,6 +142,9 @@ impl Replicas {
             command.args(["serve", "--threads", "2"]).args(further);
             if !further.iter().any(|arg| arg == "--election-timeout") {
                 command.args(["--election-timeout", ELECTION]);
+            }
+            if let Some((_, listens)) = self.relays.get(node - 1) {
+                command.args(["--replica-listen", &listens.to_string()]);
             }
             command.arg("--cluster").arg(dir.join(FILE));
             command.args(["--node", &node.to_string()]);

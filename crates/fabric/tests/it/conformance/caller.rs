@@ -59,6 +59,7 @@ impl Echo {
     fn options(&self) -> CallerOptions {
         let mut options = CallerOptions::new(Secret::new("the suite's"));
         options.transport = self.transport;
+        options.encryption = self.net.encryption();
         options.shm = self.net.shm();
         options.verbs = self.net.domain();
         options
@@ -90,6 +91,20 @@ macro_rules! both_ways {
             $(#[test]
             fn $case() {
                 super::$case(super::Echo::over(super::Transport::Shm));
+            })*
+        }
+        mod over_encrypted_tcp {
+            $(#[test]
+            fn $case() {
+                let net = super::Loopback::encrypted(super::Transport::Tcp);
+                super::$case(super::Echo::on(net, super::Transport::Tcp));
+            })*
+        }
+        mod over_encrypted_shm {
+            $(#[test]
+            fn $case() {
+                let net = super::Loopback::encrypted(super::Transport::Shm);
+                super::$case(super::Echo::on(net, super::Transport::Shm));
             })*
         }
         mod over_verbs {

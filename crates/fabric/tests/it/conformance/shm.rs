@@ -8,7 +8,7 @@ use base::NodeId;
 use kumiki_fabric as fabric;
 
 use fabric::frame::TransportSet;
-use fabric::handshake::{Handshake, Identity};
+use fabric::handshake::{ConnectionTerms, Handshake, Identity};
 use fabric::memory::{Access, Memory, Region, Remote};
 use fabric::ring::CONTROL;
 use fabric::shm::Shm;
@@ -312,7 +312,7 @@ struct Liar {
 
 impl Liar {
     fn meet(net: &mut Loopback, node: &mut Party<TcpEnd>) -> Liar {
-        use fabric::frame::{Frame, PROOF};
+        use fabric::frame::{Frame, NONCE};
         use std::io::{Read, Write};
         let identity = Identity {
             me: Peer::Client,
@@ -326,7 +326,11 @@ impl Liar {
         let shm = net.shm();
         let own = shm.register(CONTROL + 64, Access::Write).unwrap();
         let (mut out, mut arrived) = (Vec::new(), Vec::new());
-        let mut handshake = Handshake::initiate(&identity, None, [4; PROOF], &mut out);
+        let terms = ConnectionTerms {
+            nonce: [4; NONCE],
+            encrypt: false,
+        };
+        let mut handshake = Handshake::initiate(&identity, None, terms, &mut out);
         let (mut proved, mut mailbox) = (false, None);
         let links = node.up().len();
         until(net, &mut [node], "a handshake", |parties| {

@@ -9,8 +9,8 @@ use base::NodeId;
 use budget::Budget;
 use kumiki_fabric as fabric;
 
-use fabric::frame::{Frame, PROOF, RefusalCode, TransportSet};
-use fabric::handshake::{Handshake, Identity};
+use fabric::frame::{Frame, NONCE, RefusalCode, TransportSet};
+use fabric::handshake::{ConnectionTerms, Handshake, Identity};
 use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
 use fabric::{Messages, Peer, Secret};
 use socket2::SockRef;
@@ -164,7 +164,11 @@ fn peer(net: &mut Loopback, node: &mut Party<TcpEnd>) -> TcpStream {
     };
     let mut stream = raw(net, 1);
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
-    let mut handshake = Handshake::initiate(&identity, None, [4; PROOF], &mut out);
+    let terms = ConnectionTerms {
+        nonce: [4; NONCE],
+        encrypt: false,
+    };
+    let mut handshake = Handshake::initiate(&identity, None, terms, &mut out);
     until(net, &mut [node], "a handshake", |_| {
         stream.write_all(&out).unwrap();
         out.clear();

@@ -9,7 +9,7 @@ use base::NodeId;
 use kumiki_fabric as fabric;
 
 use fabric::shm::Shm;
-use fabric::tcp::{Limits, Tcp, TcpOptions, Transport, listen};
+use fabric::tcp::{Encryption, Limits, Tcp, TcpOptions, Transport, listen};
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use mio::{Events, Poll, Token};
@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Loopback {
     started: Instant,
     transport: Transport,
+    encryption: Encryption,
     /// The shared memory of this network alone.
     memory: tempfile::TempDir,
     verbs: Option<Domain>,
@@ -50,10 +51,24 @@ impl Loopback {
         Loopback {
             started: Instant::now(),
             transport,
+            encryption: Encryption::Auto,
             memory: memory.unwrap(),
             verbs: None,
             addresses: addresses.collect(),
         }
+    }
+
+    /// Returns a network whose connections are encrypted; memory of this machine can be used besides.
+    pub(crate) fn encrypted(transport: Transport) -> Loopback {
+        Loopback {
+            encryption: Encryption::Always,
+            ..Loopback::over(transport)
+        }
+    }
+
+    /// Returns the option of callers.
+    pub(crate) fn encryption(&self) -> Encryption {
+        self.encryption
     }
 
     /// Returns a network of links through an RDMA device. Prints a line and returns `None` if there
@@ -102,6 +117,7 @@ impl Loopback {
         let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
         options.peers = self.addresses.clone();
         options.transport = self.transport;
+        options.encryption = self.encryption;
         options.shm = self.shm();
         options.verbs = self.verbs.clone();
         options.limits = Limits {

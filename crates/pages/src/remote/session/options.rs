@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fabric::Secret;
 use fabric::shm::Shm;
-use fabric::tcp::Transport;
+use fabric::tcp::{Encryption, Transport};
 use fabric::verbs::Domain;
 
 /// The options of a session.
@@ -17,6 +17,8 @@ pub struct SessionOptions {
     pub secret: Secret,
     /// The transport of messages, which decides whether pages can be put into memory of this side.
     pub transport: Transport,
+    /// Which connections are encrypted.
+    pub encryption: Encryption,
     /// Where the memory is that processes share.
     pub shm: Shm,
     /// The RDMA device's domain, if there is one.
@@ -39,6 +41,7 @@ impl SessionOptions {
             address,
             secret,
             transport: Transport::Auto,
+            encryption: Encryption::Auto,
             shm: Shm::default(),
             verbs: None,
             depth: 256,

@@ -71,6 +71,7 @@ impl LoadedNode {
             way: ReadMethod::IoUring,
             depth: 64,
             transport: self.road.transport,
+            encryption: fabric::tcp::Encryption::Auto,
             shm: Shm::default(),
             verbs: self.road.verbs.clone(),
             limits: Limits::default(),

@@ -87,6 +87,7 @@ fn start(road: &Road, listen: SocketAddr, storage: &Arc<One>) -> Node {
         way: ReadMethod::ThreadPool { threads: 2 },
         depth: 64,
         transport: road.transport,
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: road.verbs.clone(),
         limits: Limits::default(),

@@ -135,6 +135,7 @@ fn node_options(road: &Road, limits: Limits) -> NodeOptions {
         way: ReadMethod::ThreadPool { threads: 2 },
         depth: 64,
         transport: road.transport,
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: road.verbs.clone(),
         limits,

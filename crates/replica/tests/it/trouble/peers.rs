@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use base::NodeId;
 use base::codec::put_count;
-use fabric::frame::{PROOF, TransportSet};
-use fabric::handshake::{Handshake, Identity};
+use fabric::frame::{NONCE, TransportSet};
+use fabric::handshake::{ConnectionTerms, Handshake, Identity};
 use fabric::{Peer, Secret};
 use kumiki_replica::{MembershipChange, Partition, Role};
 
@@ -69,7 +69,11 @@ fn say(group: &Group, to: usize, from: usize, message: &[u8]) -> TcpStream {
         ways: TransportSet::NONE,
     };
     let (mut out, mut arrived) = (Vec::new(), Vec::new());
-    let mut handshake = Handshake::initiate(&identity, None, [4; PROOF], &mut out);
+    let terms = ConnectionTerms {
+        nonce: [4; NONCE],
+        encrypt: false,
+    };
+    let mut handshake = Handshake::initiate(&identity, None, terms, &mut out);
     loop {
         stream.write_all(&out).unwrap();
         out.clear();

@@ -29,6 +29,7 @@ pub(crate) struct NodesOptions {
     pub(crate) durable: bool,
     pub(crate) config: Config,
     pub(crate) timeouts: Timeouts,
+    pub(crate) encryption: fabric::tcp::Encryption,
 }
 
 impl Default for NodesOptions {
@@ -44,6 +45,7 @@ impl Default for NodesOptions {
                 unreachable: Duration::from_millis(500),
                 ..Timeouts::default()
             },
+            encryption: fabric::tcp::Encryption::Auto,
         }
     }
 }
@@ -85,9 +87,12 @@ impl Nodes {
             data: self.options.durable.then(|| dir.to_path_buf()),
             cluster: Some(Membership {
                 topology: Arc::clone(&self.topology),
+                secrets: self.topology.link_secrets(),
                 node: NodeId(node),
+                listen: None,
                 timeouts: self.options.timeouts,
                 transport: fabric::tcp::Transport::Tcp,
+                encryption: self.options.encryption,
                 verbs: None,
             }),
             ..self.options.config.clone()
@@ -163,11 +168,15 @@ impl Nodes {
 
 /// Returns the place of the only node of a cluster.
 pub(crate) fn membership_alone() -> Membership {
+    let topology = topology(1);
     Membership {
-        topology: Arc::new(topology(1)),
+        secrets: topology.link_secrets(),
+        topology: Arc::new(topology),
         node: NodeId(1),
+        listen: None,
         timeouts: Timeouts::default(),
         transport: fabric::tcp::Transport::Tcp,
+        encryption: fabric::tcp::Encryption::Auto,
         verbs: None,
     }
 }

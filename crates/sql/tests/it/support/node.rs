@@ -31,6 +31,7 @@ pub(crate) fn serve(dir: &Path) -> Node {
         way: ReadMethod::IoUring,
         depth: 128,
         transport: Transport::Auto,
+        encryption: fabric::tcp::Encryption::Auto,
         shm: Shm::default(),
         verbs: None,
         limits: Limits::default(),
