@@ -35,6 +35,7 @@ pub const PEERS: &[Group] = &[
     Group::Redis,
     Group::Python,
     Group::Node,
+    Group::Go,
     Group::Postgres,
     Group::Etcd,
 ];

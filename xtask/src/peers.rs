@@ -3,6 +3,7 @@
 mod apt;
 mod cassandra;
 mod etcd;
+mod go;
 mod maven;
 mod rdma;
 mod rust_driver;
@@ -30,6 +31,8 @@ pub enum Group {
     Python,
     /// A Redis client for Node.
     Node,
+    /// A Redis client for Go.
+    Go,
     /// Cassandra, its drivers for Java, Python and Rust, cqlsh, and YCSB.
     Cassandra,
     /// PostgreSQL's command psql, and its clients psycopg 3, asyncpg and node-postgres.
@@ -50,6 +53,7 @@ impl Group {
         Group::Redis,
         Group::Python,
         Group::Node,
+        Group::Go,
         Group::Postgres,
         Group::SqlClients,
         Group::Twemproxy,
@@ -65,6 +69,7 @@ impl Group {
             Group::Redis => "redis",
             Group::Python => "python",
             Group::Node => "node",
+            Group::Go => "go",
             Group::Cassandra => "cassandra",
             Group::Postgres => "postgres",
             Group::SqlClients => "sql-clients",
@@ -374,6 +379,9 @@ pub fn install(groups: &[Group]) -> Result<()> {
     if has(Group::Cassandra) {
         cassandra::install()?;
         rust_driver::install()?;
+    }
+    if has(Group::Go) {
+        go::GO_REDIS.install()?;
     }
     if has(Group::SqlClients) {
         sql_clients::install()?;

@@ -4,45 +4,13 @@
 //! `cargo xtask peers` installs them. Without them a test says so and passes; with
 //! `KUMIKI_REQUIRE_PEERS=1` it fails.
 
-use std::ffi::OsStr;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use crate::support::clients::{run, script};
 use crate::support::cluster::{Cluster, Keeping};
 use testkit::peers::{self, Group};
 
 const NODES: usize = 3;
-
-/// Runs a program on an input, and returns its output.
-fn run(command: &mut Command, input: &str) -> String {
-    // It ends in any case.
-    let mut limited = Command::new("timeout");
-    limited.arg("120").arg(command.get_program());
-    limited.args(command.get_args());
-    for (name, value) in command.get_envs() {
-        limited.env(name, value.unwrap_or(OsStr::new("")));
-    }
-    let mut child = limited
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start the client");
-    let mut to = child.stdin.take().expect("it is piped");
-    to.write_all(input.as_bytes()).expect("what to do");
-    drop(to);
-    let output = child.wait_with_output().expect("the client's end");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {out}{err}");
-    out
-}
-
-fn script(name: &str) -> PathBuf {
-    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
-    clients.join(name)
-}
 
 #[test]
 fn redis_cli_follows_redirects() {
