@@ -20,7 +20,7 @@ use kumiki_fabric as fabric;
 
 use fabric::tcp::{Caller, CallerOptions, Encryption, Tcp, TcpOptions, Transport, listen};
 use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
-use mio::{Events, Poll, Token};
+use reactor::{Network, SocketEvent, Sockets};
 use rustix::time::{ClockId, clock_gettime};
 
 const SIZES: [usize; 3] = [64, 1024, 8192];
@@ -277,8 +277,8 @@ fn serve_node() -> Server {
 
 /// A participant with a poll of its own.
 struct End {
-    poll: Poll,
-    events: Events,
+    network: Sockets,
+    events: Vec<SocketEvent>,
     tcp: Tcp,
     inbox: Inbox,
     started: Instant,
@@ -289,11 +289,11 @@ struct End {
 
 impl End {
     fn new(options: TcpOptions) -> End {
-        let poll = Poll::new().expect("a poll");
-        let tcp = Tcp::new(options, poll.registry(), Token(0)).expect("starts");
+        let mut network = Sockets::open().expect("a network");
+        let tcp = Tcp::new(options, &mut network, 0).expect("starts");
         End {
-            poll,
-            events: Events::with_capacity(64),
+            network,
+            events: Vec::new(),
             tcp,
             inbox: Inbox::default(),
             started: Instant::now(),
@@ -321,8 +321,8 @@ impl End {
     fn turn(&mut self, patience: Option<Duration>) {
         let timeout = self.tcp.timeout(self.started.elapsed());
         let timeout = timeout.into_iter().chain(patience).min();
-        self.poll.poll(&mut self.events, timeout).expect("polls");
-        for event in &self.events {
+        self.network.wait(&mut self.events, timeout).expect("waits");
+        for event in self.events.drain(..) {
             self.tcp.on_event(event);
         }
         self.tcp.tick(self.started.elapsed());

@@ -13,7 +13,7 @@
 //! stranger that connects gets nothing against which it could try secrets.
 //!
 //! If one of the peers asks for it, everything that follows on the connection is encrypted, with keys that
-//! exist for this connection only ([`Cipher`]). The wish is part of hello and challenge: no one in between can
+//! exist for this connection only (`cipher`). The wish is part of hello and challenge: no one in between can
 //! take it away.
 //!
 //! Clients have a secret of their own ([`client_secret`]): a peer that knows only this secret

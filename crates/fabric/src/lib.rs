@@ -29,6 +29,7 @@
 //! - `docs/decisions/0041-auto-has-one-region-of-slots.md`
 //! - `docs/decisions/0043-a-thread-looks-or-sleeps-as-a-whole.md`
 //! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
+//! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0074-links-are-encrypted-by-the-noise-protocol.md`
 
 #![deny(unsafe_code)]

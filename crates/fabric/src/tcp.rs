@@ -1,6 +1,6 @@
-//! Links over TCP, inside a caller's poll.
+//! Links over TCP, inside a caller's event loop.
 //!
-//! A turn consists of these steps: poll, sleeping at most as long as [`Tcp::timeout`] says →
+//! A turn consists of these steps: wait for events of the network, sleeping at most as long as [`Tcp::timeout`] says →
 //! [`Tcp::on_event`] for each event that [`Tcp::owns`] → [`Tcp::tick`] → [`Messages::receive`],
 //! once → the work that the messages cause → [`Messages::flush`].
 //!
@@ -65,7 +65,7 @@ use budget::Budget;
 use budget::newcomers::Newcomers;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use reactor::SocketEvent;
+use reactor::{Network, SocketEvent};
 use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
@@ -151,20 +151,20 @@ impl Tcp {
     /// The number of tokens that a value uses.
     pub const TOKENS: usize = 1 + (1 << PLACE_BITS);
 
-    /// Makes links that are served by the thread that polls `registry`, with the [`Tcp::TOKENS`]
-    /// tokens from `first` on.
+    /// Makes links that are served by the thread that waits for the events of `network`, with the
+    /// [`Tcp::TOKENS`] tokens from `first` on.
     ///
     /// # Errors
     /// Returns an error if the listener cannot be registered, or if the options contradict each
     /// other; the text says how.
-    pub fn new(options: TcpOptions, registry: &Registry, first: Token) -> io::Result<Tcp> {
+    pub fn new(options: TcpOptions, network: &mut impl Network, first: usize) -> io::Result<Tcp> {
         check(&options)?;
-        let registry = registry.try_clone()?;
+        let registry = network.registry()?.try_clone()?;
         let mut listener = None;
         if let Some(bound) = options.listener {
             bound.set_nonblocking(true)?;
             let mut bound = TcpListener::from_std(bound);
-            registry.register(&mut bound, first, Interest::READABLE)?;
+            registry.register(&mut bound, Token(first), Interest::READABLE)?;
             listener = Some(bound);
         }
         if options.transport != Transport::Tcp
@@ -189,7 +189,7 @@ impl Tcp {
             budget: options.budget,
             limits: options.limits,
             registry,
-            first: first.0,
+            first,
             listener,
             balancer_slot: options.balancer_slot,
             connections: Slab::new(),
@@ -222,13 +222,12 @@ impl Tcp {
     /// Returns `true` if events with this token are for [`Tcp::on_event`].
     #[inline]
     #[must_use]
-    pub fn owns(&self, token: Token) -> bool {
-        (self.first..self.first + Self::TOKENS).contains(&token.0)
+    pub fn owns(&self, token: usize) -> bool {
+        (self.first..self.first + Self::TOKENS).contains(&token)
     }
 
     /// Notes an event.
-    pub fn on_event(&mut self, event: impl Into<SocketEvent>) {
-        let event = event.into();
+    pub fn on_event(&mut self, event: SocketEvent) {
         let place = match event.token - self.first {
             0 => {
                 self.accepting = Some(Duration::ZERO);

@@ -44,6 +44,7 @@
 //! - `docs/decisions/0067-bounds-decide-the-width-of-arithmetic.md`
 //! - `docs/decisions/0068-scans-drive-their-own-session.md`
 //! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
+//! - `docs/decisions/0073-event-loops-share-one-network.md`
 
 #![deny(unsafe_code)]
 

@@ -29,5 +29,5 @@ mod uring;
 
 pub use network::{Network, SocketEvent, Wake};
 pub use probe::{Io, NoUring};
-pub use sockets::Sockets;
+pub use sockets::{SocketWaker, Sockets};
 pub use uring::{Uring, UringListener, UringStream};

@@ -16,6 +16,9 @@ use crate::network::{Network, SocketEvent, Wake};
 const EVENTS: usize = 1024;
 const WAKER: Token = Token(usize::MAX);
 
+/// Wakes a thread that waits for the kernel's sockets.
+pub type SocketWaker = mio::Waker;
+
 /// The kernel's sockets.
 pub struct Sockets {
     poll: Poll,
@@ -23,7 +26,7 @@ pub struct Sockets {
     keep_alive: Duration,
 }
 
-impl Wake for mio::Waker {
+impl Wake for SocketWaker {
     fn wake(&self) {
         if let Err(error) = mio::Waker::wake(self) {
             tracing::error!(%error, "a thread cannot be woken");
@@ -34,7 +37,7 @@ impl Wake for mio::Waker {
 impl Network for Sockets {
     type Stream = TcpStream;
     type Listener = TcpListener;
-    type Waker = mio::Waker;
+    type Waker = SocketWaker;
 
     fn open() -> io::Result<Sockets> {
         Ok(Sockets {
@@ -44,7 +47,7 @@ impl Network for Sockets {
         })
     }
 
-    fn waker(&mut self) -> io::Result<mio::Waker> {
+    fn waker(&mut self) -> io::Result<SocketWaker> {
         mio::Waker::new(self.poll.registry(), WAKER)
     }
 

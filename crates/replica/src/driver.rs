@@ -13,8 +13,8 @@ use std::time::Duration;
 use base::NodeId;
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
-use mio::{Events, Poll, Token, Waker};
 use parking_lot::Mutex;
+use reactor::{Network, SocketEvent, SocketWaker, Sockets, Wake};
 
 use crate::failure::MemberFailure;
 use crate::incoming_links::{IncomingLinks, LinkToClose};
@@ -22,9 +22,8 @@ use crate::member::{MalformedMessage, Member, MessageOutcome, Outbox, duplicate_
 use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::shared::MemberShared;
 
-const WAKER: Token = Token(0);
-const FABRIC: Token = Token(1);
-const MOST_EVENTS: usize = 256;
+/// The first token of links.
+pub(crate) const FIRST_LINK: usize = 0;
 /// A link that broke is made again after this time.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A link that was refused is made again after this time.
@@ -49,26 +48,24 @@ pub(crate) enum DriverCommand {
 
 /// The means by which other threads reach this one.
 pub(crate) struct DriverMailbox {
-    waker: Waker,
+    waker: SocketWaker,
     /// The thread has been woken and has not started its next turn: one wake-up is enough.
     woken: AtomicBool,
     commands: Mutex<Vec<DriverCommand>>,
 }
 
 impl DriverMailbox {
-    pub(crate) fn new(poll: &Poll) -> io::Result<DriverMailbox> {
+    pub(crate) fn new(network: &mut Sockets) -> io::Result<DriverMailbox> {
         Ok(DriverMailbox {
-            waker: Waker::new(poll.registry(), WAKER)?,
+            waker: network.waker()?,
             woken: AtomicBool::new(false),
             commands: Mutex::default(),
         })
     }
 
     pub(crate) fn wake(&self) {
-        if !self.woken.swap(true, Ordering::SeqCst)
-            && let Err(error) = self.waker.wake()
-        {
-            tracing::error!(%error, "cannot wake the member's thread");
+        if !self.woken.swap(true, Ordering::SeqCst) {
+            Wake::wake(&self.waker);
         }
     }
 
@@ -176,7 +173,8 @@ impl MemberLinks {
 
 /// See the module's description.
 pub(crate) struct MemberDriver {
-    poll: Poll,
+    network: Sockets,
+    events: Vec<SocketEvent>,
     links: MemberLinks,
     member: Member,
     shared: Arc<MemberShared>,
@@ -189,19 +187,17 @@ pub(crate) struct MemberDriver {
     blocked_until: Option<Duration>,
 }
 
-/// The first token of links, for the code that makes them.
-pub(crate) const FIRST_LINK: Token = FABRIC;
-
 impl MemberDriver {
     pub(crate) fn new(
-        poll: Poll,
+        network: Sockets,
         fabric: Tcp,
         member: Member,
         shared: Arc<MemberShared>,
         mailbox: Arc<DriverMailbox>,
     ) -> MemberDriver {
         MemberDriver {
-            poll,
+            network,
+            events: Vec::new(),
             links: MemberLinks {
                 fabric,
                 connections: HashMap::new(),
@@ -245,26 +241,18 @@ impl MemberDriver {
     }
 
     fn turns(&mut self) -> Result<(), MemberFailure> {
-        let mut events = Events::with_capacity(MOST_EVENTS);
-        while self.turn(&mut events)? {}
+        while self.turn()? {}
         Ok(())
     }
 
     /// Runs one turn. Returns `true` if the member goes on.
-    fn turn(&mut self, events: &mut Events) -> Result<bool, MemberFailure> {
+    fn turn(&mut self) -> Result<bool, MemberFailure> {
         let now = self.shared.time.now().since;
         let timeout = self.timeout(now);
-        if let Err(error) = self.poll.poll(events, Some(timeout))
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            return Err(MemberFailure::Raft(format!(
-                "cannot wait for events: {error}"
-            )));
-        }
-        for event in &*events {
-            if self.links.fabric.owns(event.token()) {
-                self.links.fabric.on_event(event);
-            }
+        let waited = self.network.wait(&mut self.events, Some(timeout));
+        waited.map_err(|error| MemberFailure::Raft(format!("cannot wait for events: {error}")))?;
+        for event in self.events.drain(..) {
+            self.links.fabric.on_event(event);
         }
         self.mailbox.woken.store(false, Ordering::SeqCst);
         let commands = std::mem::take(&mut *self.mailbox.commands.lock());

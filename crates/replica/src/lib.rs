@@ -22,6 +22,7 @@
 //! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
 //! - `docs/decisions/0071-states-are-compared-at-an-entry.md`
+//! - `docs/decisions/0073-event-loops-share-one-network.md`
 
 #![forbid(unsafe_code)]
 

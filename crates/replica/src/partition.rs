@@ -18,8 +18,8 @@ use disk::Disk;
 use engine::{Engine, Janitor, NoLog};
 use fabric::tcp::{Encryption, Tcp, TcpOptions};
 use fabric::{Peer, Secret};
-use mio::Poll;
 use parking_lot::{Condvar, Mutex};
+use reactor::{Network, Sockets};
 
 use crate::driver::{DriverCommand, DriverMailbox, FIRST_LINK, MemberDriver};
 use crate::failure::MemberFailure;
@@ -164,7 +164,7 @@ impl Partition {
         engine.declare_read_atomic(options.member.read_atomic.clone());
         let janitor = engine.janitor();
         let shared = Arc::new(MemberShared::new(engine, &options.member, options.time));
-        let poll = Poll::new()?;
+        let mut network = Sockets::open()?;
         let me = Peer::Node(options.member.me);
         let fabric = TcpOptions {
             listener: Some(options.listener),
@@ -172,8 +172,8 @@ impl Partition {
             encryption: options.encryption,
             ..TcpOptions::new(me, options.secret, options.cluster)
         };
-        let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
-        let mailbox = Arc::new(DriverMailbox::new(&poll)?);
+        let fabric = Tcp::new(fabric, &mut network, FIRST_LINK)?;
+        let mailbox = Arc::new(DriverMailbox::new(&mut network)?);
         if let Some(dir) = &options.dir {
             options.disk.create_dir_all(dir)?;
         }
@@ -198,7 +198,7 @@ impl Partition {
             threads: Mutex::default(),
             undecided_counter: Mutex::default(),
         };
-        let driver = MemberDriver::new(poll, fabric, member, shared, mailbox);
+        let driver = MemberDriver::new(network, fabric, member, shared, mailbox);
         partition.start(driver, janitor)?;
         Ok(Arc::new(partition))
     }

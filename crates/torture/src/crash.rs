@@ -89,6 +89,9 @@ pub(crate) const CHECKPOINTS: &[&[&str]] = &[
 /// The log's devices; the first is the default.
 const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"]];
 
+/// How the server waits for its connections; `auto` is io_uring where the system has it.
+const IO: &[&[&str]] = &[&["--io", "epoll"], &["--io", "auto"]];
+
 /// The file layer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Disk {
@@ -384,6 +387,7 @@ fn start(
         let mut draw = |from: &[&[&'static str]]| from[rng.usize(..from.len())].to_vec();
         settings = draw(SETTINGS);
         settings.extend(draw(DEVICES));
+        settings.extend(draw(IO));
         if options.checkpoints {
             settings.extend(draw(CHECKPOINTS));
             settings.extend(["--log-level", "debug"]);

@@ -32,7 +32,7 @@ use crate::bench::machine::Host;
 use crate::chaos::convergence;
 use crate::chaos::session::{Session, World};
 use crate::cluster::Nodes;
-use crate::server::Program;
+use crate::server::{Program, settings_of_node};
 use crate::status::Status;
 use testkit::SetOnDrop;
 use xtask::interrupt;
@@ -93,7 +93,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     let program = program.with(&["--election-timeout", &election]);
     let count = options.nodes;
     let mut nodes = Nodes::replicated_anywhere(&program, dir.path(), count, count)?;
-    nodes.start_all()?;
+    (0..nodes.count()).try_for_each(|index| nodes.start(index, settings_of_node(index)))?;
     nodes.wait_together()?;
     let world = World::new(nodes.addresses());
     let mut field = FaultInjector {
@@ -217,7 +217,7 @@ impl FaultInjector<'_> {
         }
         let first = self.wait_served(leader, ended)?;
         let started = Instant::now();
-        self.nodes.start(leader, &[])?;
+        self.nodes.start(leader, settings_of_node(leader))?;
         let server = self.nodes.server(leader).expect("it was started");
         server.wait_ready()?;
         self.wait_level()?;

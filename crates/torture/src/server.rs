@@ -256,6 +256,16 @@ impl Server {
     }
 }
 
+/// Returns settings by which the nodes of a harness differ: how they wait for connections (`auto` is io_uring
+/// where the system has it), and for which links they ask for encryption.
+#[must_use]
+pub fn settings_of_node(number: usize) -> &'static [&'static str] {
+    match number % 2 {
+        0 => &["--io", "auto"],
+        _ => &["--io", "epoll", "--encrypt-links", "yes"],
+    }
+}
+
 /// Returns the command line of `kumiki serve`, in an environment that chooses the planted bug, if
 /// there is one. `env` executes the binary in its own process, so that signals reach it.
 fn serve(binary: &Path, bug: Option<&str>) -> Vec<String> {

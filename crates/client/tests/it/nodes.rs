@@ -20,8 +20,8 @@ use cluster::{Topology, codec};
 use fabric::tcp::{Tcp, TcpOptions, listen};
 use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
 use kumiki_client::{Client, Options};
-use mio::{Events, Poll, Token};
 use parking_lot::Mutex;
+use reactor::{Network, Sockets};
 
 pub(crate) const SECRET: &str = "a secret of the test's own";
 
@@ -348,7 +348,7 @@ impl Drop for Running {
 
 struct Node {
     me: NodeId,
-    poll: Poll,
+    network: Sockets,
     tcp: Tcp,
     topology: Topology,
     data: Arc<Mutex<Data>>,
@@ -366,11 +366,11 @@ impl Node {
         let fingerprint = topology.fingerprint();
         let mut options = TcpOptions::new(Peer::Node(me), Secret::new(SECRET), fingerprint);
         options.listener = Some(listener);
-        let poll = Poll::new().unwrap();
-        let tcp = Tcp::new(options, poll.registry(), Token(0)).unwrap();
+        let mut network = Sockets::open().unwrap();
+        let tcp = Tcp::new(options, &mut network, 0).unwrap();
         Node {
             me,
-            poll,
+            network,
             tcp,
             topology,
             data,
@@ -379,14 +379,14 @@ impl Node {
     }
 
     fn run(mut self) {
-        let (mut events, mut inbox) = (Events::with_capacity(64), Inbox::default());
+        let (mut events, mut inbox) = (Vec::new(), Inbox::default());
         let started = Instant::now();
         while !self.shared.stop.load(Ordering::SeqCst) {
             let patience = Some(Duration::from_millis(2));
             let timeout = self.tcp.timeout(started.elapsed());
             let timeout = timeout.into_iter().chain(patience).min();
-            self.poll.poll(&mut events, timeout).unwrap();
-            events.iter().for_each(|event| self.tcp.on_event(event));
+            self.network.wait(&mut events, timeout).unwrap();
+            events.drain(..).for_each(|event| self.tcp.on_event(event));
             self.tcp.tick(started.elapsed());
             self.tcp.receive(&mut inbox);
             for (link, event) in inbox.iter() {

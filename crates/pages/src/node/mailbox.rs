@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mio::Waker;
 use parking_lot::Mutex;
+use reactor::{SocketWaker, Wake};
 
 use super::load_thread::LoadHandle;
 use super::reply_address::ReplyAddress;
@@ -28,11 +28,11 @@ pub(super) enum Notification {
 #[derive(Debug)]
 pub(super) struct Mailbox {
     notifications: Mutex<Vec<(ReplyAddress, Notification)>>,
-    waker: Arc<Waker>,
+    waker: Arc<SocketWaker>,
 }
 
 impl Mailbox {
-    pub(super) fn new(waker: Arc<Waker>) -> Mailbox {
+    pub(super) fn new(waker: Arc<SocketWaker>) -> Mailbox {
         let notifications = Mutex::default();
         Mailbox {
             notifications,
@@ -51,8 +51,8 @@ impl Mailbox {
             all.push((to, notifications));
             all.len() == 1
         };
-        if was_empty && let Err(error) = self.waker.wake() {
-            tracing::error!(%error, "a storage node's thread cannot be woken");
+        if was_empty {
+            Wake::wake(&*self.waker);
         }
     }
 }

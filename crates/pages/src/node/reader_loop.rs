@@ -5,7 +5,7 @@
 //! loads and the blocking worker → replies leave → the links of readers beyond their limits are closed.
 //!
 //! Invariants:
-//! 1. A turn blocks only in the poll. Calls of the storage are made by the blocking worker, and loads and tasks run
+//! 1. A turn blocks only where it waits for events. Calls of the storage are made by the blocking worker, and loads and tasks run
 //!    on threads of their own: they answer by the mailbox.
 //! 2. A reader's place is used again for another reader only with another number of visit; reads that
 //!    were begun for the earlier one are dropped when they complete.
@@ -31,7 +31,8 @@ use disk::reads::{CompletedRead, ReadMethod, ReadQueue};
 use fabric::tcp::{ConnectionBalancer, Tcp, TcpOptions};
 use fabric::{Event, Inbox, Link, Messages, Peer};
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Token};
+use reactor::{Network, SocketEvent, SocketWaker, Sockets};
 use slab::Slab;
 
 use super::blocking_worker::BlockingWorker;
@@ -48,14 +49,11 @@ use super::state::NodeState;
 use super::task_pool::TaskPool;
 use crate::protocol::{CLUSTER, FailureKind};
 
-const BELL: Token = Token(0);
-const WAKER: Token = Token(1);
-const FIRST_LINK: Token = Token(2);
+const BELL: usize = 0;
+const FIRST_LINK: usize = 1;
 /// Pages that this thread reads by itself before it reports them. Their readers work on them while it
 /// reads the next ones.
 const AT_ONCE: usize = 64;
-/// Events taken from a poll at a time.
-const EVENTS: usize = 256;
 
 /// The least time between two log lines of one kind that readers cause, at each reader loop.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -66,8 +64,9 @@ pub(super) struct ReaderLoop {
     blocking_worker: Arc<BlockingWorker>,
     tasks: Arc<TaskPool>,
     state: Arc<NodeState>,
-    poll: Poll,
-    waker: Arc<Waker>,
+    network: Sockets,
+    events: Vec<SocketEvent>,
+    waker: Arc<SocketWaker>,
     fabric: Tcp,
     inbox: Inbox,
     reads: Box<dyn ReadQueue<ReadTarget>>,
@@ -116,8 +115,8 @@ impl ReaderLoop {
         tasks: Arc<TaskPool>,
         state: Arc<NodeState>,
     ) -> io::Result<ReaderLoop> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut network = Sockets::open()?;
+        let waker = Arc::new(network.waker()?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
         fabric.listener = handle.listener;
         fabric.balancer_slot = Some(handle.deal.register(handle.number, Arc::clone(&waker)));
@@ -128,7 +127,7 @@ impl ReaderLoop {
         fabric.budget = Arc::clone(&state.in_flight);
         fabric.limits.queue = options.limits.inline_bytes;
         fabric.limits.message = options.limits.message;
-        let fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK)?;
+        let fabric = Tcp::new(fabric, &mut network, FIRST_LINK)?;
         let depth = match options.way {
             ReadMethod::Inline => options.depth.min(AT_ONCE),
             _ => options.depth,
@@ -136,15 +135,17 @@ impl ReaderLoop {
         let reads = options.way.reads(depth)?;
         let bell = reads.bell().as_raw_fd();
         let mut bell = SourceFd(&bell);
-        poll.registry()
-            .register(&mut bell, BELL, Interest::READABLE)?;
+        network
+            .registry()?
+            .register(&mut bell, Token(BELL), Interest::READABLE)?;
         Ok(ReaderLoop {
             mailbox: Arc::new(Mailbox::new(Arc::clone(&waker))),
             options: options.clone(),
             blocking_worker,
             tasks,
             state,
-            poll,
+            network,
+            events: Vec::new(),
             waker,
             fabric,
             inbox: Inbox::default(),
@@ -168,29 +169,28 @@ impl ReaderLoop {
         })
     }
 
-    pub(super) fn waker(&self) -> Arc<Waker> {
+    pub(super) fn waker(&self) -> Arc<SocketWaker> {
         Arc::clone(&self.waker)
     }
 
     /// Takes turns until the node ends.
     pub(super) fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
         while !self.state.ending.load(Ordering::Acquire) {
             let timeout = self.timeout();
-            self.turn(&mut events, timeout)?;
+            self.turn(timeout)?;
         }
-        self.end(&mut events)
+        self.end()
     }
 
     /// Gives reads that are under way time to complete, and closes the links.
-    fn end(mut self, events: &mut Events) -> io::Result<()> {
+    fn end(mut self) -> io::Result<()> {
         let deadline = Instant::now() + self.options.limits.farewell;
         while self.reads.under_way() > 0 && Instant::now() < deadline {
-            self.turn(events, Some(Duration::from_millis(1)))?;
+            self.turn(Some(Duration::from_millis(1)))?;
         }
         self.fabric.close_all();
         while self.fabric.connections() > 0 && Instant::now() < deadline {
-            self.turn(events, Some(Duration::from_millis(1)))?;
+            self.turn(Some(Duration::from_millis(1)))?;
         }
         // The caller that stops a node may open its tables again at once. This reader loop may not have heard
         // of the last loads that the blocking worker has begun.
@@ -234,13 +234,10 @@ impl ReaderLoop {
         timeout
     }
 
-    fn turn(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
-            polled => polled?,
-        }
-        for event in events.iter() {
-            if self.fabric.owns(event.token()) {
+    fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.network.wait(&mut self.events, timeout)?;
+        for event in self.events.drain(..) {
+            if self.fabric.owns(event.token) {
                 self.fabric.on_event(event);
             }
         }

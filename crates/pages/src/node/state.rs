@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use budget::Budget;
-use mio::Waker;
 use parking_lot::Mutex;
+use reactor::SocketWaker;
 
 use super::figures::StorageFigures;
 
@@ -20,7 +20,7 @@ pub(super) struct NodeState {
     pub(super) ending: AtomicBool,
     pub(super) figures: StorageFigures,
     /// The wakers of the reader loops.
-    pub(super) wakers: Mutex<Vec<Arc<Waker>>>,
+    pub(super) wakers: Mutex<Vec<Arc<SocketWaker>>>,
     pub(super) failure_hook: Mutex<FailureHook>,
 }
 

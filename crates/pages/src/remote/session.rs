@@ -23,7 +23,7 @@ use base::NodeId;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
 use fabric::{Inbox, Link, Messages, Peer};
 use foldhash::HashMap;
-use mio::{Events, Poll, Token};
+use reactor::{Network, SocketEvent, Sockets};
 use slab::Slab;
 
 pub use options::SessionOptions;
@@ -42,8 +42,7 @@ use crate::table::{Table, Version};
 
 /// The peer of the link; its number has no meaning.
 const NODE: NodeId = NodeId(1);
-const FIRST_LINK: Token = Token(0);
-const EVENTS: usize = 16;
+const FIRST_LINK: usize = 0;
 /// The most pages that are requested in one message.
 const BATCH: usize = 256;
 /// The percentage of a window's slots that are kept for pages to come: a page that would take one of
@@ -53,8 +52,8 @@ const KEPT_FREE: usize = 50;
 /// A session; see the [module](self).
 pub struct Session {
     options: SessionOptions,
-    poll: Poll,
-    events: Events,
+    network: Sockets,
+    events: Vec<SocketEvent>,
     fabric: Tcp,
     inbox: Inbox,
     link: Link,
@@ -110,7 +109,7 @@ impl Session {
     /// Returns an error if the node does not answer, or refuses; the text says why.
     pub fn connect(options: SessionOptions) -> Result<Session, Error> {
         let cannot = |error: io::Error| Error::Lost(error.to_string());
-        let poll = Poll::new().map_err(cannot)?;
+        let mut network = Sockets::open().map_err(cannot)?;
         let mut fabric = TcpOptions::new(Peer::Client, options.secret.clone(), CLUSTER);
         fabric.peers.insert(NODE, options.address);
         fabric.transport = options.transport;
@@ -118,12 +117,12 @@ impl Session {
         fabric.shm = options.shm.clone();
         fabric.verbs = options.verbs.clone();
         fabric.limits.handshake = options.patience;
-        let mut fabric = Tcp::new(fabric, poll.registry(), FIRST_LINK).map_err(cannot)?;
+        let mut fabric = Tcp::new(fabric, &mut network, FIRST_LINK).map_err(cannot)?;
         let link = fabric.connect(NODE);
         let mut session = Session {
             options,
-            poll,
-            events: Events::with_capacity(EVENTS),
+            network,
+            events: Vec::new(),
             fabric,
             inbox: Inbox::default(),
             link,
@@ -352,12 +351,10 @@ impl Session {
         self.fabric.flush();
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.map_or(at_most, |timeout| timeout.min(at_most));
-        match self.poll.poll(&mut self.events, Some(timeout)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
-            Err(error) => self.lose(&error.to_string()),
-            Ok(()) => {}
+        if let Err(error) = self.network.wait(&mut self.events, Some(timeout)) {
+            self.lose(&error.to_string());
         }
-        for event in &self.events {
+        for event in self.events.drain(..) {
             self.fabric.on_event(event);
         }
         self.fabric.tick(self.began.elapsed());

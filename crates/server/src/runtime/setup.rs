@@ -8,7 +8,6 @@ use std::sync::Arc;
 use budget::newcomers::{Newcomers, places_of_thread};
 use fabric::Peer;
 use fabric::tcp::{Tcp, TcpOptions};
-use mio::Token;
 use reactor::Network;
 
 use crate::coordination::RuntimeNode;
@@ -46,7 +45,7 @@ pub(super) fn join(
         budget: Arc::clone(&shared.in_flight),
         ..identity
     };
-    let fabric = Tcp::new(options, network.registry()?, Token(FIRST_TOKEN))?;
+    let fabric = Tcp::new(options, network, FIRST_TOKEN)?;
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = (shared.config.ramp, shared.published.clone());

@@ -16,7 +16,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::network::{self, Network};
 use super::volume::Volume;
-use crate::server::Program;
+use crate::server::{Program, settings_of_node};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 use xtask::process::Guarded;
@@ -128,7 +128,8 @@ impl Nodes {
         }
         *node.started.lock() = Instant::now();
         let data = node.volume.data();
-        let line = self.program.node_line(&self.file, id, &data)?;
+        let program = self.program.with(settings_of_node(usize::from(id)));
+        let line = program.node_line(&self.file, id, &data)?;
         let append = || File::options().append(true).create(true).open(&node.log);
         let mut command = network.wrapper(id);
         // Ctrl-C does not reach it: the process that started the nodes stops them.

@@ -30,7 +30,7 @@ use super::node_load::{PATIENCE, Round, drive};
 use super::verdict::{Found, FoundCell, Verdict};
 use super::{CHECKPOINTS, WIPE};
 use crate::cluster::Nodes;
-use crate::server::Program;
+use crate::server::{Program, settings_of_node};
 use testkit::SetOnDrop;
 use testkit::{Client, Reply};
 use xtask::interrupt;
@@ -164,7 +164,7 @@ impl<'a> Crash<'a> {
     }
 
     fn start(&mut self, index: usize) -> Result<()> {
-        let mut settings = Vec::new();
+        let mut settings = settings_of_node(index).to_vec();
         if self.options.checkpoints {
             settings.extend(CHECKPOINTS[self.rng.usize(..CHECKPOINTS.len())]);
         }

@@ -13,6 +13,7 @@ use fabric::frame::{Frame, NONCE, RefusalCode, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};
 use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
 use fabric::{Messages, Peer, Secret};
+use reactor::{Network, Sockets};
 use socket2::SockRef;
 
 use crate::conformance::net::{Happened, Net, Pair, Party, until};
@@ -403,9 +404,9 @@ fn rests(mut net: Loopback) {
             .all(|party| party.end.tcp.timeout(Duration::ZERO).is_none())
     });
     for party in [&mut a, &mut b] {
-        let mut events = mio::Events::with_capacity(8);
+        let mut events = Vec::new();
         let patience = Some(Duration::from_millis(50));
-        party.end.poll.poll(&mut events, patience).unwrap();
+        party.end.network.wait(&mut events, patience).unwrap();
         assert!(events.is_empty(), "{events:?}");
     }
     // This also holds for links that no longer exist.
@@ -445,11 +446,10 @@ fn closing_all_tells_everybody() {
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let poll = mio::Poll::new().unwrap();
     let refused = |change: &dyn Fn(&mut TcpOptions)| {
         let mut options = TcpOptions::new(Peer::Node(NodeId(1)), Secret::new("s"), 7);
         change(&mut options);
-        let made = Tcp::new(options, poll.registry(), mio::Token(0));
+        let made = Tcp::new(options, &mut Sockets::open().unwrap(), 0);
         made.map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(refused(&|_| {}), Ok(()));

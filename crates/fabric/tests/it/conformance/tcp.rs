@@ -12,7 +12,7 @@ use fabric::shm::Shm;
 use fabric::tcp::{Encryption, Limits, Tcp, TcpOptions, Transport, listen};
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
-use mio::{Events, Poll, Token};
+use reactor::{Network, SocketEvent, Sockets};
 
 use crate::conformance::net::Net;
 
@@ -31,8 +31,8 @@ pub(crate) struct Loopback {
 
 /// A participant with a poll of its own, which is polled whenever it receives.
 pub(crate) struct TcpEnd {
-    pub(crate) poll: Poll,
-    events: Events,
+    pub(crate) network: Sockets,
+    events: Vec<SocketEvent>,
     pub(crate) tcp: Tcp,
     started: Instant,
 }
@@ -155,11 +155,11 @@ fn listener(address: SocketAddr) -> TcpListener {
 
 impl TcpEnd {
     pub(crate) fn new(options: TcpOptions, started: Instant) -> TcpEnd {
-        let poll = Poll::new().unwrap();
-        let tcp = Tcp::new(options, poll.registry(), Token(10)).unwrap();
+        let mut network = Sockets::open().unwrap();
+        let tcp = Tcp::new(options, &mut network, 10).unwrap();
         TcpEnd {
-            poll,
-            events: Events::with_capacity(64),
+            network,
+            events: Vec::new(),
             tcp,
             started,
         }
@@ -172,9 +172,9 @@ impl TcpEnd {
     }
 
     fn poll(&mut self, within: Duration, inbox: &mut Inbox) -> bool {
-        self.poll.poll(&mut self.events, Some(within)).unwrap();
-        for event in &self.events {
-            assert!(self.tcp.owns(event.token()));
+        self.network.wait(&mut self.events, Some(within)).unwrap();
+        for event in self.events.drain(..) {
+            assert!(self.tcp.owns(event.token));
             self.tcp.on_event(event);
         }
         self.tcp.tick(self.started.elapsed());

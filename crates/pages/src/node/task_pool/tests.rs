@@ -1,9 +1,7 @@
 //! What happens to tasks when the node ends, and to credit.
 
 use bytes::Bytes;
-use mio::{Poll, Token};
-
-use mio::Waker;
+use reactor::{Network, Sockets};
 
 use super::*;
 
@@ -29,8 +27,8 @@ impl Worker for Silent {
     }
 }
 
-fn job(poll: &Poll) -> TaskJob {
-    let waker = Waker::new(poll.registry(), Token(0)).unwrap();
+fn job(network: &mut Sockets) -> TaskJob {
+    let waker = network.waker().unwrap();
     TaskJob {
         opened: Arc::new(OpenTable {
             table: None,
@@ -52,8 +50,8 @@ fn job(poll: &Poll) -> TaskJob {
 
 #[test]
 fn what_was_not_done_is_not_finished() {
-    let (tasks, poll) = (tasks(), Poll::new().unwrap());
-    let job = job(&poll);
+    let (tasks, mut network) = (tasks(), Sockets::open().unwrap());
+    let job = job(&mut network);
     assert!(matches!(tasks.run(&job), Notification::Finished));
     job.control.cancel();
     let notifications = tasks.run(&job);
@@ -65,8 +63,8 @@ fn what_was_not_done_is_not_finished() {
 
 #[test]
 fn a_task_that_begins_while_the_node_ends_is_cancelled() {
-    let (tasks, poll) = (tasks(), Poll::new().unwrap());
-    let job = job(&poll);
+    let (tasks, mut network) = (tasks(), Sockets::open().unwrap());
+    let job = job(&mut network);
     // It was in the queue, and not among the tasks that run.
     tasks.end();
     tasks.register(&job);
@@ -88,8 +86,8 @@ fn credit_is_at_most_that_of_the_node() {
 /// Another node would wait as long again.
 #[test]
 fn a_task_whose_results_are_not_taken_reports_it() {
-    let (tasks, poll) = (tasks(), Poll::new().unwrap());
-    let job = job(&poll);
+    let (tasks, mut network) = (tasks(), Sockets::open().unwrap());
+    let job = job(&mut network);
     assert!(job.control.take(Duration::ZERO), "it has credit for one");
     assert!(!job.control.take(Duration::from_millis(1)));
     let notifications = tasks.run(&job);
