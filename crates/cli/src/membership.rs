@@ -177,6 +177,45 @@ pub(crate) fn listen(
     }
 }
 
+/// Returns the address to listen on for clients that speak TLS, if there is one: the one that others know, or
+/// `port` on the address of `listen`, if that is all addresses of the machine or the cluster's file has no
+/// address for TLS.
+///
+/// # Errors
+/// Returns an error if the options contradict the cluster's file, or if one of `port` and the certificate is
+/// given without the other.
+pub(crate) fn listen_for_tls(
+    port: Option<u16>,
+    has_certificate: bool,
+    listen: SocketAddr,
+    membership: Option<&Membership>,
+) -> Result<Option<SocketAddr>, String> {
+    let info = membership.map(Membership::info).transpose();
+    let info = info.map_err(|error| error.to_string())?;
+    let known = info.and_then(|info| Some((info.id, info.tls?)));
+    let on = |port| SocketAddr::new(listen.ip(), port);
+    match (port, known) {
+        (_, Some((node, known))) if !has_certificate => Err(format!(
+            "the cluster's file sends clients of node {node} that speak TLS to {known}, and there is no \
+             certificate: give --tls-cert FILE and --tls-key FILE, or take tls = \"{known}\" out of the file"
+        )),
+        (_, Some((_, known))) if listen.ip().is_unspecified() => {
+            Ok(Some(on(port.unwrap_or(known.port()))))
+        }
+        (Some(port), Some((node, known))) if port != known.port() => Err(format!(
+            "--tls-port {port} contradicts the cluster's file, which sends clients of node {node} that speak TLS \
+             to {known}: leave out --tls-port, or change the file on all nodes"
+        )),
+        (_, Some((_, known))) => Ok(Some(known)),
+        (None, None) if has_certificate => Err(
+            "--tls-cert needs --tls-port PORT, the port for clients that speak TLS; or, for a node of a cluster, \
+             tls = \"ADDRESS:PORT\" in the cluster's file"
+                .to_owned(),
+        ),
+        (port, None) => Ok(port.map(on)),
+    }
+}
+
 /// Refuses a password that covers the address of Redis clients alone: without a secret every user
 /// of this machine may read and write everything at the addresses of nodes and Rust clients.
 pub(crate) fn check_secret(
@@ -320,6 +359,46 @@ mod tests {
             assert!(said.contains(word), "{said}");
         }
         assert_eq!(listen(None, None), Ok(LISTEN));
+    }
+
+    #[test]
+    fn a_node_listens_for_tls_where_the_file_says() {
+        let text = FILE.replace("fabric =", "tls = \"127.0.0.1:8003\"\nfabric =");
+        let (_dir, cluster) = options(&text, 3);
+        let membership = cluster.join().unwrap();
+        let of = |port, has_certificate, listen: &str, membership| {
+            listen_for_tls(port, has_certificate, listen.parse().unwrap(), membership)
+        };
+        let at = |address: &str| Ok(Some(address.parse().unwrap()));
+        let (own, all) = ("127.0.0.1:7003", "0.0.0.0:7103");
+        let node = membership.as_ref();
+        assert_eq!(of(None, true, own, node), at("127.0.0.1:8003"));
+        assert_eq!(of(Some(8003), true, own, node), at("127.0.0.1:8003"));
+        assert_eq!(of(None, true, all, node), at("0.0.0.0:8003"));
+        assert_eq!(of(Some(8103), true, all, node), at("0.0.0.0:8103"));
+        let refused = |port, has_certificate, words: &[&str]| {
+            let said = of(port, has_certificate, own, node).unwrap_err();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        };
+        refused(
+            Some(8004),
+            true,
+            &["--tls-port 8004", "127.0.0.1:8003", "node 3"],
+        );
+        refused(
+            None,
+            false,
+            &["127.0.0.1:8003", "node 3", "--tls-cert", "--tls-key"],
+        );
+        // Without such an address in the file, the option gives the port.
+        let (_dir, cluster) = options(FILE, 3);
+        let membership = cluster.join().unwrap();
+        for node in [membership.as_ref(), None] {
+            assert_eq!(of(Some(8003), true, own, node), at("127.0.0.1:8003"));
+            assert_eq!(of(None, false, own, node), Ok(None));
+            let said = of(None, true, own, node).unwrap_err();
+            assert!(said.contains("--tls-port"), "{said}");
+        }
     }
 
     #[test]

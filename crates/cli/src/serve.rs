@@ -47,7 +47,7 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
     let config = Config {
         read_atomic,
         password,
-        tls: tls(&options, listen)?,
+        tls: tls(&options, listen, membership.as_ref())?,
         io: io(&options)?,
         ..config(&options, threads, listen, membership)
     };
@@ -197,17 +197,16 @@ fn io(options: &ServeOptions) -> Result<Io, String> {
 }
 
 /// Returns the listener for clients that speak TLS, if the options name one.
-fn tls(options: &ServeOptions, listen: SocketAddr) -> Result<Option<TlsListener>, String> {
-    let Some(files) = options.tls.files()? else {
-        return Ok(None);
-    };
-    let Some(port) = options.tls_port else {
-        return Err(
-            "--tls-cert needs --tls-port PORT, the port for clients that speak TLS".to_owned(),
-        );
-    };
-    let listen = SocketAddr::new(listen.ip(), port);
-    Ok(Some(TlsListener { listen, files }))
+fn tls(
+    options: &ServeOptions,
+    listen: SocketAddr,
+    membership: Option<&Membership>,
+) -> Result<Option<TlsListener>, String> {
+    let files = options.tls.files()?;
+    let listen = membership::listen_for_tls(options.tls_port, files.is_some(), listen, membership)?;
+    Ok(listen
+        .zip(files)
+        .map(|(listen, files)| TlsListener { listen, files }))
 }
 
 fn config(

@@ -54,7 +54,8 @@ pub(crate) struct ServeOptions {
         conflicts_with = "listen"
     )]
     pub(crate) port: Option<u16>,
-    /// Listen on this port, too, for clients that speak TLS; on the address of --listen.
+    /// Listen on this port, too, for clients that speak TLS; on the address of --listen. A node of a cluster
+    /// does not need it if the cluster's file gives it a tls address.
     #[arg(help_heading = "TLS", long, value_name = "PORT", requires = "tls_cert")]
     pub(crate) tls_port: Option<u16>,
     #[command(flatten)]

@@ -133,6 +133,7 @@ mod tests {
         let info = |id: u16| NodeInfo {
             id: NodeId(id),
             client: ([127, 0, 0, 1], 7000 + id).into(),
+            tls: None,
             fabric: ([127, 0, 0, 1], 17000 + id).into(),
             replica: Some(([127, 0, 0, 1], 27000 + id).into()),
         };

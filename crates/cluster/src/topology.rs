@@ -11,6 +11,7 @@
 //! | `[[node]]` | top | tables | the nodes |
 //! | `id` | node | 1–65535 | its number |
 //! | `client` | node | address and port | where Redis clients connect |
+//! | `tls` | node | address and port | where Redis clients connect that speak TLS; may be left out |
 //! | `fabric` | node | address and port | where nodes and Rust clients connect |
 //! | `replica` | node | address and port | where the others connect that hold the same partition; needed where it is replicated |
 //! | `[[partition]]` | top | tables | the partitions |

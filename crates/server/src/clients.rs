@@ -17,6 +17,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) id: u64,
     pub(crate) address: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// `true` if it is connected over TLS.
+    pub(crate) over_tls: bool,
     /// The descriptor of its socket.
     pub(crate) descriptor: i32,
     /// The runtime that serves it.

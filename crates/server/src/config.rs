@@ -190,7 +190,9 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The server cannot listen on the address for TLS.
-    #[error("cannot listen on {listen}: {error}; choose another port by --tls-port")]
+    #[error(
+        "cannot listen on {listen}: {error}; choose another port by --tls-port, or by tls in the cluster's file"
+    )]
     ListenTls {
         /// The address.
         listen: SocketAddr,

@@ -329,7 +329,7 @@ fn start<N: Network>(
     let mut shared = ServerState::new(
         partition,
         config,
-        (address, io),
+        (address, tls_address, io),
         signals,
         commands.collect(),
     );

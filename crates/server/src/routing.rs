@@ -114,18 +114,17 @@ impl Routes {
         Some(self.topology.partition_of_slot(slot)) == self.own
     }
 
-    /// Returns the client address of the node that leads a slot's partition, or of one that may
-    /// know the leader.
-    pub(crate) fn client_address(&self, slot: u16) -> SocketAddr {
+    /// Returns the node that leads a slot's partition, or one that may know the leader.
+    pub(crate) fn leader_of(&self, slot: u16) -> NodeId {
         let partition = self.topology.partition_of_slot(slot);
-        self.address_of(self.leaders.find(partition, self.me))
+        self.leaders.find(partition, self.me)
     }
 
-    /// Returns the client address of a node.
-    pub(crate) fn address_of(&self, node: NodeId) -> SocketAddr {
+    /// Returns the address of a node for a client that is connected over TLS, or for one that is not.
+    pub(crate) fn address_of(&self, node: NodeId, over_tls: bool) -> SocketAddr {
         let node = self.topology.node(node);
         node.expect("partitions are at nodes of the topology")
-            .client
+            .client_address(over_tls)
     }
 
     /// Returns the slot that is named to a client that sent operations on this node's partition:
@@ -287,6 +286,7 @@ mod tests {
             [[node]]
             id = 2
             client = "127.0.0.1:7002"
+            tls = "127.0.0.1:8002"
             fabric = "127.0.0.1:17002"
             [[partition]]
             id = 1
@@ -334,7 +334,16 @@ mod tests {
         let mut other = other.filter(|key| !routes.is_own(slot::of(key)));
         let other = other.next().expect("half of all keys");
         assert_eq!(route(&[get(b"foo"), get(&other)]), Route::Slots);
-        assert_eq!(routes.client_address(12182).port(), 7002);
+        assert_eq!(routes.leader_of(12182), NodeId(2));
+    }
+
+    #[test]
+    fn clients_over_tls_get_the_addresses_for_tls() {
+        let routes = routes();
+        let port = |node, over_tls| routes.address_of(NodeId(node), over_tls).port();
+        assert_eq!([port(2, false), port(2, true)], [7002, 8002]);
+        // Node 1 has no such address.
+        assert_eq!([port(1, false), port(1, true)], [7001, 7001]);
     }
 
     #[test]

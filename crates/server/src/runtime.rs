@@ -71,7 +71,7 @@ pub(crate) struct Runtime<N: Network> {
     index: usize,
     network: N,
     /// The sockets that accept connections; none while the server stops.
-    listeners: Vec<N::Listener>,
+    listeners: Vec<ClientListener<N::Listener>>,
     executor: Executor,
     connections: Slab<Connection>,
     /// The connections' streams, under the same numbers.
@@ -110,6 +110,13 @@ pub(crate) struct Runtime<N: Network> {
     more_from_nodes: bool,
     /// Outcomes of transactions over several nodes, kept for its memory.
     finished: Vec<Finished<CoordinationCaller>>,
+}
+
+/// A socket that accepts clients.
+struct ClientListener<L> {
+    socket: L,
+    /// `true` if its clients speak TLS.
+    over_tls: bool,
 }
 
 /// Connections that need work, by number.
@@ -165,11 +172,13 @@ impl<N: Network> Runtime<N> {
     ) -> std::io::Result<Runtime<N>> {
         let mut network = endpoints.network;
         network.set_keep_alive(KEEP_ALIVE);
-        let plain = network.listen(endpoints.plain, LISTENER);
-        let tls = endpoints
-            .tls
-            .map(|socket| network.listen(socket, TLS_LISTENER));
+        let plain = (endpoints.plain, LISTENER, false);
+        let tls = endpoints.tls.map(|socket| (socket, TLS_LISTENER, true));
         let listeners = [Some(plain), tls].into_iter().flatten();
+        let listeners = listeners.map(|(socket, token, over_tls)| {
+            let socket = network.listen(socket, token)?;
+            Ok(ClientListener { socket, over_tls })
+        });
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
         let cluster = setup::join(&shared, index, &mut network, endpoints.fabric)?;
         Ok(Runtime {

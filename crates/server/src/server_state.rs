@@ -38,6 +38,8 @@ pub(crate) struct ServerState {
     pub(crate) io: Io,
     /// The port that the server listens on.
     pub(crate) port: u16,
+    /// The port that it listens on for clients that speak TLS; 0: none.
+    pub(crate) tls_port: u16,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
     /// A name of this process of the server.
@@ -90,12 +92,12 @@ pub(crate) struct ServerCounters {
 }
 
 impl ServerState {
-    /// Creates the state of a server at this address. `commands` are the names of the commands, by
+    /// Creates the state of a server at these addresses, the second for TLS. `commands` are the names of the commands, by
     /// number; `signals` are those of the runtimes.
     pub(crate) fn new(
         partition: Partition,
         config: Config,
-        (address, io): (SocketAddr, Io),
+        (address, tls, io): (SocketAddr, Option<SocketAddr>, Io),
         signals: Vec<RuntimeSignal>,
         commands: Vec<&'static str>,
     ) -> ServerState {
@@ -114,6 +116,7 @@ impl ServerState {
                 .map(|membership| Arc::new(Routes::new(membership, signals.len()))),
             io,
             port: address.port(),
+            tls_port: tls.map_or(0, |address| address.port()),
             started: Instant::now(),
             started_at: SystemTime::now(),
             run_id: run_id[..40].to_owned(),

@@ -11,6 +11,8 @@ pub const SLOTS: usize = 16_384;
 pub struct NodeAddresses {
     /// The address for clients.
     pub client: SocketAddr,
+    /// The address for clients that speak TLS, if the file gives one.
+    pub tls: Option<SocketAddr>,
     /// The address for other nodes and for clients that speak the fabric's protocol.
     pub fabric: SocketAddr,
     /// The address for the other replicas of its partition, if partitions are replicated.
@@ -18,7 +20,7 @@ pub struct NodeAddresses {
 }
 
 impl NodeAddresses {
-    /// Returns free addresses for `count` nodes.
+    /// Returns free addresses for `count` nodes, none of them for TLS.
     ///
     /// # Panics
     /// Panics if too few ports are free.
@@ -27,10 +29,23 @@ impl NodeAddresses {
         let free = || crate::free_address().expect("a free port");
         let of_one = || NodeAddresses {
             client: free(),
+            tls: None,
             fabric: free(),
             replica: replicated.then(free),
         };
         (0..count).map(|_| of_one()).collect()
+    }
+
+    /// Adds a free address for clients that speak TLS to those of each node.
+    ///
+    /// # Panics
+    /// Panics if too few ports are free.
+    #[must_use]
+    pub fn with_tls(mut nodes: Vec<NodeAddresses>) -> Vec<NodeAddresses> {
+        for node in &mut nodes {
+            node.tls = Some(crate::free_address().expect("a free port"));
+        }
+        nodes
     }
 }
 
@@ -51,6 +66,9 @@ pub fn describe(nodes: &[NodeAddresses], per_partition: usize) -> String {
     for (id, node) in (1..).zip(nodes) {
         line(format_args!("[[node]]\nid = {id}"));
         line(format_args!("client = \"{}\"", node.client));
+        if let Some(tls) = node.tls {
+            line(format_args!("tls = \"{tls}\""));
+        }
         line(format_args!("fabric = \"{}\"", node.fabric));
         if let Some(replica) = node.replica {
             line(format_args!("replica = \"{replica}\""));
@@ -76,6 +94,7 @@ mod tests {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let node = |at: u16, is_replicated: bool| NodeAddresses {
             client: address(at),
+            tls: is_replicated.then(|| address(at + 3)),
             fabric: address(at + 1),
             replica: is_replicated.then(|| address(at + 2)),
         };
@@ -88,10 +107,10 @@ mod tests {
         );
         assert_eq!(
             describe(&[node(10, true), node(20, true)], 2),
-            "[[node]]\nid = 1\nclient = \"127.0.0.1:10\"\nfabric = \"127.0.0.1:11\"\n\
-             replica = \"127.0.0.1:12\"\n\
-             [[node]]\nid = 2\nclient = \"127.0.0.1:20\"\nfabric = \"127.0.0.1:21\"\n\
-             replica = \"127.0.0.1:22\"\n\
+            "[[node]]\nid = 1\nclient = \"127.0.0.1:10\"\ntls = \"127.0.0.1:13\"\n\
+             fabric = \"127.0.0.1:11\"\nreplica = \"127.0.0.1:12\"\n\
+             [[node]]\nid = 2\nclient = \"127.0.0.1:20\"\ntls = \"127.0.0.1:23\"\n\
+             fabric = \"127.0.0.1:21\"\nreplica = \"127.0.0.1:22\"\n\
              [[partition]]\nid = 1\nslots = [\"0-16383\"]\nnodes = [1, 2]\n"
         );
     }

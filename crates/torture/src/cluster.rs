@@ -180,6 +180,7 @@ impl Nodes {
             .map(|(id, ports)| NodeInfo {
                 id: base::NodeId(id),
                 client: at(ports.client),
+                tls: None,
                 fabric: at(ports.fabric),
                 replica: (replicas > 1).then(|| at(ports.replica)),
             })

@@ -93,6 +93,7 @@ impl KumikiCluster {
         let node = |(id, of): (u16, &[SocketAddr])| NodeInfo {
             id: NodeId(id),
             client: of[0],
+            tls: None,
             fabric: SocketAddr::new(shape.address, of[1].port()),
             replica: of.get(2).copied(),
         };

@@ -378,6 +378,7 @@ mod tests {
         let info = |id: u16| NodeInfo {
             id: NodeId(id),
             client: ([127, 0, 0, 1], 7000 + id).into(),
+            tls: None,
             fabric: ([127, 0, 0, 1], 17000 + id).into(),
             replica: None,
         };

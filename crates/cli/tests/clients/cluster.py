@@ -1,4 +1,5 @@
-"""What redis-py does with a cluster: `cluster.py PORT PROTOCOL`. Says "done" when all is as it should be."""
+"""What redis-py does with a cluster: `cluster.py PORT PROTOCOL [CA]`, over TLS if there is an authority of
+certificates. Says "done" when all is as it should be."""
 
 import sys
 
@@ -6,6 +7,7 @@ import redis
 from redis.cluster import ClusterNode, RedisCluster
 
 port, protocol = int(sys.argv[1]), int(sys.argv[2])
+tls = {"ssl": True, "ssl_ca_certs": sys.argv[3]} if len(sys.argv) > 3 else {}
 NODES = 3
 ALL = RedisCluster.PRIMARIES
 
@@ -16,7 +18,7 @@ def check(what, found, expected):
 
 def aware():
     """The client that knows of clusters."""
-    client = RedisCluster("127.0.0.1", port, decode_responses=True, protocol=protocol)
+    client = RedisCluster("127.0.0.1", port, decode_responses=True, protocol=protocol, **tls)
     check("nodes", len(client.get_nodes()), NODES)
     client.flushall(target_nodes=ALL)
     keys = [f"key:{number}" for number in range(300)]
@@ -65,7 +67,7 @@ def aware():
 
 def plain():
     """The client that does not: whole transactions over any slots."""
-    client = redis.Redis("127.0.0.1", port, decode_responses=True, protocol=protocol)
+    client = redis.Redis("127.0.0.1", port, decode_responses=True, protocol=protocol, **tls)
     keys = [f"plain:{number}" for number in range(50)]
     check("mset", client.mset({key: "0" for key in keys}), True)
     check("mget", client.mget(keys), ["0"] * len(keys))
@@ -79,7 +81,7 @@ def plain():
         check("a block", block.execute(), [True] * 5)
     with client.pipeline(transaction=True) as block:
         block.watch(keys[0], keys[1])
-        RedisCluster("127.0.0.1", port).set(keys[1], "changed")
+        RedisCluster("127.0.0.1", port, **tls).set(keys[1], "changed")
         block.multi()
         block.set(keys[0], "never")
         try:

@@ -230,6 +230,19 @@ fn a_password_in_a_cluster_needs_a_secret() {
 }
 
 #[test]
+fn an_address_for_tls_in_a_clusters_file_needs_a_certificate() {
+    let dir = tempdir().expect("a temporary directory");
+    let file = dir.path().join("cluster.toml");
+    let nodes = NodeAddresses::with_tls(NodeAddresses::free(1, false));
+    fs::write(&file, describe(&nodes, 1)).expect("the cluster's file");
+    let file = file.to_str().expect("a path");
+    let (code, said) = refused(&["--ephemeral", "--cluster", file, "--node", "1"]);
+    assert_eq!(code, Some(1), "{said}");
+    let tls = nodes[0].tls.expect("an address").to_string();
+    assert_says(&said, &[&tls, "--tls-cert", "--tls-key"]);
+}
+
+#[test]
 fn a_data_directory_serves_one_process() {
     let data = tempdir().expect("a temporary directory");
     let path = data.path().to_str().expect("a path");

@@ -1,5 +1,5 @@
 //! Unmodified clients of others over TLS, with and without certificates of their own: redis-cli, redis-py and
-//! go-redis. The programs for the latter two are in `clients/`.
+//! go-redis; and redis-cli and redis-py with clusters. The programs for the latter two are in `clients/`.
 //!
 //! `cargo xtask peers redis python go` installs them. Without them a test says so and passes; with
 //! `KUMIKI_REQUIRE_PEERS=1` it fails.
@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
-use testkit::eventually;
 use testkit::peers::{self, Group};
 use testkit::process::Server;
 use testkit::tls::Authority;
 use testkit::tls::rcgen::date_time_ymd;
+use testkit::{Client, eventually};
 
 use crate::support::clients::{output, run, said, script};
-use crate::support::process::serve;
+use crate::support::cluster::{Cluster, Keeping};
+use crate::support::process::{proxy, serve};
+use crate::support::replicas::Replicas;
 
 /// A certificate and its key.
 type Own = (PathBuf, PathBuf);
@@ -173,6 +175,123 @@ fn redis_cli_works_over_tls() {
         let foreign = Authority::new("another").ca();
         let command = redis_cli(&program, &served, &foreign, own.as_ref());
         assert!(!said(&output(&command, "")).contains("PONG"));
+    }
+}
+
+/// Returns an authority, and the options of nodes that have a certificate of it.
+fn certified() -> (Authority, [String; 4]) {
+    let authority = Authority::new("one");
+    let (cert, key) = authority.sign("server", |_| {});
+    let [cert, key] = [cert, key].map(|file| file.display().to_string());
+    let options = ["--tls-cert".to_owned(), cert, "--tls-key".to_owned(), key];
+    (authority, options)
+}
+
+/// Starts a cluster of three nodes that speak TLS.
+fn cluster() -> (Authority, Cluster) {
+    let (authority, options) = certified();
+    let options = options.each_ref().map(String::as_str);
+    let cluster = Cluster::start_with(3, Keeping::Nothing, "", &options);
+    (authority, cluster)
+}
+
+/// Returns redis-cli over TLS, for the node at this address.
+fn redis_cli_at(program: &Path, address: SocketAddr, authority: &Authority) -> Command {
+    let mut command = Command::new(program);
+    command.args(["-p", &address.port().to_string(), "--tls", "--cacert"]);
+    command.arg(authority.ca());
+    command
+}
+
+#[test]
+fn redis_cli_follows_redirects_over_tls() {
+    let Some(program) = peers::program(Group::Redis, "redis-cli") else {
+        return;
+    };
+    let (authority, cluster) = cluster();
+    let mut redis_cli = redis_cli_at(&program, cluster.tls_address(0), &authority);
+    // foo is of the last node, bar of the first.
+    let said = run(redis_cli.arg("-c"), "SET foo 1\nSET bar 2\nMGET foo bar\n");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+    for (at, slot, node) in [(0, 12182, 2), (2, 5061, 0)] {
+        let to = format!("[{slot}] located at {}", cluster.tls_address(node));
+        assert!(lines[at].contains(&to), "{to} in {said}");
+    }
+    assert_eq!(
+        (lines[1], &lines[3..]),
+        ("OK", &["OK", "1", "2"][..]),
+        "{said}"
+    );
+    let address = cluster.tls_address(1);
+    let mut check = redis_cli_at(&program, address, &authority);
+    check.args(["--cluster", "check", &address.to_string()]);
+    let said = run(&check, "");
+    assert!(said.contains("All 16384 slots covered"), "{said}");
+}
+
+/// A node that does not lead its partition redirects commands after it has looked at them.
+#[test]
+fn a_replica_sends_clients_over_tls_to_the_leader() {
+    let Some(program) = peers::program(Group::Redis, "redis-cli") else {
+        return;
+    };
+    let (authority, options) = certified();
+    let options = options.each_ref().map(String::as_str);
+    let replicas = Replicas::start_with(1, 3, &options);
+    let leader = replicas.leader(1);
+    let to = replicas.tls_address(leader);
+    for node in (1..=3).filter(|node| *node != leader) {
+        let mut redis_cli = redis_cli_at(&program, replicas.tls_address(node), &authority);
+        let said = run(redis_cli.arg("-c"), "SET foo 1\n");
+        assert!(said.contains(&format!("[12182] located at {to}")), "{said}");
+        let said = run(
+            &redis_cli_at(&program, replicas.tls_address(node), &authority),
+            "ROLE\n",
+        );
+        assert!(
+            said.lines().any(|line| line == to.port().to_string()),
+            "{said}"
+        );
+        let moved = format!("MOVED 12182 {}", replicas.address(leader));
+        let reply = Client::connect(replicas.address(node)).told("SET foo 1");
+        assert!(reply.contains(&moved), "{reply}");
+    }
+}
+
+#[test]
+fn redis_py_works_with_a_cluster_over_tls() {
+    let (Some(python), Some(library)) = (
+        peers::program(Group::Python, "python3"),
+        peers::installed(Group::Python, "python/redis"),
+    ) else {
+        return;
+    };
+    let (authority, cluster) = cluster();
+    for (node, protocol) in [(0, "2"), (1, "3")] {
+        let port = cluster.tls_address(node).port().to_string();
+        let mut command = Command::new(&python);
+        command.arg(script("cluster.py")).args([&port, protocol]);
+        command.arg(authority.ca());
+        let folder = library.parent().expect("it lies in a folder");
+        let said = run(command.env("PYTHONPATH", folder), "");
+        assert_eq!(said.trim(), "done");
+    }
+}
+
+#[test]
+fn a_proxy_reaches_all_nodes_of_a_cluster_over_tls() {
+    let (authority, cluster) = cluster();
+    let (node, ca) = (cluster.tls_address(0).to_string(), authority.ca());
+    let ca = ca.to_str().expect("a path");
+    let proxy = proxy(&["--redis", &node, "--node-tls", "--node-ca", ca]);
+    let mut client = Client::connect(proxy.address);
+    for number in 0..100 {
+        assert_eq!(client.told(&format!("SET key:{number} v")), "+OK");
+    }
+    // Each node has some of them.
+    for node in 0..3 {
+        let mut client = Client::connect(cluster.address(node));
+        assert_ne!(client.told("DBSIZE"), "0", "node {node}");
     }
 }
 

@@ -20,10 +20,21 @@ pub struct NodeInfo {
     pub id: NodeId,
     /// Where Redis clients connect.
     pub client: SocketAddr,
+    /// Where Redis clients connect that speak TLS, if they can.
+    pub tls: Option<SocketAddr>,
     /// Where nodes and Rust clients connect.
     pub fabric: SocketAddr,
     /// Where the nodes connect that hold the same partition; present if that is replicated.
     pub replica: Option<SocketAddr>,
+}
+
+impl NodeInfo {
+    /// Returns where Redis clients connect: those that speak TLS at the address for that, if there is one.
+    #[must_use]
+    pub fn client_address(&self, over_tls: bool) -> SocketAddr {
+        let tls = self.tls.filter(|_| over_tls);
+        tls.unwrap_or(self.client)
+    }
 }
 
 /// A partition, as the file has it.

@@ -46,6 +46,7 @@ impl SecretDraft {
 pub(super) struct NodeDraft {
     pub(super) id: Option<At<u16>>,
     pub(super) client: Option<At<SocketAddr>>,
+    pub(super) tls: Option<At<SocketAddr>>,
     pub(super) fabric: Option<At<SocketAddr>>,
     pub(super) replica: Option<At<SocketAddr>>,
     /// The file does not have `replica`.
@@ -169,13 +170,17 @@ impl TopologyParser<'_, '_> {
 
     fn node(&mut self, table: &DeTable<'_>, at: usize) -> NodeDraft {
         for key in table.keys() {
-            if !matches!(&**key.get_ref(), "id" | "client" | "fabric" | "replica") {
-                self.unknown(key, key.get_ref(), "id, client, fabric and replica");
+            if !matches!(
+                &**key.get_ref(),
+                "id" | "client" | "tls" | "fabric" | "replica"
+            ) {
+                self.unknown(key, key.get_ref(), "id, client, tls, fabric and replica");
             }
         }
         NodeDraft {
             id: self.id(table, "node", at),
             client: self.address(table, "client", at),
+            tls: self.address_if_given(table, "tls"),
             fabric: self.address(table, "fabric", at),
             replica: self.address_if_given(table, "replica"),
             has_no_replica: table.get("replica").is_none(),

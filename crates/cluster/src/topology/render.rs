@@ -75,12 +75,17 @@ impl Topology {
 }
 
 fn write_node(text: &mut String, node: &NodeInfo) {
-    let NodeInfo {
-        id, client, fabric, ..
-    } = node;
-    *text += &format!("[[node]]\nid = {id}\nclient = \"{client}\"\nfabric = \"{fabric}\"\n");
-    if let Some(replica) = node.replica {
-        *text += &format!("replica = \"{replica}\"\n");
+    *text += &format!("[[node]]\nid = {}\n", node.id);
+    let addresses = [
+        ("client", Some(node.client)),
+        ("tls", node.tls),
+        ("fabric", Some(node.fabric)),
+        ("replica", node.replica),
+    ];
+    for (name, address) in addresses {
+        if let Some(address) = address {
+            *text += &format!("{name} = \"{address}\"\n");
+        }
     }
     text.push('\n');
 }

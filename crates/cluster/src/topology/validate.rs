@@ -84,6 +84,7 @@ fn node(draft: &At<NodeDraft>) -> Option<NodeInfo> {
     let NodeDraft {
         id,
         client,
+        tls,
         fabric,
         replica,
         ..
@@ -91,6 +92,7 @@ fn node(draft: &At<NodeDraft>) -> Option<NodeInfo> {
     Some(NodeInfo {
         id: NodeId(id.as_ref()?.value),
         client: client.as_ref()?.value,
+        tls: tls.as_ref().map(|address| address.value),
         fabric: fabric.as_ref()?.value,
         replica: replica.as_ref().map(|address| address.value),
     })
@@ -343,11 +345,17 @@ impl TopologyValidator<'_> {
 fn addresses(node: &At<NodeDraft>) -> impl Iterator<Item = (&'static str, &At<SocketAddr>)> {
     let NodeDraft {
         client,
+        tls,
         fabric,
         replica,
         ..
     } = &node.value;
-    let all = [("client", client), ("fabric", fabric), ("replica", replica)];
+    let all = [
+        ("client", client),
+        ("tls", tls),
+        ("fabric", fabric),
+        ("replica", replica),
+    ];
     let given = all.into_iter();
     given.filter_map(|(name, address)| Some((name, address.as_ref()?)))
 }

@@ -351,6 +351,40 @@ fn addresses_are_used_once_and_can_be_connected_to() {
 }
 
 #[test]
+fn a_node_may_have_an_address_for_tls() {
+    let text = TWO.replace("7002\" # 2", "7002\"\ntls = \"127.0.0.1:8002\"");
+    let topology = Topology::parse(&text, "f").unwrap();
+    let tls = "127.0.0.1:8002".parse().unwrap();
+    let (one, two) = (topology.nodes()[0], topology.nodes()[1]);
+    assert_eq!((one.tls, two.tls), (None, Some(tls)));
+    assert_eq!(two.client_address(true), tls);
+    assert_eq!(two.client_address(false), two.client);
+    assert_eq!(one.client_address(true), one.client);
+    let plain = Topology::parse(TWO, "f").unwrap();
+    assert_eq!(topology.fingerprint(), plain.fingerprint());
+    // Clients get it, and files that are written have it.
+    let again = Topology::parse(&topology.text_for_clients(), "f").unwrap();
+    assert_eq!(again.nodes(), topology.nodes());
+    for (address, words) in [
+        (
+            "\"127.0.0.1:7001\"",
+            "tls is 127.0.0.1:7001, which is the client address on line 3",
+        ),
+        (
+            "\"127.0.0.1:17002\"",
+            "fabric is 127.0.0.1:17002, which is the tls address on line",
+        ),
+        ("\"host:8002\"", "no IP address"),
+        ("\"0.0.0.0:8002\"", "no process can connect"),
+        ("\"10.0.0.1:8002\"", "there is no secret"),
+        ("8002", "tls is of the type integer"),
+    ] {
+        let found = mistakes(&text.replace("\"127.0.0.1:8002\"", address));
+        assert!(found.len() == 1 && found[0].contains(words), "{found:?}");
+    }
+}
+
+#[test]
 fn a_secret_is_needed_where_strangers_can_connect() {
     one_mistake(
         "127.0.0.1:7002",
@@ -455,6 +489,7 @@ fn info(id: u16) -> NodeInfo {
     NodeInfo {
         id: NodeId(id),
         client: ([127, 0, 0, 1], 7000 + id).into(),
+        tls: None,
         fabric: ([127, 0, 0, 1], 17000 + id).into(),
         replica: None,
     }

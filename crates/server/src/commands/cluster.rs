@@ -6,6 +6,7 @@
 mod replication;
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cluster::slot::{self, SLOTS};
@@ -119,6 +120,7 @@ fn slots(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
         .flat_map(|partition| partition.slots.iter().map(move |range| (range, partition)))
         .collect();
     ranges.sort_by_key(|(range, _)| *range.start());
+    let over_tls = session.client.over_tls;
     let mut writer = session.writer();
     writer.array(ranges.len());
     for (range, partition) in ranges {
@@ -126,9 +128,10 @@ fn slots(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
         writer.int((*range.start()).into());
         writer.int((*range.end()).into());
         for node in routes.nodes_of(partition) {
+            let address = node.client_address(over_tls);
             writer.array(4);
-            writer.bulk(node.client.ip().to_string().as_bytes());
-            writer.int(node.client.port().into());
+            writer.bulk(address.ip().to_string().as_bytes());
+            writer.int(address.port().into());
             writer.bulk(routes.name(node.id).as_bytes());
             // Further addresses of the node.
             writer.map(0);
@@ -141,6 +144,7 @@ fn shards(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>
         return;
     };
     context.wants_leaders = true;
+    let over_tls = session.client.over_tls;
     let mut writer = session.writer();
     writer.array(routes.topology.partitions().len());
     for partition in routes.topology.partitions() {
@@ -155,20 +159,32 @@ fn shards(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>
         writer.array(partition.nodes.len());
         for (at, node) in routes.nodes_of(partition).enumerate() {
             let role = if at == 0 { "master" } else { "replica" };
-            write_node(&routes, node, role, &mut writer);
+            write_node(&routes, node, role, over_tls, &mut writer);
         }
     }
 }
 
-/// Writes a node as `CLUSTER SHARDS` shows it.
-fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<'_>) {
-    let ip = node.client.ip().to_string();
+/// Writes a node as `CLUSTER SHARDS` shows it, to a client over TLS or another one: its IP address for
+/// that client, and each of its ports there.
+fn write_node(
+    routes: &Routes,
+    node: &NodeInfo,
+    role: &str,
+    over_tls: bool,
+    writer: &mut Writer<'_>,
+) {
+    let ip = node.client_address(over_tls).ip();
+    let ports = [("port", Some(node.client)), ("tls-port", node.tls)]
+        .into_iter()
+        .filter_map(|(field, address)| Some((field, address.filter(|one| one.ip() == ip)?.port())));
+    let ports: Vec<(&str, u16)> = ports.collect();
+    let ip = ip.to_string();
     let name = routes.name(node.id);
     let health = match routes.is_reachable(node.id) {
         true => "online",
         false => "fail",
     };
-    writer.map(7);
+    writer.map(6 + ports.len());
     let mut text = |field: &str, text: &str| {
         writer.bulk(field.as_bytes());
         writer.bulk(text.as_bytes());
@@ -178,8 +194,10 @@ fn write_node(routes: &Routes, node: &NodeInfo, role: &str, writer: &mut Writer<
     text("endpoint", &ip);
     text("role", role);
     text("health", health);
-    writer.bulk(b"port");
-    writer.int(node.client.port().into());
+    for (field, port) in ports {
+        writer.bulk(field.as_bytes());
+        writer.int(port.into());
+    }
     writer.bulk(b"replication-offset");
     writer.int(0);
 }
@@ -191,14 +209,20 @@ fn nodes(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
     context.wants_leaders = true;
     let mut text = String::new();
     for node in routes.topology.nodes() {
-        write_line(&routes, node, &mut text).expect("a String takes any text");
+        let address = node.client_address(session.client.over_tls);
+        write_line(&routes, node, address, &mut text).expect("a String takes any text");
     }
     session.writer().verbatim(b"txt", text.as_bytes());
 }
 
-/// Writes a node as `CLUSTER NODES` shows it: name, addresses, flags, its master, the times of ping
-/// and pong, its epoch, its link, its slots.
-fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::Result {
+/// Writes a node as `CLUSTER NODES` shows it: name, addresses (`client` for clients), flags, its master,
+/// the times of ping and pong, its epoch, its link, its slots.
+fn write_line(
+    routes: &Routes,
+    node: &NodeInfo,
+    client: SocketAddr,
+    out: &mut String,
+) -> std::fmt::Result {
     let myself = if node.id == routes.me { "myself," } else { "" };
     let held = routes.held_by(node.id);
     let (role, master) = match held {
@@ -209,7 +233,7 @@ fn write_line(routes: &Routes, node: &NodeInfo, out: &mut String) -> std::fmt::R
         true => "connected",
         false => "disconnected",
     };
-    let (client, fabric) = (node.client, node.fabric.port());
+    let fabric = node.fabric.port();
     write!(
         out,
         "{} {}:{}@{fabric} {myself}{role} {master} 0 0 {} {link}",

@@ -95,7 +95,7 @@ fn parameters(shared: &ServerState) -> Vec<(&'static str, String)> {
             "timeout",
             limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),
         ),
-        ("tls-port", text("0")),
+        ("tls-port", shared.tls_port.to_string()),
         ("unixsocket", String::new()),
     ]
 }

@@ -20,7 +20,9 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
 /// Answers `ROLE`: offsets are indexes of the partition's log.
 fn role(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
     let shared = &context.shared;
-    let address = |node| shared.routes.as_ref().map(|routes| routes.address_of(node));
+    let over_tls = session.client.over_tls;
+    let routes = shared.routes.as_ref();
+    let address = |node| routes.map(|routes| routes.address_of(node, over_tls));
     let Some(own) = shared.partition.replicated() else {
         return write_master(session, 0, &[]);
     };

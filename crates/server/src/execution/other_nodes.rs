@@ -11,8 +11,6 @@
 //! | arrives while this node hands the leadership over | this node coordinates it, as soon as there is a leader |
 //! | is a block, a `WATCH`, or behind one | this node coordinates it |
 
-use std::net::SocketAddr;
-
 use base::transaction::Holder;
 use base::{Abort, NodeId, Op};
 use resp::Args;
@@ -25,7 +23,7 @@ use crate::pending_command::{
     CoordinatedTransaction, LockWait, PendingCommand, PendingTransaction, ProposedTransaction,
 };
 use crate::refusal;
-use crate::routing::Route;
+use crate::routing::{Route, Routes};
 
 impl Executor {
     /// Returns `true` if all of these operations are of this node's own partition.
@@ -50,7 +48,7 @@ impl Executor {
         match routes.route(ops) {
             Route::Local => return false,
             Route::Slot(slot) if may_be_redirected(connection, command) => {
-                write_moved(connection, slot, routes.client_address(slot));
+                write_moved(connection, slot, routes, routes.leader_of(slot));
             }
             Route::Slot(_) | Route::Slots => {
                 let call = CommandCall::new(command, args);
@@ -106,7 +104,7 @@ impl Executor {
                     leader: Some(leader),
                 },
                 Some(routes),
-            ) => write_moved(connection, routes.own_slot(ops), routes.address_of(*leader)),
+            ) => write_moved(connection, routes.own_slot(ops), routes, *leader),
             _ => refusal::write_abort(abort, &mut connection.writer()),
         }
     }
@@ -187,7 +185,8 @@ fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bo
 }
 
 /// Writes the error that sends a client to another node.
-fn write_moved(connection: &mut Connection, slot: u16, to: SocketAddr) {
+fn write_moved(connection: &mut Connection, slot: u16, routes: &Routes, node: NodeId) {
+    let to = routes.address_of(node, connection.session.client.over_tls);
     let text = format!("MOVED {slot} {}:{}", to.ip(), to.port());
     connection.writer().error(&text);
 }

@@ -17,11 +17,19 @@ use crate::refusal;
 /// Connections accepted in one turn.
 const ACCEPTS: usize = 128;
 
+/// A socket that was accepted and is no connection yet.
+struct AcceptedSocket<S> {
+    stream: S,
+    address: SocketAddr,
+    /// `true` if the client speaks TLS.
+    over_tls: bool,
+}
+
 impl<N: Network> Runtime<N> {
     pub(super) fn accept(&mut self) {
         for _ in 0..ACCEPTS {
             match self.next_client() {
-                Ok((stream, address)) => self.admit(stream, address),
+                Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.accepting = false;
                     return;
@@ -38,19 +46,29 @@ impl<N: Network> Runtime<N> {
     }
 
     /// Returns the next connection of any listener.
-    fn next_client(&mut self) -> std::io::Result<(N::Stream, SocketAddr)> {
-        let mut accepted = Err(ErrorKind::WouldBlock.into());
+    fn next_client(&mut self) -> std::io::Result<AcceptedSocket<N::Stream>> {
         for listener in &self.listeners {
-            accepted = self.network.accept(listener);
-            if !matches!(&accepted, Err(error) if error.kind() == ErrorKind::WouldBlock) {
-                break;
+            match self.network.accept(&listener.socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                accepted => {
+                    return accepted.map(|(stream, address)| AcceptedSocket {
+                        stream,
+                        address,
+                        over_tls: listener.over_tls,
+                    });
+                }
             }
         }
-        accepted
+        Err(ErrorKind::WouldBlock.into())
     }
 
     /// Makes a connection of an accepted socket.
-    fn admit(&mut self, mut stream: N::Stream, address: SocketAddr) {
+    fn admit(&mut self, accepted: AcceptedSocket<N::Stream>) {
+        let AcceptedSocket {
+            mut stream,
+            address,
+            over_tls,
+        } = accepted;
         let shared = Arc::clone(&self.executor.context.shared);
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         let Ok(local) = self.network.local_address(&stream) else {
@@ -64,6 +82,7 @@ impl<N: Network> Runtime<N> {
                 id,
                 address,
                 local,
+                over_tls,
                 descriptor,
                 runtime,
                 since: Instant::now(),

@@ -7,6 +7,7 @@ mod cluster_failures;
 mod cluster_idle;
 mod cluster_parking;
 mod cluster_routing;
+mod cluster_tls;
 mod cluster_transactions;
 mod connections;
 mod durability;

@@ -67,6 +67,7 @@ impl Nodes {
                 NodeInfo {
                     id: base::NodeId(id),
                     client,
+                    tls: None,
                     fabric,
                     replica: Some(replica),
                 }

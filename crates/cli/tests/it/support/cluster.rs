@@ -39,7 +39,7 @@ impl Cluster {
     }
 
     /// As [`Cluster::start`], with `top` at the top of the cluster's file and further arguments of
-    /// each node.
+    /// each node. With --tls-cert among them, the file has addresses for clients that speak TLS.
     pub(crate) fn start_with(
         count: usize,
         keeping: Keeping,
@@ -49,8 +49,7 @@ impl Cluster {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
-            let mut cluster = Cluster::prepare(count, keeping, top);
-            cluster.further = further.iter().map(|arg| (*arg).to_owned()).collect();
+            let mut cluster = Cluster::prepare(count, keeping, top, further);
             match (0..count).try_for_each(|node| cluster.start_node(node)) {
                 Ok(()) => return cluster,
                 Err(text) => said = text,
@@ -68,8 +67,7 @@ impl Cluster {
     where
         C: FnMut(Passing<'_>) + Send + 'static,
     {
-        let mut cluster = Cluster::prepare(count, Keeping::Data, "");
-        cluster.further = further.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut cluster = Cluster::prepare(count, Keeping::Data, "", further);
         for node in 0..count {
             let relay = testkit::free_address().and_then(|listens| {
                 let relay = Relay::start_at(cluster.addresses[node].fabric, listens, change());
@@ -83,16 +81,19 @@ impl Cluster {
     }
 
     /// Writes the cluster's file.
-    fn prepare(count: usize, keeping: Keeping, top: &str) -> Cluster {
+    fn prepare(count: usize, keeping: Keeping, top: &str, further: &[&str]) -> Cluster {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let addresses = NodeAddresses::free(count, false);
+        let mut addresses = NodeAddresses::free(count, false);
+        if further.contains(&"--tls-cert") {
+            addresses = NodeAddresses::with_tls(addresses);
+        }
         let text = format!("{top}\n{}", describe(&addresses, 1));
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
         Cluster {
             servers: (0..count).map(|_| None).collect(),
             addresses,
             keeping,
-            further: Vec::new(),
+            further: further.iter().map(|arg| (*arg).to_owned()).collect(),
             relays: Vec::new(),
             dir,
         }
@@ -184,6 +185,11 @@ impl Cluster {
     /// Returns the address for clients of a node.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node].client
+    }
+
+    /// Returns the address for clients of a node that speak TLS.
+    pub(crate) fn tls_address(&self, node: usize) -> SocketAddr {
+        self.addresses[node].tls.expect("it speaks TLS")
     }
 
     /// Returns the addresses for nodes and Rust clients.

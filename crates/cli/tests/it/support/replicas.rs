@@ -42,7 +42,8 @@ impl Replicas {
         Replicas::begin(partitions, per_partition, &[], top, |_| ())
     }
 
-    /// As [`Replicas::start`], with further arguments of each node.
+    /// As [`Replicas::start`], with further arguments of each node. With --tls-cert among them, the file has
+    /// addresses for clients that speak TLS.
     pub(crate) fn start_with(
         partitions: usize,
         per_partition: usize,
@@ -122,7 +123,10 @@ impl Replicas {
     fn prepare(partitions: usize, per_partition: usize, further: &[&str], top: &str) -> Replicas {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let count = partitions * per_partition;
-        let addresses = NodeAddresses::free(count, true);
+        let mut addresses = NodeAddresses::free(count, true);
+        if further.contains(&"--tls-cert") {
+            addresses = NodeAddresses::with_tls(addresses);
+        }
         let text = format!("{top}\n{}", describe(&addresses, per_partition));
         std::fs::write(dir.path().join(FILE), text).expect("the cluster's file");
         Replicas {
@@ -200,6 +204,11 @@ impl Replicas {
     /// Returns the address for clients of a node.
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
         self.addresses[node - 1].client
+    }
+
+    /// Returns the address for clients of a node that speak TLS.
+    pub(crate) fn tls_address(&self, node: usize) -> SocketAddr {
+        self.addresses[node - 1].tls.expect("it speaks TLS")
     }
 
     /// Returns the addresses for nodes and Rust clients.

@@ -27,6 +27,8 @@ pub(crate) struct NodesOptions {
     pub(crate) count: u16,
     /// `true` if data is kept on disk.
     pub(crate) durable: bool,
+    /// With a certificate in it, nodes also listen for clients that speak TLS, at addresses of the
+    /// cluster's file.
     pub(crate) config: Config,
     pub(crate) timeouts: Timeouts,
     pub(crate) encryption: fabric::tcp::Encryption,
@@ -62,7 +64,7 @@ impl Nodes {
     pub(crate) fn start(options: NodesOptions) -> Nodes {
         let count = options.count;
         let mut nodes = Nodes {
-            topology: Arc::new(topology(count)),
+            topology: Arc::new(topology(count, options.config.tls.is_some())),
             options,
             dirs: (0..count).map(|_| tempfile::tempdir().unwrap()).collect(),
             running: (0..count).map(|_| None).collect(),
@@ -82,8 +84,13 @@ impl Nodes {
             }
         };
         let db = Db::open(options).unwrap();
+        let mut tls = self.options.config.tls.clone();
+        if let Some(tls) = &mut tls {
+            tls.listen = self.tls_address(node);
+        }
         let config = Config {
             listen: self.address(node),
+            tls,
             data: self.options.durable.then(|| dir.to_path_buf()),
             cluster: Some(Membership {
                 topology: Arc::clone(&self.topology),
@@ -128,6 +135,12 @@ impl Nodes {
         self.topology.node(NodeId(node)).unwrap().client
     }
 
+    /// Returns where clients of a node connect that speak TLS.
+    pub(crate) fn tls_address(&self, node: u16) -> SocketAddr {
+        let node = self.topology.node(NodeId(node)).unwrap();
+        node.tls.expect("it speaks TLS")
+    }
+
     pub(crate) fn client(&self, node: u16) -> Client {
         connect(self.address(node))
     }
@@ -168,7 +181,7 @@ impl Nodes {
 
 /// Returns the place of the only node of a cluster.
 pub(crate) fn membership_alone() -> Membership {
-    let topology = topology(1);
+    let topology = topology(1, false);
     Membership {
         secrets: topology.link_secrets(),
         topology: Arc::new(topology),
@@ -187,8 +200,11 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 }
 
 /// Returns a cluster of nodes on free ports, with equal shares of the slots.
-fn topology(count: u16) -> Topology {
-    let addresses = NodeAddresses::free(usize::from(count), false);
+fn topology(count: u16, has_tls: bool) -> Topology {
+    let mut addresses = NodeAddresses::free(usize::from(count), false);
+    if has_tls {
+        addresses = NodeAddresses::with_tls(addresses);
+    }
     let text = format!(
         "secret = \"of the tests, long enough\"\n{}",
         describe(&addresses, 1)
