@@ -299,12 +299,12 @@ impl std::fmt::Debug for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::{self, KEY, Role};
+    use crate::noise::{self, HandshakeRole, KEY};
 
     /// Returns the ciphers of both sides of a connection.
     fn pair() -> (Cipher, Cipher) {
-        let mut initiator = noise::begin(Role::Initiator, &[1; KEY], b"hello");
-        let mut acceptor = noise::begin(Role::Acceptor, &[1; KEY], b"hello");
+        let mut initiator = noise::begin(HandshakeRole::Initiator, &[1; KEY], b"hello");
+        let mut acceptor = noise::begin(HandshakeRole::Acceptor, &[1; KEY], b"hello");
         let proof = noise::prove(&mut initiator).unwrap();
         assert!(noise::verify(&mut acceptor, &proof));
         let welcome = noise::prove(&mut acceptor).unwrap();

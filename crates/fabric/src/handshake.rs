@@ -42,7 +42,7 @@ use snow::HandshakeState;
 use crate::cipher::Cipher;
 use crate::frame::{Frame, FrameFlaw, Greeting, NONCE, RefusalCode, TransportSet, VERSION};
 use crate::link::Peer;
-use crate::noise::{self, Role};
+use crate::noise::{self, HandshakeRole};
 
 /// The secret that only the nodes of a cluster know, or only its clients. It may be empty, which
 /// proves nothing.
@@ -345,7 +345,7 @@ impl Handshake {
             (&HandshakeSide::Initiator(wanted), Frame::Challenge(greeting), None) => {
                 judge_acceptor(identity, wanted, &greeting)?;
                 self.note(greeting, bytes);
-                let mut state = self.begin(Role::Initiator, &identity.secret.own());
+                let mut state = self.begin(HandshakeRole::Initiator, &identity.secret.own());
                 let proof = noise::prove(&mut state).map_err(HandshakeRefusal::no_randomness)?;
                 Frame::Proof(proof).encode(out);
                 self.noise = Some(Box::new(state));
@@ -356,7 +356,7 @@ impl Handshake {
                 let of_clients = of_clients.filter(|_| greeting.peer == Peer::Client);
                 let accepted = [Some(&identity.secret), of_clients].into_iter().flatten();
                 let proved = accepted.flat_map(Secret::keys).find_map(|key| {
-                    let mut state = self.begin(Role::Acceptor, &key);
+                    let mut state = self.begin(HandshakeRole::Acceptor, &key);
                     noise::verify(&mut state, &proof).then_some(state)
                 });
                 let mut state = proved.ok_or_else(HandshakeRefusal::secret)?;
@@ -376,7 +376,7 @@ impl Handshake {
         }
     }
 
-    fn begin(&self, role: Role, key: &Key) -> HandshakeState {
+    fn begin(&self, role: HandshakeRole, key: &Key) -> HandshakeState {
         noise::begin(role, key, &self.transcript)
     }
 

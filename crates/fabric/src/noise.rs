@@ -18,7 +18,7 @@ const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 
 /// The side of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
+pub(crate) enum HandshakeRole {
     /// Sends the first message.
     Initiator,
     /// Sends the second one.
@@ -26,14 +26,14 @@ pub(crate) enum Role {
 }
 
 /// Begins the exchange. Its messages prove that the peer knows `key`, and has seen the same `transcript`.
-pub(crate) fn begin(role: Role, key: &[u8; KEY], transcript: &[u8]) -> HandshakeState {
+pub(crate) fn begin(role: HandshakeRole, key: &[u8; KEY], transcript: &[u8]) -> HandshakeState {
     let build = || {
         let builder = Builder::new(PATTERN.parse()?)
             .psk(0, key)?
             .prologue(transcript)?;
         match role {
-            Role::Initiator => builder.build_initiator(),
-            Role::Acceptor => builder.build_responder(),
+            HandshakeRole::Initiator => builder.build_initiator(),
+            HandshakeRole::Acceptor => builder.build_responder(),
         }
     };
     build().expect("the pattern is compiled in, and has one key")
