@@ -1,6 +1,6 @@
 //! Certificates for tests of TLS: an authority, the files that it signs, and sessions of clients.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +8,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::http::{self, Response};
 
 pub use rcgen;
 
@@ -107,6 +109,22 @@ impl Authority {
     #[must_use]
     pub fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
         session(self.client_config(own))
+    }
+
+    /// Sends a `GET` by HTTPS as a client with the certificate `own`, and returns the response; `None` if one
+    /// side refuses the other.
+    ///
+    /// # Panics
+    /// Panics if no process listens at `address`.
+    #[must_use]
+    pub fn get(
+        &self,
+        address: SocketAddr,
+        path: &str,
+        own: Option<&(PathBuf, PathBuf)>,
+    ) -> Option<Response> {
+        let stream = StreamOwned::new(self.session(own), http::connect(address));
+        http::get_over(stream, path)
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use reactor::tls::ServerTls;
 use sql::Rights;
 use sql::serve::{Options, Server};
 
@@ -49,9 +48,7 @@ pub(crate) struct SqlServeOptions {
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let signals = signals::take(options.tls.are_given())?;
-    let certificate = options.tls.files()?.map(ServerTls::load).transpose();
-    let certificate = certificate.map_err(|error| error.to_string())?;
-    let certificate = certificate.map(Arc::new);
+    let certificate = options.tls.certificate()?;
     let shared = options
         .queries
         .shared(Rights::Read, Some(options.queries_at_once))?;
