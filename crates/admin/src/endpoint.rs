@@ -1,4 +1,5 @@
-//! The admin endpoint: metrics, health and build information over HTTP, for monitoring.
+//! The admin endpoint: metrics, health and build information over HTTP or HTTPS, for
+//! monitoring.
 //!
 //! | path | answer |
 //! |---|---|
@@ -13,8 +14,8 @@
 //! metrics; the only thing that it changes is the log level.
 //!
 //! A client that reaches it can waste its time, but no more than that:
-//! 1. A request is read in [`REQUEST_TIME`] and answered in [`CONNECTION_TIME`], or the connection
-//!    is closed. A connection serves one request.
+//! 1. A handshake of TLS takes at most [`REQUEST_TIME`], and so does reading a request. A connection
+//!    is closed after [`CONNECTION_TIME`], and serves one request.
 //! 2. A request's head has at most [`HEAD_BYTES`]; a body at most [`BODY_BYTES`], and only that of
 //!    a `PUT` is read.
 //! 3. There are at most [`CONNECTIONS`]; one more closes the oldest, so that slow ones do not keep
@@ -22,11 +23,13 @@
 //! 4. A `PUT` that a web page has sent (it has an `Origin` header) is refused, so that a page that
 //!    an operator opens cannot change anything.
 //!
-//! There is no password and no encryption: the endpoint belongs on an address that only operators
-//! reach.
+//! There is no password. With a certificate the endpoint speaks HTTPS alone, and the certificate's
+//! settings say which clients are served. Without one that asks for certificates of clients, the
+//! endpoint belongs on an address that only operators reach.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -42,9 +45,13 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use reactor::tls::{ServerTls, handshake_error};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::about::{self, Build};
 use crate::exposition;
@@ -88,7 +95,8 @@ pub enum StartError {
     /// Any machine that reaches the address could read the metrics.
     #[error(
         "the admin endpoint on {address} could be reached from other machines, and it asks for no \
-         password: give --admin an address of 127.0.0.1, or --insecure to show anyone"
+         password: give --admin an address of 127.0.0.1, have clients show certificates (--admin-tls \
+         with --tls-ca), or give --insecure to show anyone"
     )]
     Open {
         /// The address.
@@ -100,20 +108,25 @@ pub enum StartError {
         /// The address.
         address: SocketAddr,
         /// The error of the operating system.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The operating system refuses a thread or descriptors.
     #[error("cannot start the thread of the admin endpoint: {0}")]
-    Thread(#[from] std::io::Error),
+    Thread(#[from] io::Error),
 }
 
-/// Checks that an endpoint's address cannot be reached from other machines, unless `insecure`
-/// allows that.
+/// Checks that an endpoint's address cannot be reached from other machines, unless clients must show
+/// certificates or `insecure` allows that.
 ///
 /// # Errors
 /// Returns [`StartError::Open`] if it can.
-pub fn check(address: SocketAddr, insecure: bool) -> Result<(), StartError> {
-    if insecure || is_loopback(address.ip()) {
+pub fn check(
+    address: SocketAddr,
+    certificate: Option<&ServerTls>,
+    insecure: bool,
+) -> Result<(), StartError> {
+    let is_closed = certificate.is_some_and(ServerTls::requires_certificates);
+    if is_closed || insecure || is_loopback(address.ip()) {
         Ok(())
     } else {
         Err(StartError::Open { address })
@@ -129,7 +142,7 @@ fn is_loopback(ip: IpAddr) -> bool {
     }
 }
 
-/// The time limit for the head of a request.
+/// The time limit for the handshake of TLS, and for the head of a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// The time limit for a whole connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(10);
@@ -181,14 +194,18 @@ impl Starting {
 }
 
 impl Admin {
-    /// Listens on `address` for a program of this `build`. The endpoint reports that the process is
-    /// starting until a subject is attached ([`Admin::attach`]). [`check`] tells if other machines
-    /// can reach the address.
+    /// Listens on `address` for a program of this `build`: for HTTPS if there is a certificate, else
+    /// for HTTP. The endpoint reports that the process is starting until a subject is attached
+    /// ([`Admin::attach`]). [`check`] tells if other machines can reach the address.
     ///
     /// # Errors
     /// Returns an error if the address is not available, or if the operating system refuses a
     /// thread.
-    pub fn start(address: SocketAddr, build: Build) -> Result<Admin, StartError> {
+    pub fn start(
+        address: SocketAddr,
+        certificate: Option<Arc<ServerTls>>,
+        build: Build,
+    ) -> Result<Admin, StartError> {
         let refused = |error| StartError::Listen { address, error };
         let listener = std::net::TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true)?;
@@ -207,7 +224,7 @@ impl Admin {
             runtime.block_on(async {
                 match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = tokio::spawn(accept(listener, own));
+                        let accepting = tokio::spawn(accept(listener, certificate, own));
                         // An error means that the sender is gone, which ends the endpoint as well.
                         let _ = stopped.await;
                         accepting.abort();
@@ -264,7 +281,11 @@ impl Drop for Admin {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<EndpointState>) {
+async fn accept(
+    listener: TcpListener,
+    certificate: Option<Arc<ServerTls>>,
+    state: Arc<EndpointState>,
+) {
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -281,28 +302,48 @@ async fn accept(listener: TcpListener, state: Arc<EndpointState>) {
         {
             oldest.abort();
         }
-        let connection = tokio::spawn(serve(stream, Arc::clone(&state)));
+        // The certificate may have been read again since the last connection.
+        let acceptor = certificate
+            .as_ref()
+            .map(|certificate| TlsAcceptor::from(certificate.config()));
+        let connection = tokio::spawn(serve(stream, acceptor, Arc::clone(&state)));
         open.push_back(connection.abort_handle());
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<EndpointState>) {
+async fn serve(stream: TcpStream, acceptor: Option<TlsAcceptor>, state: Arc<EndpointState>) {
+    let served = async {
+        let Some(acceptor) = acceptor else {
+            return serve_http(stream, state).await;
+        };
+        let handshake = timeout(REQUEST_TIME, acceptor.accept(stream)).await?;
+        serve_http(handshake.map_err(handshake_error)?, state).await
+    };
+    match timeout(CONNECTION_TIME, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin endpoint"),
+        Err(_) => tracing::debug!("a connection to the admin endpoint took too long"),
+    }
+}
+
+/// Answers one request.
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    state: Arc<EndpointState>,
+) -> io::Result<()> {
     let answer = service_fn(move |request: Request<Incoming>| {
         let state = Arc::clone(&state);
         async move { Ok::<_, Infallible>(answer(&state, request).await) }
     });
-    let connection = http1::Builder::new()
+    http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIME)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEADERS)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer);
-    match tokio::time::timeout(CONNECTION_TIME, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin endpoint"),
-        Err(_) => tracing::debug!("a connection to the admin endpoint took too long"),
-    }
+        .serve_connection(TokioIo::new(stream), answer)
+        .await
+        .map_err(io::Error::other)
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";

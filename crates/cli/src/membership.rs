@@ -182,8 +182,8 @@ pub(crate) fn listen(
 /// address for TLS.
 ///
 /// # Errors
-/// Returns an error if the options contradict the cluster's file, or if one of `port` and the certificate is
-/// given without the other.
+/// Returns an error if the options contradict the cluster's file, or if that has an address for TLS and there is
+/// no certificate.
 pub(crate) fn listen_for_tls(
     port: Option<u16>,
     has_certificate: bool,
@@ -207,11 +207,6 @@ pub(crate) fn listen_for_tls(
              to {known}: leave out --tls-port, or change the file on all nodes"
         )),
         (_, Some((_, known))) => Ok(Some(known)),
-        (None, None) if has_certificate => Err(
-            "--tls-cert needs --tls-port PORT, the port for clients that speak TLS; or, for a node of a cluster, \
-             tls = \"ADDRESS:PORT\" in the cluster's file"
-                .to_owned(),
-        ),
         (port, None) => Ok(port.map(on)),
     }
 }
@@ -396,8 +391,7 @@ mod tests {
         for node in [membership.as_ref(), None] {
             assert_eq!(of(Some(8003), true, own, node), at("127.0.0.1:8003"));
             assert_eq!(of(None, false, own, node), Ok(None));
-            let said = of(None, true, own, node).unwrap_err();
-            assert!(said.contains("--tls-port"), "{said}");
+            assert_eq!(of(None, true, own, node), Ok(None));
         }
     }
 

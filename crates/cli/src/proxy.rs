@@ -107,6 +107,10 @@ pub(crate) struct Options {
     /// Serve figures and health over HTTP here.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     admin: Option<SocketAddr>,
+    /// Serve them over HTTPS, with the certificate of --tls-cert, and ask for certificates as
+    /// --tls-auth-clients says.
+    #[arg(long, requires = "admin", requires = "tls_cert")]
+    admin_tls: bool,
     #[command(flatten)]
     locks: LockOptions,
     /// The password that clients must give.
@@ -172,7 +176,7 @@ pub(crate) fn run(options: &Options, log: &Arc<LogControl>) -> Result<(), String
     proxy::check(&config).map_err(|error| error.to_string())?;
     let admin = options
         .admin
-        .map(|address| Admin::start(address, BUILD))
+        .map(|address| Admin::start(address, config.admin_certificate.clone(), BUILD))
         .transpose();
     let admin = admin.map_err(|error| error.to_string())?;
     if let Some(admin) = &admin {
@@ -188,7 +192,7 @@ pub(crate) fn run(options: &Options, log: &Arc<LogControl>) -> Result<(), String
     config.locks = locks.as_ref().map(|locks| locks.options.clone());
     let running = proxy::start_with(&config, admin).map_err(|error| error.to_string())?;
     let stopper = running.stopper();
-    let reload = ConfigReload::new(file, log).with_certificate(running.certificate());
+    let reload = ConfigReload::new(file, log).with_certificate(config.certificate.clone());
     stop_on(signals, reload, move || stopper.stop());
     announce(&running, &config).map_err(|error| format!("cannot announce the address: {error}"))?;
     let ended = running.wait();
@@ -216,6 +220,7 @@ fn config(options: &Options) -> Result<Config, String> {
         ));
     }
     refuse_what_has_no_effect(options)?;
+    let certificate = options.tls.certificate()?;
     if !options.lock_table.is_empty() && !options.proxies.is_empty() && !options.locks.are_shared()
     {
         return Err(
@@ -246,8 +251,9 @@ fn config(options: &Options) -> Result<Config, String> {
         timeout: options.timeout,
         patience: options.patience,
         admin: options.admin,
+        admin_certificate: certificate.clone().filter(|_| options.admin_tls),
         build: BUILD,
-        tls: options.tls.files()?,
+        certificate,
         node_tls: options.node_tls.then(|| AuthorityFiles {
             ca: options.node_ca.clone(),
             name: options.node_name.clone(),
@@ -370,7 +376,11 @@ fn announce(running: &Running, config: &Config) -> std::io::Result<()> {
         more => format!("threads: {} and {more} for nodes", config.network_threads),
     };
     let admin = running.admin_address().map_or_else(String::new, |address| {
-        format!(", metrics on http://{address}/metrics")
+        let scheme = match config.admin_certificate {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!(", metrics on {scheme}://{address}/metrics")
     });
     let mut out = std::io::stdout().lock();
     writeln!(

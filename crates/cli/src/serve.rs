@@ -9,6 +9,7 @@ use base::limits::Limits;
 use base::size::Size;
 use parking_lot::Mutex;
 use reactor::Io;
+use reactor::tls::ServerTls;
 use server::{Admin, Config, Membership, Partition, Running, Starting, TlsListener};
 use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
@@ -44,17 +45,19 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
     )?;
     membership::check_secret(password.as_deref(), membership.as_ref(), options.insecure)?;
     let secrets = membership::secret_reload(options.cluster.file.as_deref(), membership.as_ref());
+    let certificate = options.tls.certificate()?;
     let config = Config {
         read_atomic,
         password,
-        tls: tls(&options, listen, membership.as_ref())?,
+        tls: tls(&options, listen, membership.as_ref(), certificate.as_ref())?,
+        admin_certificate: certificate.clone().filter(|_| options.admin_tls),
         io: io(&options)?,
         ..config(&options, threads, listen, membership)
     };
     config.check().map_err(|error| error.to_string())?;
     let admin = options
         .admin
-        .map(|address| Admin::start(address, BUILD))
+        .map(|address| Admin::start(address, config.admin_certificate.clone(), BUILD))
         .transpose();
     let admin = admin.map_err(|error| error.to_string())?;
     if let Some(admin) = &admin {
@@ -67,7 +70,7 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
     let running = running.map_err(|error| error.to_string())?;
     let stopper = running.stopper();
     let reload = ConfigReload::new(file, log)
-        .with_certificate(running.certificate())
+        .with_certificate(certificate)
         .with_secrets(secrets);
     stop_on(signals, reload, move || stopper.stop());
     announce(&running, &options, threads)
@@ -201,12 +204,24 @@ fn tls(
     options: &ServeOptions,
     listen: SocketAddr,
     membership: Option<&Membership>,
+    certificate: Option<&Arc<ServerTls>>,
 ) -> Result<Option<TlsListener>, String> {
-    let files = options.tls.files()?;
-    let listen = membership::listen_for_tls(options.tls_port, files.is_some(), listen, membership)?;
+    let has_certificate = certificate.is_some();
+    let port = options.tls_port;
+    let listen = membership::listen_for_tls(port, has_certificate, listen, membership)?;
+    if listen.is_none() && has_certificate && !options.admin_tls {
+        return Err(
+            "--tls-cert needs --tls-port PORT, the port for clients that speak TLS; or --admin-tls; or, for a \
+             node of a cluster, tls = \"ADDRESS:PORT\" in the cluster's file"
+                .to_owned(),
+        );
+    }
     Ok(listen
-        .zip(files)
-        .map(|(listen, files)| TlsListener { listen, files }))
+        .zip(certificate)
+        .map(|(listen, certificate)| TlsListener {
+            listen,
+            certificate: Arc::clone(certificate),
+        }))
 }
 
 fn config(
@@ -273,7 +288,8 @@ fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::i
         format!("data in {}", folder.display())
     };
     let admin = running.admin_address().map_or_else(String::new, |address| {
-        format!(", metrics on http://{address}/metrics")
+        let scheme = if options.admin_tls { "https" } else { "http" };
+        format!(", metrics on {scheme}://{address}/metrics")
     });
     let node = options
         .cluster

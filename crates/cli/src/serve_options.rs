@@ -167,6 +167,10 @@ pub(crate) struct ServeOptions {
     /// Where to serve metrics, health and build information over HTTP, such as 127.0.0.1:9180.
     #[arg(help_heading = "Start", long, value_name = "ADDRESS", value_parser = parse_address)]
     pub(crate) admin: Option<SocketAddr>,
+    /// Serve metrics and health over HTTPS, with the certificate of --tls-cert, and ask for certificates as
+    /// --tls-auth-clients says.
+    #[arg(help_heading = "TLS", long, requires = "admin", requires = "tls_cert")]
+    pub(crate) admin_tls: bool,
     /// A file with the password that clients must give; other users must not be able to read it.
     #[arg(
         help_heading = "Security",

@@ -1,9 +1,10 @@
 //! The options by which a listener speaks TLS, the same for all commands that serve.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use reactor::tls::{CertificateFiles, ClientCertificates};
+use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 
 /// Options of a listener that speaks TLS.
 #[derive(Args, Debug)]
@@ -44,11 +45,18 @@ impl TlsOptions {
         self.tls_cert.is_some()
     }
 
-    /// Returns the files of the certificate; `None`: the listener does not speak TLS.
+    /// Reads the certificate; `None`: the listener does not speak TLS.
     ///
     /// # Errors
-    /// Returns an error if clients are to show certificates and their authorities are not known.
-    pub(crate) fn files(&self) -> Result<Option<CertificateFiles>, String> {
+    /// Returns an error if a file cannot be used, or if clients are to show certificates and their authorities
+    /// are not known.
+    pub(crate) fn certificate(&self) -> Result<Option<Arc<ServerTls>>, String> {
+        let loaded = self.files()?.map(ServerTls::load).transpose();
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        Ok(loaded.map(Arc::new))
+    }
+
+    fn files(&self) -> Result<Option<CertificateFiles>, String> {
         let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
             return Ok(None);
         };

@@ -88,7 +88,7 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{ListeningProxy, ThreadStack};
-use reactor::tls::TlsSettings;
+use reactor::tls::{ServerTls, TlsSettings};
 
 /// Starts a proxy in front of Cassandra.
 pub(crate) fn start<P: ThreadStack>(
@@ -114,9 +114,9 @@ pub(crate) fn start<P: ThreadStack>(
     // Nodes without authentication serve anyone; the proxy must not do that for other machines.
     let asks = nature.authenticator.is_some()
         || config
-            .tls
-            .as_ref()
-            .is_some_and(|tls| tls.clients.are_required());
+            .certificate
+            .as_deref()
+            .is_some_and(ServerTls::requires_certificates);
     if !listen.ip().is_loopback() && !asks && !config.insecure {
         return Err(StartError::OpenNodes { listen });
     }

@@ -1,9 +1,10 @@
 //! The settings of a proxy.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use reactor::tls::{AuthorityFiles, CertificateError, CertificateFiles};
+use reactor::tls::{AuthorityFiles, CertificateError, ServerTls};
 
 use crate::locks;
 use crate::seeds::NodeAddress;
@@ -136,10 +137,13 @@ pub struct Config {
     pub health: Duration,
     /// The address on which figures and health are served over HTTP.
     pub admin: Option<SocketAddr>,
+    /// The certificate with which they are served over HTTPS; `None`: over HTTP.
+    pub admin_certificate: Option<Arc<ServerTls>>,
     /// The sources that the program was built from, to show in figures.
     pub build: admin::Build,
-    /// How clients' connections are encrypted; `None`: they are not.
-    pub tls: Option<CertificateFiles>,
+    /// The certificate with which clients' connections are encrypted; `None`: they are not. The caller
+    /// may keep it to have its files read again ([`ServerTls::reload`]).
+    pub certificate: Option<Arc<ServerTls>>,
     /// How connections to nodes are encrypted; `None`: they are not.
     pub node_tls: Option<AuthorityFiles>,
     /// The password that clients must give.
@@ -183,8 +187,9 @@ impl Config {
             patience: Duration::from_secs(3),
             health: Duration::from_secs(5),
             admin: None,
+            admin_certificate: None,
             build: admin::Build::default(),
-            tls: None,
+            certificate: None,
             node_tls: None,
             password: None,
             node_user: None,

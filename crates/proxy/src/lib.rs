@@ -51,7 +51,7 @@ pub use stopper::Stopper;
 use crate::queue::Queues;
 use crate::threads::{ConfiguredStack, FixedStack, ThreadStack};
 use reactor::Network;
-use reactor::tls::{CertificateFiles, ClientTls, ServerTls, TlsSettings};
+use reactor::tls::{ClientTls, ServerTls, TlsSettings};
 
 /// Starts a proxy.
 ///
@@ -61,7 +61,7 @@ pub fn start(config: &Config) -> Result<Running, StartError> {
     check(config)?;
     let admin = config
         .admin
-        .map(|address| Admin::start(address, config.build));
+        .map(|address| Admin::start(address, config.admin_certificate.clone(), config.build));
     let admin = admin.transpose()?;
     start_with(config, admin)
 }
@@ -72,20 +72,24 @@ pub fn start(config: &Config) -> Result<Running, StartError> {
 /// Returns [`StartError::Open`] or [`StartError::Admin`] if one can.
 pub fn check(config: &Config) -> Result<(), StartError> {
     let listen = config.listen;
-    let shows_certificate = |tls: &CertificateFiles| tls.clients.are_required();
+    let certificate = config.certificate.as_deref();
     // Before Cassandra, authentication is the nodes' decision; they have yet to be asked.
     let has_password = config
         .password
         .as_ref()
         .is_some_and(|password| !password.is_empty());
     let asks = has_password || matches!(config.nodes, Nodes::Cassandra(_));
-    let is_closed = asks || config.tls.as_ref().is_some_and(shows_certificate);
+    let is_closed = asks || certificate.is_some_and(ServerTls::requires_certificates);
     if !listen.ip().is_loopback() && !is_closed && !config.insecure {
         return Err(StartError::Open { listen });
     }
     if let Some(address) = config.admin {
         // The password is for clients; the admin endpoint does not ask for it.
-        admin::check(address, config.insecure)?;
+        admin::check(
+            address,
+            config.admin_certificate.as_deref(),
+            config.insecure,
+        )?;
     }
     Ok(())
 }
@@ -108,12 +112,11 @@ pub fn start_on<N: Network, Q: Queues>(config: &Config) -> Result<Running, Start
     start_of::<FixedStack<N, Q>>(config, None)
 }
 
-/// Reads the certificates that `config` names.
+/// Reads the authorities of nodes that `config` names.
 fn tls_settings(config: &Config) -> Result<TlsSettings, StartError> {
-    let server = config.tls.clone().map(ServerTls::load).transpose()?;
     let client = config.node_tls.as_ref().map(ClientTls::load).transpose()?;
     Ok(TlsSettings {
-        server: server.map(Arc::new),
+        server: config.certificate.clone(),
         client: client.map(Arc::new),
         ..TlsSettings::default()
     })

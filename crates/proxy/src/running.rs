@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use admin::Admin;
-use reactor::tls::ServerTls;
 
 use crate::config::{Config, StartError};
 use crate::info::ProxyInfo;
@@ -24,7 +23,6 @@ pub struct Running {
     pub(crate) kind: NodeKind,
     pub(crate) stopper: Stopper,
     pub(crate) threads: Vec<JoinHandle<()>>,
-    pub(crate) certificate: Option<Arc<ServerTls>>,
     /// Threads that keep the proxy's knowledge of the nodes up to date; `release` ends them.
     pub(crate) refreshers: Vec<JoinHandle<()>>,
     pub(crate) release: Box<dyn Fn() + Send + Sync>,
@@ -56,7 +54,6 @@ impl Running {
         duties: Arc<dyn NodeRoles>,
     ) -> Result<Running, StartError> {
         let address = ground.address;
-        let certificate = ground.certificate();
         let observers = Observers {
             fronts: &about.fronts,
             on_waker: &|thread: usize, waker: &Arc<ThreadWaker>| {
@@ -72,19 +69,12 @@ impl Running {
             kind: about.kind,
             stopper,
             threads,
-            certificate,
             refreshers: Vec::new(),
             release: Box::new(|| {}),
             about,
             duties,
             admin: None,
         })
-    }
-
-    /// Returns the certificate that clients are shown, if they speak TLS.
-    #[must_use]
-    pub fn certificate(&self) -> Option<Arc<ServerTls>> {
-        self.certificate.clone()
     }
 
     /// Returns the address on which the proxy listens.

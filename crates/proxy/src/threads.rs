@@ -29,7 +29,7 @@ use crate::runtime::thread_waker::ThreadWaker;
 use crate::runtime::token::LISTENER;
 use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, Stopping, ThreadWatch};
-use reactor::tls::{ServerTls, Tls, TlsSettings};
+use reactor::tls::{Tls, TlsSettings};
 use reactor::{Network, Sockets, Uring};
 
 /// Connections that may wait to be accepted.
@@ -113,11 +113,6 @@ impl<N: Network, Q: Queues> ThreadStack for FixedStack<N, Q> {
 }
 
 impl ListeningProxy {
-    /// Returns the certificate that clients are shown, if they speak TLS.
-    pub(crate) fn certificate(&self) -> Option<Arc<ServerTls>> {
-        self.tls.server.clone()
-    }
-
     /// Starts to listen.
     ///
     /// # Errors

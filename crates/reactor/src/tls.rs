@@ -41,6 +41,7 @@ use session::{Phase, Session, SessionNetwork};
 pub use blocking::BlockingStream;
 pub use certificates::{
     AuthorityFiles, CertificateError, CertificateFiles, ClientCertificates, ClientTls, ServerTls,
+    handshake_error,
 };
 
 /// How long a handshake may take, and how long a closed stream may take to send its ciphertext.

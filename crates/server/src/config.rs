@@ -13,7 +13,7 @@ use cluster::{LinkSecrets, Timeouts, Topology};
 use fabric::tcp::{Encryption, Transport};
 use fabric::verbs::Domain;
 use reactor::Io;
-use reactor::tls::CertificateFiles;
+use reactor::tls::ServerTls;
 
 use crate::limits::Limits;
 
@@ -75,8 +75,9 @@ impl std::fmt::Debug for Membership {
 pub struct TlsListener {
     /// The address. Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The certificate, the key, and which certificates clients show.
-    pub files: CertificateFiles,
+    /// The server's certificate, and which certificates clients show. The caller may keep it to have
+    /// its files read again ([`ServerTls::reload`]).
+    pub certificate: Arc<ServerTls>,
 }
 
 /// The configuration of a server.
@@ -97,6 +98,8 @@ pub struct Config {
     /// The address at which figures and health are served over HTTP, for monitoring; `None`: they
     /// are not.
     pub admin: Option<SocketAddr>,
+    /// The certificate with which they are served over HTTPS; `None`: over HTTP.
+    pub admin_certificate: Option<Arc<ServerTls>>,
     /// The sources that the program was built from, shown among the figures.
     pub build: admin::Build,
     /// When replies are sent.
@@ -148,6 +151,7 @@ impl Default for Config {
             threads: 1,
             cpus: Vec::new(),
             admin: None,
+            admin_certificate: None,
             build: admin::Build::default(),
             durability: Durability::Group,
             password: None,
@@ -199,9 +203,6 @@ pub enum StartError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// The certificate or the key cannot be used.
-    #[error(transparent)]
-    Certificate(#[from] reactor::tls::CertificateError),
     /// io_uring is asked for and cannot be used.
     #[error("{0}: leave out --io uring")]
     Uring(#[from] reactor::NoUring),
@@ -268,7 +269,7 @@ impl Config {
             .as_ref()
             .is_some_and(|password| !password.is_empty());
         let tls = self.tls.as_ref();
-        let open_tls = tls.filter(|tls| !tls.files.clients.are_required());
+        let open_tls = tls.filter(|tls| !tls.certificate.requires_certificates());
         let addresses = [Some(self.listen), open_tls.map(|tls| tls.listen)];
         for listen in addresses.into_iter().flatten() {
             if !is_loopback(listen.ip()) && !has_password && !self.insecure {
@@ -277,7 +278,7 @@ impl Config {
         }
         if let Some(address) = self.admin {
             // The password is for clients; the admin endpoint does not ask for it.
-            admin::check(address, self.insecure)?;
+            admin::check(address, self.admin_certificate.as_deref(), self.insecure)?;
         }
         Ok(())
     }

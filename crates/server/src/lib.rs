@@ -116,7 +116,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use reactor::tls::{ServerTls, Tls, TlsSettings};
+use reactor::tls::{Tls, TlsSettings};
 use reactor::{Io, Network, Sockets, Uring};
 
 pub use admin::{Admin, Build, Starting};
@@ -134,7 +134,6 @@ use crate::server_state::ServerState;
 pub struct Running {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
-    certificate: Option<Arc<ServerTls>>,
     io: Io,
     shared: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
@@ -188,12 +187,6 @@ impl Running {
         self.io
     }
 
-    /// Returns the certificate that clients are shown, if the server speaks TLS.
-    #[must_use]
-    pub fn certificate(&self) -> Option<Arc<ServerTls>> {
-        self.certificate.clone()
-    }
-
     /// Returns the address of the admin endpoint, if there is one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
@@ -245,7 +238,7 @@ pub fn serve(partition: impl Into<Partition>, config: Config) -> Result<Running,
     config.check()?;
     let admin = config
         .admin
-        .map(|address| Admin::start(address, config.build));
+        .map(|address| Admin::start(address, config.admin_certificate.clone(), config.build));
     let admin = admin.transpose()?;
     serve_with(partition, config, admin)
 }
@@ -262,12 +255,9 @@ pub fn serve_with(
 ) -> Result<Running, StartError> {
     config.check()?;
     let io = config.io.choose()?;
-    let server = config
-        .tls
-        .as_ref()
-        .map(|tls| ServerTls::load(tls.files.clone()));
+    let server = config.tls.as_ref();
     let tls = TlsSettings {
-        server: server.transpose()?.map(Arc::new),
+        server: server.map(|tls| Arc::clone(&tls.certificate)),
         unencrypted_listener: Some(runtime::LISTENER),
         client: None,
     };
@@ -276,7 +266,6 @@ pub fn serve_with(
         config,
         admin,
         io,
-        certificate: tls.server.clone(),
     };
     // Without TLS the runtimes are compiled without it, too.
     match (io, tls.is_plain()) {
@@ -293,7 +282,6 @@ struct Parts {
     config: Config,
     admin: Option<Admin>,
     io: Io,
-    certificate: Option<Arc<ServerTls>>,
 }
 
 /// Starts a server whose runtimes use the networks that `open` returns.
@@ -306,7 +294,6 @@ fn start<N: Network>(
         config,
         admin,
         io,
-        certificate,
     } = parts;
     let threads = config.threads.max(1);
     let listeners =
@@ -341,7 +328,6 @@ fn start<N: Network>(
     let mut running = Running {
         address,
         tls_address,
-        certificate,
         io,
         shared,
         threads: Vec::new(),

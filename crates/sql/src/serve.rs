@@ -17,7 +17,7 @@
 //! | `catalogue_tables` | tables of it that the library lacks |
 //! | `setting_functions` | settings by functions |
 //! | `auth` | who may connect |
-//! | `tls` | TLS |
+//! | `tls` | the acceptor of TLS for each connection |
 //! | `types` | types of columns |
 //! | `encode` | values |
 //! | `array` | the forms of arrays |
@@ -60,7 +60,7 @@ use budget::newcomers::Newcomers;
 use parking_lot::Mutex;
 use pgwire::api::ConnectionManager;
 use pgwire::api::cancel::DefaultCancelHandler;
-use pgwire::tokio::TlsAcceptor;
+use reactor::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -72,8 +72,6 @@ use crate::serve::catalogue_tables::SharedCatalogue;
 use crate::serve::connection::{Connection, Newcomer};
 use crate::serve::handler::Handler;
 use crate::session::Shared;
-
-pub use tls::Tls;
 
 /// How long connections have to end by themselves when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -91,8 +89,9 @@ pub struct Options {
     pub listen: SocketAddr,
     /// What clients must know; `None`: nothing.
     pub password: Option<String>,
-    /// Clients must speak TLS; `None`: they cannot.
-    pub tls: Option<Tls>,
+    /// Clients must speak TLS, by this certificate; `None`: they cannot. The caller may keep it to have its
+    /// files read again ([`ServerTls::reload`]).
+    pub certificate: Option<Arc<ServerTls>>,
     /// A public address may be served without a password.
     pub insecure: bool,
     /// Connections at once; others are closed.
@@ -109,7 +108,7 @@ pub struct Server {
     listener: TcpListener,
     shared: Shared,
     secret: Option<Secret>,
-    tls: Option<TlsAcceptor>,
+    certificate: Option<Arc<ServerTls>>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
     planning: Arc<Semaphore>,
@@ -136,16 +135,20 @@ impl Server {
     /// Listens. Sessions should have [`Rights::Read`](crate::Rights) alone.
     ///
     /// # Errors
-    /// Returns an error if the address is not available, or is public and no password is set; the text says what to do.
+    /// Returns an error if the address is not available, or is public and clients need neither a password nor a
+    /// certificate; the text says what to do.
     pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), Error> {
         let listen = options.listen;
-        if !listen.ip().is_loopback() && options.password.is_none() && !options.insecure {
+        let certificate = options.certificate.as_deref();
+        let is_closed =
+            options.password.is_some() || certificate.is_some_and(ServerTls::requires_certificates);
+        if !listen.ip().is_loopback() && !is_closed && !options.insecure {
             return Err(format!(
                 "{listen} can be reached from other machines, and all clients that reach it can read all tables: \
-                 require a password (--password-file), listen on 127.0.0.1, or say --insecure"
+                 require a password (--password-file) or certificates of clients (--tls-ca), listen on 127.0.0.1, \
+                 or say --insecure"
             ).into());
         }
-        let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = TcpListener::bind(listen).await;
         let listener = listener
             .map_err(|error| Error::System(format!("cannot listen on {listen}: {error}")))?;
@@ -155,7 +158,7 @@ impl Server {
             listener,
             shared,
             secret,
-            tls,
+            certificate: options.certificate.clone(),
             manager: Arc::new(ConnectionManager::new()),
             running: Arc::new(Semaphore::new(options.queries.get())),
             planning: Arc::new(Semaphore::new(PLANNED_AT_ONCE)),
@@ -221,13 +224,14 @@ impl Server {
             door: Arc::new(Door::new(
                 self.secret.as_ref(),
                 &self.manager,
-                self.tls.is_some(),
+                self.certificate.is_some(),
                 &self.connections,
             )),
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
             newcomer: Newcomer::admit(&self.newcomers),
         };
-        let (mut stop, tls) = (self.stop.clone(), self.tls.clone());
+        let mut stop = self.stop.clone();
+        let tls = self.certificate.as_deref().map(tls::acceptor);
         let has_password = self.secret.is_some();
         tasks.spawn(async move {
             tokio::select! {

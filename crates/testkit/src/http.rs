@@ -47,7 +47,10 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 /// Panics in the same cases as [`connect`].
 #[must_use]
 pub fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = connect(address);
+    send_over(connect(address), bytes)
+}
+
+fn send_over(mut stream: impl Read + Write, bytes: &[u8]) -> Vec<u8> {
     // A server that has closed already has sent the reason.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
@@ -75,6 +78,13 @@ pub fn get(address: SocketAddr, path: &str) -> Response {
     request(address, "GET", path)
 }
 
+/// Sends a `GET` over a stream, and returns the response; `None` if the server sends none.
+#[must_use]
+pub fn get_over(stream: impl Read + Write, path: &str) -> Option<Response> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    parse(send_over(stream, request.as_bytes()))
+}
+
 /// Sends a request with these lines of headers, each with its end, and a body. Returns the
 /// response.
 ///
@@ -97,12 +107,15 @@ pub fn request_with(
 }
 
 fn respond(address: SocketAddr, request: &[u8]) -> Response {
-    let said = String::from_utf8(send(address, request)).expect("text");
-    let (head, body) = said.split_once("\r\n\r\n").expect("an empty line");
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    Response {
-        status: status.expect("a status"),
+    parse(send(address, request)).expect("a response")
+}
+
+fn parse(said: Vec<u8>) -> Option<Response> {
+    let said = String::from_utf8(said).ok()?;
+    let (head, body) = said.split_once("\r\n\r\n")?;
+    Some(Response {
+        status: head.split(' ').nth(1)?.parse().ok()?,
         head: head.to_owned(),
         body: body.to_owned(),
-    }
+    })
 }

@@ -1,6 +1,6 @@
 //! Certificates for tests of TLS: an authority, the files that it signs, and sessions of clients.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +8,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::http::{self, Response};
 
 pub use rcgen;
 
@@ -73,13 +75,13 @@ impl Authority {
         files
     }
 
-    /// Returns a client's session with a server that has a certificate of this authority. The client shows the
-    /// certificate `own`, if there is one.
+    /// Returns the settings of a client of servers that have a certificate of this authority. The client shows
+    /// the certificate `own`, if there is one.
     ///
     /// # Panics
     /// Panics if the files cannot be read.
     #[must_use]
-    pub fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
+    pub fn client_config(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_file(self.ca()).expect("a certificate");
         roots.add(ca).expect("it is added");
@@ -88,7 +90,7 @@ impl Authority {
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots);
-        let config = match own {
+        match own {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => builder
                 .with_client_auth_cert(
@@ -96,8 +98,42 @@ impl Authority {
                     PrivateKeyDer::from_pem_file(key).expect("a key"),
                 )
                 .expect("they match"),
-        };
-        let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into());
-        ClientConnection::new(Arc::new(config), name).expect("a session")
+        }
     }
+
+    /// Returns a client's session with a server on 127.0.0.1, by the settings of
+    /// [`Authority::client_config`].
+    ///
+    /// # Panics
+    /// Panics if the files cannot be read.
+    #[must_use]
+    pub fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
+        session(self.client_config(own))
+    }
+
+    /// Sends a `GET` by HTTPS as a client with the certificate `own`, and returns the response; `None` if one
+    /// side refuses the other.
+    ///
+    /// # Panics
+    /// Panics if no process listens at `address`.
+    #[must_use]
+    pub fn get(
+        &self,
+        address: SocketAddr,
+        path: &str,
+        own: Option<&(PathBuf, PathBuf)>,
+    ) -> Option<Response> {
+        let stream = StreamOwned::new(self.session(own), http::connect(address));
+        http::get_over(stream, path)
+    }
+}
+
+/// Returns a client's session with a server on 127.0.0.1.
+///
+/// # Panics
+/// Panics if the settings cannot be used.
+#[must_use]
+pub fn session(config: ClientConfig) -> ClientConnection {
+    let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into());
+    ClientConnection::new(Arc::new(config), name).expect("a session")
 }

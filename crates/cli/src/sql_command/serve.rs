@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use clap::Args;
 use sql::Rights;
-use sql::serve::{Options, Server, Tls};
+use sql::serve::{Options, Server};
 
 use super::query_options::QueryOptions;
 use crate::argument_values::parse_address;
 use crate::logging::LogControl;
 use crate::passwords;
 use crate::signals::{self, ConfigReload, stop_on};
+use crate::tls_options::TlsOptions;
 
 /// Options of `kumiki sql serve`.
 #[derive(Args, Debug)]
@@ -28,13 +29,8 @@ pub(crate) struct SqlServeOptions {
     /// A file with the password that clients must give, under any user name.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Serve only clients that speak TLS: the certificate (PEM), with those that it is derived
-    /// from.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The private key of --tls-cert (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// Serve anyone who can reach the address, without a password.
     #[arg(long)]
     insecure: bool,
@@ -49,16 +45,10 @@ pub(crate) struct SqlServeOptions {
     row_timeout: u64,
 }
 
-impl SqlServeOptions {
-    fn tls(&self) -> Option<Tls> {
-        let (cert, key) = (self.tls_cert.clone()?, self.tls_key.clone()?);
-        Some(Tls { cert, key })
-    }
-}
-
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
-    let signals = signals::take(false)?;
+    let signals = signals::take(options.tls.are_given())?;
+    let certificate = options.tls.certificate()?;
     let shared = options
         .queries
         .shared(Rights::Read, Some(options.queries_at_once))?;
@@ -74,7 +64,7 @@ pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<()
     let server = Options {
         listen: options.listen,
         password,
-        tls: options.tls(),
+        certificate: certificate.clone(),
         insecure: options.insecure,
         connections: options.connections,
         queries: options.queries_at_once,
@@ -85,9 +75,8 @@ pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<()
     runtime.block_on(async {
         let bound = Server::bind(&server, shared).await;
         let (server, stopper) = bound.map_err(|error| error.to_string())?;
-        stop_on(signals, ConfigReload::new(None, log), move || {
-            stopper.stop()
-        });
+        let reload = ConfigReload::new(None, log).with_certificate(certificate);
+        stop_on(signals, reload, move || stopper.stop());
         let address = server.address();
         let address = address.map_err(|error| format!("no address: {error}"))?;
         announce(address).map_err(|error| format!("cannot announce the address: {error}"))?;

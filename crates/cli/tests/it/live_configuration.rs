@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
-use testkit::http::request_with;
+use testkit::http::{self, request_with};
 use testkit::process::{Server, wait};
+use testkit::tls::Authority;
 use testkit::{Client, eventually, free_address};
 
 use crate::support::process::kumiki;
@@ -124,4 +125,45 @@ fn mistakes_of_a_file_are_told_all_at_once() {
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.contains("p.toml:1: quue means nothing"), "{said}");
     assert!(said.contains("p.toml:2: invalid value 'many'"), "{said}");
+}
+
+#[test]
+fn the_admin_endpoint_takes_a_certificate_that_is_read_again() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let authority = Authority::new("one");
+    let (cert, key) = authority.sign("server", |_| {});
+    let tls = format!(
+        "admin-tls = true\ntls-cert = \"{}\"\ntls-key = \"{}\"\n",
+        cert.display(),
+        key.display()
+    );
+    let config = format!("ephemeral = true\n{tls}");
+    let (server, admin) = configured("serve", &config, &dir.path().join("serve.toml"));
+    let config = format!("redis = [\"{}\"]\n{tls}", server.address);
+    let (proxy, proxy_admin) = configured("proxy", &config, &dir.path().join("proxy.toml"));
+    // The server has no other listener that speaks TLS.
+    assert_eq!(Client::connect(server.address).told("PING"), "+PONG");
+    let gets = |authority: &Authority, admin, figure: &str| {
+        let answer = authority.get(admin, "/metrics", None);
+        answer.is_some_and(|answer| answer.body.contains(figure))
+    };
+    let next = Authority::new("next");
+    let renewed = next.sign("renewed", |_| {});
+    let endpoints = [
+        (&server, admin, "\nkumiki_keys "),
+        (&proxy, proxy_admin, "\nkumiki_proxy_"),
+    ];
+    for (process, admin, figure) in &endpoints {
+        assert!(process.output().contains("metrics on https://"));
+        assert!(gets(&authority, *admin, figure));
+        assert!(http::get_over(http::connect(*admin), "/metrics").is_none());
+    }
+    fs::copy(renewed.0, cert).expect("a copy");
+    fs::copy(renewed.1, key).expect("a copy");
+    for (process, admin, figure) in &endpoints {
+        assert!(!gets(&next, *admin, figure), "before it is read again");
+        process.signal(Signal::HUP);
+        eventually("the certificate is read", || gets(&next, *admin, figure));
+        assert!(!gets(&authority, *admin, figure));
+    }
 }

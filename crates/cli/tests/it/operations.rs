@@ -10,6 +10,7 @@ use crate::support::process::{kumiki, proxy, start_server};
 use testkit::Client;
 use testkit::http::get;
 use testkit::process::{Server, wait};
+use testkit::tls::Authority;
 
 /// Runs `kumiki serve`, which is expected to be refused. Returns its exit code and its output.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
@@ -268,6 +269,28 @@ fn metrics_and_health_are_served_where_asked_for() {
     assert_eq!(health.body, "ok\n", "{health:?}");
     assert!(server.terminate().success());
     assert!(TcpStream::connect(admin).is_err());
+}
+
+#[test]
+fn the_admin_endpoint_needs_a_certificate_for_https() {
+    let authority = Authority::new("one");
+    let (cert, key) = authority.sign("server", |_| {});
+    let (cert, key) = (cert.to_str().expect("text"), key.to_str().expect("text"));
+    let missing = authority.path("missing.pem");
+    let missing = missing.to_str().expect("text");
+    let admin = ["--admin", "127.0.0.1:0", "--admin-tls"];
+    let files = |cert, key| [&admin[..], &["--tls-cert", cert, "--tls-key", key]].concat();
+    let alone = ["--admin-tls", "--tls-cert", cert, "--tls-key", key];
+    for (args, code, expected) in [
+        (admin.to_vec(), 2, "--tls-cert <FILE>"),
+        (alone.to_vec(), 2, "--admin <ADDRESS>"),
+        (files(missing, key), 1, "--tls-cert"),
+        (files(cert, missing), 1, "--tls-key"),
+    ] {
+        let (status, said) = refused(&args);
+        assert_eq!(status, Some(code), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! `kumiki sql` over a storage node, as an analyst uses it: the answers are DuckDB's, wherever the
 //! operators run. Also `kumiki pages load` of files, which needs the same library.
 
-use std::path::Path;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::eventually;
+use testkit::http;
 use testkit::process::Server;
+use testkit::tls::Authority;
 
 use crate::pages::node::{files, serve};
 use crate::pages::{done, pages};
@@ -398,4 +402,85 @@ fn the_cache_s_hit_rate_is_told() {
     );
     assert!(told[1].contains("pages: 0 read, "), "{said}");
     assert!(told[1].ends_with(" 0 skipped (hit rate 100.0 %)"), "{said}");
+}
+
+/// Returns `kumiki sql serve` over the tables of a directory, with the certificate in these files.
+fn serve_sql(listen: &str, dir: &Path, files: &(PathBuf, PathBuf)) -> Command {
+    let mut command = kumiki();
+    command.args(["sql", "serve", "--listen", listen, "--dir"]);
+    command.arg(dir).arg("--tls-cert").arg(&files.0);
+    command.arg("--tls-key").arg(&files.1);
+    command
+}
+
+/// Returns `true` if a client of PostgreSQL that knows the authority accepts the server's certificate.
+fn is_accepted(server: &Server, authority: &Authority) -> bool {
+    const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+    let mut socket = http::connect(server.address);
+    socket.write_all(&SSL_REQUEST).unwrap();
+    let mut answer = [0];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"S", "it speaks TLS");
+    let mut session = authority.session(None);
+    while session.is_handshaking() {
+        if session.complete_io(&mut socket).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn sql_is_served_with_a_certificate_that_is_read_again() {
+    let (authority, next) = (Authority::new("one"), Authority::new("next"));
+    let files = authority.sign("server", |_| {});
+    let tables = tempfile::tempdir().unwrap();
+    let load = [
+        "load", "tpch", "--sf", "0.01", "--tables", "region", "--dir",
+    ];
+    done(pages(&load).arg(tables.path()));
+    let server = Server::start(|address, _| serve_sql(&address.to_string(), tables.path(), &files));
+    assert!(is_accepted(&server, &authority));
+    let (cert, key) = next.sign("renewed", |_| {});
+    fs::copy(cert, &files.0).unwrap();
+    fs::copy(key, &files.1).unwrap();
+    assert!(!is_accepted(&server, &next), "before it is read again");
+    server.signal(Signal::HUP);
+    eventually("the certificate is read", || is_accepted(&server, &next));
+    assert!(!is_accepted(&server, &authority));
+    fs::write(&files.0, "nothing").unwrap();
+    server.signal(Signal::HUP);
+    eventually("it is told", || {
+        server
+            .errors()
+            .contains("the certificate stays as it was: --tls-cert")
+    });
+    assert!(is_accepted(&server, &next));
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn files_of_certificates_that_cannot_be_used_are_refused() {
+    let authority = Authority::new("one");
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = authority.sign("server", |_| {});
+    let (_, other) = authority.sign("other", |_| {});
+    let missing = authority.path("missing.pem");
+    let ca = ["--tls-ca", missing.to_str().unwrap()];
+    for (files, more, expected) in [
+        ((&cert, &other), &[][..], "correct --tls-key or --tls-cert"),
+        ((&missing, &key), &[], "--tls-cert"),
+        ((&cert, &missing), &[], "--tls-key"),
+        ((&cert, &key), &ca, "--tls-ca"),
+        (
+            (&cert, &key),
+            &["--tls-auth-clients", "yes"],
+            "needs --tls-ca FILE",
+        ),
+    ] {
+        let files = (files.0.clone(), files.1.clone());
+        let mut command = serve_sql("127.0.0.1:0", dir.path(), &files);
+        let said = refused(command.args(more));
+        assert!(said.contains(expected), "{said}");
+    }
 }

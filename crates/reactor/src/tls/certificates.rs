@@ -91,8 +91,15 @@ impl ServerTls {
         Ok(())
     }
 
+    /// Returns `true` if clients without a certificate are refused.
+    #[must_use]
+    pub fn requires_certificates(&self) -> bool {
+        self.files.clients.are_required()
+    }
+
     /// Returns the settings for a new connection.
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&config)
     }
@@ -162,14 +169,20 @@ impl ClientTls {
                         "no answer to the handshake: does it speak TLS there?",
                     );
                 }
-                let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-                match inner {
-                    Some(inner) => io::Error::other(explain(inner, true)),
-                    None => error,
-                }
+                handshake_error(error)
             })?;
         }
         Ok(StreamOwned::new(tls, stream))
+    }
+}
+
+/// Returns the error of a handshake in words that say which side refuses the other, and why.
+#[must_use]
+pub fn handshake_error(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(inner) => io::Error::other(explain(inner, true)),
+        None => error,
     }
 }
 

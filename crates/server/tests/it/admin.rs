@@ -350,7 +350,7 @@ fn health_tells_of_a_failed_log() {
 
 #[test]
 fn health_tells_how_the_start_goes() {
-    let admin = Admin::start("127.0.0.1:0".parse().unwrap(), Build::default()).unwrap();
+    let admin = Admin::start("127.0.0.1:0".parse().unwrap(), None, Build::default()).unwrap();
     let address = admin.address();
     let starting = admin.starting();
     let health = |path: &str| {

@@ -3,11 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kumiki_server::{Config, TlsListener};
 use reactor::Io;
-use reactor::tls::{CertificateFiles, ClientCertificates};
+use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 use rustls::StreamOwned;
 use testkit::tls::Authority;
 use testkit::{Client, Reply};
@@ -21,13 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn nodes(authority: &Authority, io: Io) -> Nodes {
     let (cert, key) = authority.sign("server", |_| {});
     let clients = ClientCertificates::None;
+    let certificate = ServerTls::load(CertificateFiles { cert, key, clients });
+    let certificate = Arc::new(certificate.expect("the files are whole"));
     Nodes::start(NodesOptions {
         durable: false,
         config: Config {
             io,
             tls: Some(TlsListener {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-                files: CertificateFiles { cert, key, clients },
+                certificate,
             }),
             ..config()
         },

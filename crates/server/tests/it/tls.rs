@@ -3,13 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kumiki_server::{Config, TlsListener};
 use reactor::Io;
-use reactor::tls::{CertificateFiles, ClientCertificates};
+use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 use rustls::{ClientConnection, StreamOwned};
+use testkit::http;
 use testkit::tls::Authority;
 use testkit::tls::rcgen::date_time_ymd;
 use testkit::{Client, Reply};
@@ -20,16 +22,21 @@ type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn files(authority: &Authority, clients: ClientCertificates) -> CertificateFiles {
+/// Returns the server's certificate, which the authority signs.
+fn certificate(authority: &Authority, clients: ClientCertificates) -> Arc<ServerTls> {
     let (cert, key) = authority.sign("server", |_| {});
-    CertificateFiles { cert, key, clients }
+    let files = CertificateFiles { cert, key, clients };
+    Arc::new(ServerTls::load(files).expect("the files are whole"))
 }
 
-fn served(io: Io, files: CertificateFiles) -> Served {
+fn served(io: Io, certificate: Arc<ServerTls>) -> Served {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     ephemeral(Config {
         io,
-        tls: Some(TlsListener { listen, files }),
+        tls: Some(TlsListener {
+            listen,
+            certificate,
+        }),
         ..config()
     })
 }
@@ -68,7 +75,7 @@ fn is_served(served: &Served, authority: &Authority, own: Option<&(PathBuf, Path
 fn values_of_all_sizes_and_pipelines_pass() {
     let authority = Authority::new("one");
     for io in [Io::Epoll, Io::Auto] {
-        let served = served(io, files(&authority, ClientCertificates::None));
+        let served = served(io, certificate(&authority, ClientCertificates::None));
         let mut encrypted = client(&served, &authority, None);
         let mut plain = served.client();
         for length in [
@@ -99,7 +106,7 @@ fn values_of_all_sizes_and_pipelines_pass() {
 fn a_slow_reader_gets_everything_before_the_end() {
     let authority = Authority::new("one");
     for io in [Io::Epoll, Io::Auto] {
-        let served = served(io, files(&authority, ClientCertificates::None));
+        let served = served(io, certificate(&authority, ClientCertificates::None));
         let mut client = client(&served, &authority, None);
         let value = "v".repeat(1 << 20);
         assert_eq!(client.call(&["SET", "large", &value]), ok());
@@ -130,7 +137,7 @@ fn certificates_of_clients_are_judged() {
         (ClientCertificates::Required(ca.clone()), false),
         (ClientCertificates::Optional(ca), true),
     ] {
-        let served = served(Io::Auto, files(&authority, clients));
+        let served = served(Io::Auto, certificate(&authority, clients));
         assert!(is_served(&served, &authority, Some(&own)));
         assert_eq!(is_served(&served, &authority, None), without);
         assert!(!is_served(&served, &authority, Some(&stranger)));
@@ -141,7 +148,7 @@ fn certificates_of_clients_are_judged() {
 #[test]
 fn bytes_that_are_no_tls_close_the_connection_alone() {
     let authority = Authority::new("one");
-    let served = served(Io::Auto, files(&authority, ClientCertificates::None));
+    let served = served(Io::Auto, certificate(&authority, ClientCertificates::None));
     let mut client = client(&served, &authority, None);
     for bytes in [
         &b"PING\r\n"[..],
@@ -162,12 +169,8 @@ fn bytes_that_are_no_tls_close_the_connection_alone() {
 #[test]
 fn a_new_certificate_is_taken_under_load() {
     let (authority, next) = (Authority::new("one"), Authority::new("next"));
-    let served = served(Io::Auto, files(&authority, ClientCertificates::None));
-    let certificate = served
-        .server
-        .as_ref()
-        .and_then(|server| server.certificate());
-    let certificate = certificate.expect("it speaks TLS");
+    let certificate = certificate(&authority, ClientCertificates::None);
+    let served = served(Io::Auto, Arc::clone(&certificate));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for process in 0..3 {
@@ -202,4 +205,103 @@ fn a_new_certificate_is_taken_under_load() {
         assert!(is_served(&served, &authority, None));
         stop.store(true, Ordering::SeqCst);
     });
+}
+
+/// Returns a server whose admin endpoint has the certificate, and the address of that.
+fn with_admin(certificate: &Arc<ServerTls>) -> (Served, SocketAddr) {
+    let served = ephemeral(Config {
+        admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+        admin_certificate: Some(Arc::clone(certificate)),
+        ..config()
+    });
+    let admin = served.admin();
+    (served, admin)
+}
+
+/// Returns `true` if a client with the certificate `own` gets the metrics.
+fn shows_metrics(
+    admin: SocketAddr,
+    authority: &Authority,
+    own: Option<&(PathBuf, PathBuf)>,
+) -> bool {
+    let answer = authority.get(admin, "/metrics", own);
+    answer.is_some_and(|answer| {
+        assert_eq!(answer.status, 200);
+        answer.body.contains("\nkumiki_keys 0\n")
+    })
+}
+
+#[test]
+fn the_admin_endpoint_speaks_https_and_nothing_else() {
+    let authority = Authority::new("one");
+    let (_served, admin) = with_admin(&certificate(&authority, ClientCertificates::None));
+    assert!(shows_metrics(admin, &authority, None));
+    assert!(!shows_metrics(admin, &Authority::new("another"), None));
+    for bytes in [
+        &b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        b"PRI * HTTP/2.0\r\n\r\n",
+        &[0x16, 3, 1, 0xff, 0xff],
+        b"",
+    ] {
+        let mut plain = http::connect(admin);
+        plain.write_all(bytes).expect("it takes it");
+        plain.shutdown(std::net::Shutdown::Write).expect("an end");
+        let mut rest = Vec::new();
+        // An alert may come before the end; a reset is an end, too.
+        let _ = plain.read_to_end(&mut rest);
+        assert!(!rest.starts_with(b"HTTP"), "{bytes:?}");
+        assert!(shows_metrics(admin, &authority, None), "{bytes:?}");
+    }
+}
+
+#[test]
+fn unfinished_handshakes_keep_no_other_client_from_the_admin_endpoint() {
+    let authority = Authority::new("one");
+    let (_served, admin) = with_admin(&certificate(&authority, ClientCertificates::None));
+    let mut hello = Vec::new();
+    let mut session = authority.session(None);
+    session.write_tls(&mut hello).expect("bytes");
+    let begin = Instant::now();
+    let halves = (0..100).map(|_| {
+        let mut half = http::connect(admin);
+        half.write_all(&hello[..hello.len() / 2])
+            .expect("it takes it");
+        half
+    });
+    let mut halves: Vec<TcpStream> = halves.collect();
+    assert!(shows_metrics(admin, &authority, None));
+    let mut last = halves.pop().expect("a connection");
+    let _ = last.read_to_end(&mut Vec::new());
+    let (least, most) = (Duration::from_secs(4), Duration::from_secs(10));
+    let took = begin.elapsed();
+    assert!(took > least && took < most, "closed after {took:?}");
+}
+
+#[test]
+fn the_admin_endpoint_judges_certificates_of_clients() {
+    let (authority, foreign) = (Authority::new("one"), Authority::new("another"));
+    let own = authority.sign("client", |_| {});
+    let stranger = foreign.sign("client", |_| {});
+    let expired = authority.sign("expired", |params| {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    });
+    let ca = authority.ca();
+    for (clients, without) in [
+        (ClientCertificates::Required(ca.clone()), false),
+        (ClientCertificates::Optional(ca), true),
+    ] {
+        let certificate = certificate(&authority, clients);
+        let public = Config {
+            admin: Some(SocketAddr::from(([0, 0, 0, 0], 0))),
+            admin_certificate: Some(Arc::clone(&certificate)),
+            ..config()
+        };
+        assert_eq!(public.check().is_err(), without, "an open address");
+        let (_served, admin) = with_admin(&certificate);
+        assert!(shows_metrics(admin, &authority, Some(&own)));
+        assert_eq!(shows_metrics(admin, &authority, None), without);
+        assert!(!shows_metrics(admin, &authority, Some(&stranger)));
+        assert!(!shows_metrics(admin, &authority, Some(&expired)));
+    }
 }

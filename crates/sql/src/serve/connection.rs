@@ -20,6 +20,7 @@ use pgwire::tokio::TlsAcceptor;
 use pgwire::tokio::server::{
     MaybeTls, PgWireMessageServerCodec, negotiate_tls, process_error, process_message,
 };
+use reactor::tls::handshake_error;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -104,7 +105,7 @@ pub(crate) async fn serve(
     let negotiated = tokio::select! {
         () = &mut deadline => return Ok(()),
         () = connection.newcomer.is_lost() => return Ok(()),
-        negotiated = negotiate_tls(socket, tls) => negotiated?,
+        negotiated = negotiate_tls(socket, tls) => negotiated.map_err(handshake_error)?,
     };
     let Some(mut socket) = negotiated.map(|socket| checked(socket, has_password)) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Tests of SQL over pages: results, plans, the shell, PostgreSQL's protocol, loading, lost nodes,
+//! Tests of SQL over pages: results, plans, the shell, PostgreSQL's protocol, TLS, loading, lost nodes,
 //! numbers, malformed messages, memory, times and texts.
 
 mod clients;
@@ -15,5 +15,6 @@ mod replicas;
 mod serve;
 mod shell;
 mod support;
+mod tls;
 mod tpch;
 mod values;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kumiki_sql::catalogue::StoreLocation;
 use kumiki_sql::error::Error;
 use kumiki_sql::meter::PageMeter;
-use kumiki_sql::serve::{Options, Server, Stopper, Tls};
+use kumiki_sql::serve::{Options, Server, Stopper};
 use kumiki_sql::{Catalogue, Placement, Rights, Settings, Shared, Store};
 use operators::Site;
 use pages::{Groups, PageSize, Table};
@@ -73,7 +73,7 @@ pub(crate) fn options() -> Options {
     Options {
         listen: "127.0.0.1:0".parse().unwrap(),
         password: None,
-        tls: None,
+        certificate: None,
         insecure: false,
         connections: NonZeroUsize::new(4).unwrap(),
         queries: NonZeroUsize::new(2).unwrap(),
@@ -81,7 +81,8 @@ pub(crate) fn options() -> Options {
     }
 }
 
-const NATIONS: &str = "select n_nationkey, n_name from nation where n_nationkey < 2 order by 1";
+pub(crate) const NATIONS: &str =
+    "select n_nationkey, n_name from nation where n_nationkey < 2 order by 1";
 /// What takes long, and gives no row on the way.
 pub(crate) const LONG: &str = "select a.l_orderkey from lineitem a, lineitem b \
                     where a.l_tax * b.l_tax + a.l_extendedprice * b.l_extendedprice < 0";
@@ -562,52 +563,6 @@ fn psql_copies_rows() {
         let refused = psql(&served, "", &[refused]).expect("it is there");
         assert!(!refused.status.success());
     }
-}
-
-#[test]
-fn with_a_certificate_clients_speak_tls_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: String| {
-        let path = dir.path().join(name);
-        testkit::files::write_private(&path, text);
-        path
-    };
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let cert = file("cert.pem", made.cert.pem());
-    let key = file("key.pem", made.signing_key.serialize_pem());
-    let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
-    let wrong = Tls {
-        cert: cert.clone(),
-        key: file("other.pem", other),
-    };
-    let served = Served::start(|options| {
-        options.password = Some("secret".to_owned());
-        options.tls = Some(Tls { cert, key });
-    });
-    let mut plain = Client::greet(served.address);
-    let (state, what) = plain.until_ready().error();
-    assert!(
-        state == "28000" && what.contains("sslmode=require"),
-        "{what}"
-    );
-    let verified = format!(
-        "sslmode=verify-full sslrootcert={}",
-        dir.path().join("cert.pem").display()
-    );
-    for mode in ["sslmode=require", &verified] {
-        let Some(given) = psql_by(&served, mode, "secret", &[NATIONS]) else {
-            break;
-        };
-        assert!(given.status.success(), "{mode}: {}", text(&given.stderr));
-        assert_eq!(text(&given.stdout), "0|ALGERIA\n1|ARGENTINA\n");
-    }
-    let mut options = options();
-    options.tls = Some(wrong);
-    let runtime = kumiki_sql::session::runtime(None).unwrap();
-    let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
-    let refused = runtime.block_on(Server::bind(&options, shared)).map(drop);
-    let what = refused.unwrap_err().to_string();
-    assert!(what.contains("--tls-key"), "{what}");
 }
 
 #[test]

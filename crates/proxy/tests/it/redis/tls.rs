@@ -5,10 +5,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kumiki_proxy::{Config, Nodes};
-use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates};
+use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates, ServerTls};
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
@@ -19,8 +20,10 @@ use testkit::{Client, Reply};
 
 /// Files and servers with certificates of an authority.
 trait Signs {
-    /// Returns the files by which the proxy identifies itself.
-    fn for_clients(&self, client_ca: Option<PathBuf>) -> CertificateFiles;
+    /// Returns the files of a certificate for the proxy.
+    fn files(&self, client_ca: Option<PathBuf>) -> CertificateFiles;
+    /// Returns the certificate by which the proxy identifies itself.
+    fn for_clients(&self, client_ca: Option<PathBuf>) -> Arc<ServerTls>;
     /// Returns the files by which the proxy recognises nodes.
     fn for_nodes(&self) -> AuthorityFiles;
     /// Starts a server that speaks TLS. Returns its address as well.
@@ -34,13 +37,17 @@ trait Signs {
 }
 
 impl Signs for Authority {
-    fn for_clients(&self, client_ca: Option<PathBuf>) -> CertificateFiles {
+    fn files(&self, client_ca: Option<PathBuf>) -> CertificateFiles {
         let (cert, key) = self.sign("proxy", |_| {});
         CertificateFiles {
             cert,
             key,
             clients: client_ca.map_or(ClientCertificates::None, ClientCertificates::Required),
         }
+    }
+
+    fn for_clients(&self, client_ca: Option<PathBuf>) -> Arc<ServerTls> {
+        Arc::new(ServerTls::load(self.files(client_ca)).expect("the files are whole"))
     }
 
     fn for_nodes(&self) -> AuthorityFiles {
@@ -87,7 +94,7 @@ fn for_clients_alone(program: &Path) -> (Authority, Redis, Proxy) {
     let authority = Authority::new("one");
     let node = Redis::start(program, &[]);
     let proxy = Proxy::start(
-        |config| config.tls = Some(authority.for_clients(None)),
+        |config| config.certificate = Some(authority.for_clients(None)),
         &[node.address],
     );
     (authority, node, proxy)
@@ -150,7 +157,7 @@ fn clients_and_nodes_speak_tls() {
     for (threads, aggregation) in [(2, 0), (1, 1)] {
         let proxy = Proxy::start(
             |config| {
-                config.tls = Some(authority.for_clients(None));
+                config.certificate = Some(authority.for_clients(None));
                 config.node_tls = Some(authority.for_nodes());
                 config.network_threads = threads;
                 config.aggregation_threads = aggregation;
@@ -178,7 +185,7 @@ fn one_side_alone_may_speak_tls() {
     };
     let authority = Authority::new("one");
     let (node, encrypted) = authority.redis(&program, |_| {});
-    let before = |config: &mut Config| config.tls = Some(authority.for_clients(None));
+    let before = |config: &mut Config| config.certificate = Some(authority.for_clients(None));
     let proxy = Proxy::start(before, &[node.address]);
     exercise(&mut authority.client(proxy.address));
     let behind = |config: &mut Config| config.node_tls = Some(authority.for_nodes());
@@ -195,7 +202,7 @@ fn redis_cli_speaks_tls_with_the_proxy() {
     let node = Redis::start(&program, &[]);
     let ca = Some(authority.ca());
     let proxy = Proxy::start(
-        |config| config.tls = Some(authority.for_clients(ca)),
+        |config| config.certificate = Some(authority.for_clients(ca)),
         &[node.address],
     );
     let (cert, key) = authority.sign("client", |_| {});
@@ -436,14 +443,13 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
 #[test]
 fn files_that_are_of_no_use_are_named() {
     let authority = Authority::new("one");
-    let whole = authority.for_clients(None);
+    let whole = authority.files(None);
     let (_, key) = authority.sign("other", |_| {});
     let with = |change: fn(&mut CertificateFiles, PathBuf), path: &Path| {
         let mut tls = whole.clone();
         change(&mut tls, path.to_owned());
-        refused(&[SocketAddr::from(([127, 0, 0, 1], 1))], |config| {
-            config.tls = Some(tls)
-        })
+        let loaded = ServerTls::load(tls).map(drop);
+        loaded.expect_err("it is of no use").to_string()
     };
     let told = with(|tls, path| tls.key = path, &key);
     assert!(

@@ -1,12 +1,25 @@
 //! A client of PostgreSQL's protocol that is small enough to see what it sends and receives.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustls::{ClientConnection, StreamOwned};
+
+/// The first message of a client that asks for TLS.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+/// The time after which a test that waits for a message fails.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The bytes of a connection, encrypted or not.
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 /// A connection.
 pub(crate) struct Client {
     socket: TcpStream,
+    stream: Box<dyn Stream>,
     pub(crate) pid: i32,
     pub(crate) key: i32,
 }
@@ -72,24 +85,55 @@ impl Answer {
     }
 }
 
+/// Returns a message without a kind: its length, and its contents.
+fn with_length(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+/// Returns the message with which a client says its user's name.
+fn startup() -> Vec<u8> {
+    let version = 196_608u32.to_be_bytes();
+    with_length(&[&version[..], b"user\0tester\0database\0kumiki\0\0"].concat())
+}
+
 impl Client {
     /// Opens a connection, and sends nothing.
     pub(crate) fn open(address: SocketAddr) -> Client {
         let socket = TcpStream::connect(address).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(600)))
-            .unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stream = Box::new(socket.try_clone().unwrap());
         Client {
             socket,
+            stream,
             pid: 0,
             key: 0,
         }
     }
 
+    /// Connects with TLS, asked for as most clients do, and sends the user's name; the server's answer is not
+    /// read yet. Fails if the client refuses the server's certificate, or the server at once the client's.
+    pub(crate) fn greet_by(address: SocketAddr, session: ClientConnection) -> io::Result<Client> {
+        let mut client = Client::open(address);
+        client.socket.write_all(&SSL_REQUEST)?;
+        let mut answer = [0];
+        client.socket.read_exact(&mut answer)?;
+        assert_eq!(&answer, b"S", "the server speaks TLS");
+        client.encrypt(session)
+    }
+
+    /// Speaks TLS from now on, and sends the user's name.
+    pub(crate) fn encrypt(mut self, session: ClientConnection) -> io::Result<Client> {
+        let mut stream = StreamOwned::new(session, self.socket.try_clone()?);
+        stream.write_all(&startup())?;
+        self.stream = Box::new(stream);
+        Ok(self)
+    }
+
     /// Sends bytes as they are.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         // A server that has closed the connection need not read them.
-        let _ = self.socket.write_all(bytes);
+        let _ = self.stream.write_all(bytes);
     }
 
     /// Ends the stream of its messages.
@@ -100,9 +144,7 @@ impl Client {
     /// Connects and sends the user's name; the server's answer is not read yet.
     pub(crate) fn greet(address: SocketAddr) -> Client {
         let mut client = Client::open(address);
-        let mut body = 196_608u32.to_be_bytes().to_vec();
-        body.extend(b"user\0tester\0database\0kumiki\0\0");
-        client.raw(&body);
+        client.stream.write_all(&startup()).unwrap();
         client
     }
 
@@ -120,10 +162,9 @@ impl Client {
 
     /// Asks the server to cancel the query of another connection.
     pub(crate) fn cancel(address: SocketAddr, pid: i32, key: i32) {
-        let socket = TcpStream::connect(address).unwrap();
-        let mut client = Client { socket, pid, key };
         let words = [80_877_102i32, pid, key];
-        client.raw(&words.map(i32::to_be_bytes).concat());
+        let message = with_length(&words.map(i32::to_be_bytes).concat());
+        Client::open(address).stream.write_all(&message).unwrap();
     }
 
     /// Sets how long it waits for messages.
@@ -131,27 +172,19 @@ impl Client {
         self.socket.set_read_timeout(Some(time)).unwrap();
     }
 
-    fn raw(&mut self, body: &[u8]) {
-        let length = u32::try_from(body.len() + 4).unwrap();
-        self.socket
-            .write_all(&[&length.to_be_bytes()[..], body].concat())
-            .unwrap();
-    }
-
     /// Sends a message.
     pub(crate) fn send(&mut self, kind: u8, body: &[u8]) {
-        let length = u32::try_from(body.len() + 4).unwrap();
-        let message = [&[kind][..], &length.to_be_bytes(), body].concat();
-        self.socket.write_all(&message).unwrap();
+        let message = [&[kind][..], &with_length(body)].concat();
+        self.stream.write_all(&message).unwrap();
     }
 
     /// Returns the next message; `None` if the connection is closed.
     pub(crate) fn receive(&mut self) -> Option<Message> {
         let mut head = [0; 5];
-        self.socket.read_exact(&mut head).ok()?;
+        self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
         let mut body = vec![0; length - 4];
-        self.socket.read_exact(&mut body).ok()?;
+        self.stream.read_exact(&mut body).ok()?;
         Some(Message(head[0], body))
     }
 
