@@ -107,9 +107,9 @@ pub(crate) struct Options {
     /// Serve figures and health over HTTP here.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     admin: Option<SocketAddr>,
-    /// Serve them over HTTPS, with the certificate of --tls-cert, and ask for certificates as
+    /// Serve figures and health over HTTPS, with the certificate of --tls-cert, and ask for certificates as
     /// --tls-auth-clients says.
-    #[arg(long, requires = "admin", requires = "tls_cert")]
+    #[arg(help_heading = "TLS", long, requires = "admin", requires = "tls_cert")]
     admin_tls: bool,
     #[command(flatten)]
     locks: LockOptions,
@@ -131,13 +131,13 @@ pub(crate) struct Options {
     #[command(flatten)]
     tls: TlsOptions,
     /// Speak TLS with the nodes.
-    #[arg(long)]
+    #[arg(help_heading = "TLS", long)]
     node_tls: bool,
     /// The authorities of the nodes' certificates (PEM); default: those that the system knows.
-    #[arg(long, value_name = "FILE", requires = "node_tls")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "node_tls")]
     node_ca: Option<PathBuf>,
     /// The name in all nodes' certificates; default: each node's address.
-    #[arg(long, value_name = "NAME", requires = "node_tls")]
+    #[arg(help_heading = "TLS", long, value_name = "NAME", requires = "node_tls")]
     node_name: Option<String>,
     /// Serve anyone who can reach the address, without a password.
     #[arg(long)]

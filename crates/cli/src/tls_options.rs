@@ -8,18 +8,18 @@ use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 
 /// Options of a listener that speaks TLS.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "TLS")]
 pub(crate) struct TlsOptions {
     /// Have clients speak TLS, and show them this certificate (PEM), with those between it and its
     /// authority.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// The authorities of clients' certificates (PEM). Clients without a certificate of one of them are
     /// refused, but see --tls-auth-clients.
     #[arg(
+        help_heading = "TLS",
         long,
         value_name = "FILE",
         requires = "tls_cert",
@@ -28,7 +28,7 @@ pub(crate) struct TlsOptions {
     tls_ca: Option<PathBuf>,
     /// Ask clients for a certificate of --tls-ca: refuse those without one (yes, the default with --tls-ca),
     /// serve them as well (optional), or do not ask (no, the default without).
-    #[arg(long, value_name = "WHEN", requires = "tls_cert")]
+    #[arg(help_heading = "TLS", long, value_name = "WHEN", requires = "tls_cert")]
     tls_auth_clients: Option<AuthClients>,
 }
 
