@@ -67,7 +67,7 @@ impl NodeAccess {
         let texts: Vec<&str> = text.trim().lines().map(str::trim).collect();
         match texts.is_empty() || texts.contains(&"") {
             true => Err(format!(
-                "{} has a line without a secret, or is empty: write a secret in each line",
+                "{} has no secret in it, or none on one of its lines: write a secret on each line",
                 file.display()
             )),
             false => Ok(Secret::of(texts)),
