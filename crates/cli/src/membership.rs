@@ -129,12 +129,19 @@ pub(crate) fn secret_reload(
         membership.secrets.clone(),
         membership.topology.fingerprint(),
     );
+    let has_secret = membership.topology.secret().is_some();
     let read = move || {
         let topology = load(&file)?;
         if topology.fingerprint() != fingerprint {
             return Err(format!(
                 "{} gives slots, partitions or read-atomic keys to others than at the start; that needs a \
                  restart of all nodes",
+                file.display()
+            ));
+        }
+        if has_secret && topology.secret().is_none() {
+            return Err(format!(
+                "{} has no secret any more; put one back, or restart the node to serve without one",
                 file.display()
             ));
         }
@@ -335,6 +342,21 @@ mod tests {
             rdma: RdmaOptions::default(),
         };
         (dir, cluster)
+    }
+
+    /// A file without the secret that it had would open the node to all users of the machine.
+    #[test]
+    fn a_secret_is_read_again_and_does_not_vanish() {
+        let with = |secret: &str| format!("secret = \"{secret}\"\n{FILE}");
+        let (dir, cluster) = options(&with("the first secret"), 3);
+        let membership = cluster.join().unwrap();
+        let file = dir.path().join("cluster.toml");
+        let reload = secret_reload(Some(&file), membership.as_ref()).unwrap();
+        std::fs::write(&file, with("the second secret")).unwrap();
+        assert_eq!((reload.read)(), Ok(()));
+        std::fs::write(&file, FILE).unwrap();
+        let said = (reload.read)().unwrap_err();
+        assert!(said.contains("no secret any more"), "{said}");
     }
 
     #[test]

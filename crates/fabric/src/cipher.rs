@@ -312,7 +312,7 @@ mod tests {
         (Cipher::new(initiator), Cipher::new(acceptor))
     }
 
-    /// A connection that takes and gives as many bytes at a time as it is told to.
+    /// A connection that takes and gives at most `piece` bytes at a time.
     #[derive(Default)]
     struct Wire {
         bytes: std::collections::VecDeque<u8>,
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Bytes come out as they went in, whatever pieces the system and the reader take.
+    /// Bytes come out as they went in, for pieces of all sizes that the system and the reader take.
     #[test]
     fn bytes_are_read_as_they_were_written() {
         for (piece, most) in [(1, 7), (4096, 100), (70_001, 256 << 10), (1 << 20, 1 << 20)] {

@@ -75,7 +75,7 @@ fn level_changes(server: &Server, admin: SocketAddr, file: &Path) {
     // A file with a mistake changes nothing, and the process continues.
     fs::write(file, "log-level = 5\n").expect("written");
     server.signal(Signal::HUP);
-    eventually("it is told", || {
+    eventually("the log reports it", || {
         server.errors().contains("log-level is of the type integer")
     });
     assert!(is("trace"));

@@ -450,7 +450,7 @@ fn sql_is_served_with_a_certificate_that_is_read_again() {
     assert!(!is_accepted(&server, &authority));
     fs::write(&files.0, "nothing").unwrap();
     server.signal(Signal::HUP);
-    eventually("it is told", || {
+    eventually("the log reports it", || {
         server
             .errors()
             .contains("the certificate stays as it was: --tls-cert")
