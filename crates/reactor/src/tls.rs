@@ -3,11 +3,11 @@
 //! Protocols know nothing of it. An event loop without TLS does not use this module at all, so plain
 //! connections cost nothing more.
 //!
-//! The way of the bytes: input of the inner network goes through a `rustls` session, which returns
-//! plain text; output is encrypted at once, and ciphertext that the socket does not take waits here.
-//! Sessions belong to the network, not to the owners of streams, so that handshakes go on and
-//! ciphertext is flushed in [`Network::wait`] even while the owner of the stream waits for something
-//! else.
+//! The way of the bytes: input of the inner network is decrypted where it was received, in memory that all
+//! streams of a thread share (`records`), and plain text is copied to its owner; output is encrypted
+//! at once, and ciphertext that the socket does not take waits here. Sessions belong to the network,
+//! not to the owners of streams, so that handshakes go on and ciphertext is flushed in
+//! [`Network::wait`] even while the owner of the stream waits for something else.
 //!
 //! Invariants:
 //! 1. The owner of a stream gets events of it only when the handshake is over: then as readable and
@@ -15,7 +15,7 @@
 //! 2. A read that returns less than there is room for has emptied the socket and the session, as
 //!    invariant 1 of [`crate::network`] requires.
 //! 3. No more plain text is taken while ciphertext waits for the socket: the bytes that wait for one
-//!    stream are at most `session::MOST_WAITING` and a record.
+//!    stream are the ciphertext of at most `session::MOST_WAITING` bytes. An idle stream holds no buffer.
 //! 4. A handshake that takes longer than `LIMIT` fails. A stream that was closed while ciphertext
 //!    waited is kept as long, and no longer.
 //! 5. Inner streams have numbers of their own, from `BASE` on, so that a number which the owner uses
@@ -23,6 +23,7 @@
 
 mod blocking;
 mod certificates;
+mod records;
 mod session;
 
 use std::collections::VecDeque;
@@ -32,11 +33,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::ServerConnection;
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
 use slab::Slab;
 
 use crate::network::{Network, SocketEvent, read_spare};
-use session::{Phase, Session, SessionNetwork};
+use records::Records;
+use session::{Memory, Phase, Session, SessionNetwork};
 
 pub use blocking::BlockingStream;
 pub use certificates::{
@@ -73,8 +76,7 @@ pub struct Tls<N: Network> {
     /// Events that the next wait reports.
     events: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
-    /// Memory for ciphertext, while no session uses it.
-    spare: Vec<u8>,
+    memory: Memory,
     logged: Option<Instant>,
 }
 
@@ -115,7 +117,7 @@ impl<N: Network> Tls<N> {
             fresh: Vec::new(),
             events: Vec::new(),
             raw: Vec::new(),
-            spare: Vec::new(),
+            memory: Memory::default(),
             logged: None,
         }
     }
@@ -128,7 +130,7 @@ impl<N: Network> Tls<N> {
     }
 
     /// Creates a session and starts its deadline.
-    fn begin(&mut self, stream: N::Stream, tls: rustls::Connection, phase: Phase) -> usize {
+    fn begin(&mut self, stream: N::Stream, tls: Records, phase: Phase) -> usize {
         self.serial += 1;
         let session = Session::new(stream, tls, phase, self.serial);
         let key = self.sessions.insert(session);
@@ -149,7 +151,7 @@ impl<N: Network> Tls<N> {
     ) -> R {
         let mut around = SessionNetwork {
             inner: &mut self.inner,
-            spare: &mut self.spare,
+            memory: &mut self.memory,
         };
         use_it(&mut self.sessions[key], &mut around)
     }
@@ -302,8 +304,8 @@ impl<N: Network> Network for Tls<N> {
         let Some(server) = server else {
             return Ok((Stream::Plain(stream), address));
         };
-        let tls = ServerConnection::new(server.config()).map_err(io::Error::other)?;
-        let key = self.begin(stream, tls.into(), Phase::Handshake);
+        let tls = UnbufferedServerConnection::new(server.config()).map_err(io::Error::other)?;
+        let key = self.begin(stream, Records::Server(Box::new(tls)), Phase::Handshake);
         self.sessions[key].client = Some(address);
         Ok((Stream::Tls(key), address))
     }
@@ -328,10 +330,11 @@ impl<N: Network> Network for Tls<N> {
         let Some(client) = self.settings.client.clone() else {
             return self.inner.connect(address, token).map(Stream::Plain);
         };
-        let tls = client.session(address).map_err(io::Error::other)?;
+        let (config, name) = client.session(address);
+        let tls = UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?;
         let key = self.sessions.vacant_key();
         let stream = self.inner.connect(address, BASE + key)?;
-        let made = self.begin(stream, tls.into(), Phase::Connecting);
+        let made = self.begin(stream, Records::Client(Box::new(tls)), Phase::Connecting);
         debug_assert_eq!(made, key, "the vacant place is the next one");
         self.sessions[key].token = Some(token);
         Ok(Stream::Tls(key))

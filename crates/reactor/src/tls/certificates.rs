@@ -142,14 +142,11 @@ impl ClientTls {
         })
     }
 
-    /// Begins a session with the server at `address`.
-    ///
-    /// # Errors
-    /// Returns the library's error if the settings cannot be used.
-    pub(super) fn session(&self, address: SocketAddr) -> Result<ClientConnection, rustls::Error> {
+    /// Returns the settings and the server's name for a session with the server at `address`.
+    pub(super) fn session(&self, address: SocketAddr) -> (Arc<ClientConfig>, ServerName<'static>) {
         let name = self.name.clone();
         let name = name.unwrap_or_else(|| ServerName::IpAddress(address.ip().into()));
-        ClientConnection::new(Arc::clone(&self.config), name)
+        (Arc::clone(&self.config), name)
     }
 
     /// Speaks TLS over a blocking stream; the handshake is over when this returns.
@@ -161,7 +158,8 @@ impl ClientTls {
         mut stream: TcpStream,
         address: SocketAddr,
     ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
-        let mut tls = self.session(address).map_err(io::Error::other)?;
+        let (config, name) = self.session(address);
+        let mut tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(|error| {
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {

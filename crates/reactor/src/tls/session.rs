@@ -1,16 +1,17 @@
 //! One encrypted stream: its phase, and the bytes that it holds.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 
-use rustls::{AlertDescription, CertificateError, Connection, InvalidMessage};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
+use super::records::{Output, PlainText, Records, Send as ToSend};
 use crate::network::{Network, SocketEvent};
 
-/// Bytes of ciphertext that wait for a socket.
+/// Bytes of plain text whose ciphertext may wait for a socket.
 pub(super) const MOST_WAITING: usize = 64 * 1024;
-/// Bytes of ciphertext read at a time.
-const READ: usize = 64 * 1024;
+/// Bytes of ciphertext read at a time: at least, whatever the owner has room for, and at most.
+const READ: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,21 +31,24 @@ pub(super) enum Phase {
 /// The parts of its network that a session uses.
 pub(super) struct SessionNetwork<'a, N: Network> {
     pub(super) inner: &'a mut N,
-    /// Memory for ciphertext.
-    pub(super) spare: &'a mut Vec<u8>,
+    pub(super) memory: &'a mut Memory,
 }
 
-/// Ciphertext that was read and not yet decrypted: a buffer, and the range of it.
-struct Input {
-    memory: Vec<u8>,
-    from: usize,
-    to: usize,
+/// Memory that the sessions of a thread use one after another. Its content means nothing between uses.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// For received ciphertext.
+    input: Vec<u8>,
+    /// For ciphertext to be sent.
+    out: Output,
+    /// For plain text that came in pieces.
+    joined: Vec<u8>,
 }
 
-/// See the module documentation.
+/// See the module documentation. An idle session holds no bytes but its keys.
 pub(super) struct Session<S> {
     pub(super) stream: S,
-    tls: Connection,
+    tls: Records,
     pub(super) phase: Phase,
     /// Distinguishes sessions that use the same place, and identifies the session of a deadline.
     pub(super) serial: u64,
@@ -53,7 +57,13 @@ pub(super) struct Session<S> {
     /// The client's address, if the peer is a client.
     pub(super) client: Option<SocketAddr>,
     failure: Option<(ErrorKind, String)>,
-    input: Option<Input>,
+    /// Ciphertext that was received and not decrypted: the beginning of a record, or records for which the owner
+    /// had no room.
+    input: Vec<u8>,
+    /// Plain text for which the owner had no room.
+    rest: Vec<u8>,
+    /// Ciphertext that waits for the socket.
+    waiting: Vec<u8>,
     /// The socket has no more to give until the next event.
     drained: bool,
     /// The socket's peer will send nothing more.
@@ -63,8 +73,7 @@ pub(super) struct Session<S> {
 }
 
 impl<S: Send> Session<S> {
-    pub(super) fn new(stream: S, mut tls: Connection, phase: Phase, serial: u64) -> Session<S> {
-        tls.set_buffer_limit(Some(MOST_WAITING));
+    pub(super) fn new(stream: S, tls: Records, phase: Phase, serial: u64) -> Session<S> {
         Session {
             stream,
             tls,
@@ -73,7 +82,9 @@ impl<S: Send> Session<S> {
             token: None,
             client: None,
             failure: None,
-            input: None,
+            input: Vec::new(),
+            rest: Vec::new(),
+            waiting: Vec::new(),
             drained: false,
             ended: false,
             over: false,
@@ -93,7 +104,7 @@ impl<S: Send> Session<S> {
     }
 
     pub(super) fn has_ciphertext(&self) -> bool {
-        self.tls.wants_write()
+        !self.waiting.is_empty()
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -138,8 +149,13 @@ impl<S: Send> Session<S> {
             }
         }
         self.flush(around)?;
+        let mut nothing = PlainText::nowhere();
+        if self.tls.is_handshaking() {
+            // A client begins without input.
+            self.process_kept(around, &mut nothing)?;
+        }
         while self.tls.is_handshaking() {
-            match self.pull(around) {
+            match self.receive(around, &mut nothing) {
                 Ok(0) => {
                     let what = "the peer has closed the connection in the handshake";
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, what));
@@ -154,59 +170,90 @@ impl<S: Send> Session<S> {
         Ok(true)
     }
 
-    /// Decrypts some of the input, reading from the socket if none is buffered, and sends the session's
-    /// answer to it. Returns the number of bytes of ciphertext; 0: the end.
-    fn pull<N: Network<Stream = S>>(
-        &mut self,
-        around: &mut SessionNetwork<'_, N>,
-    ) -> io::Result<usize> {
-        let mut input = match self.input.take() {
-            Some(input) => input,
-            None => self.receive(around)?,
-        };
-        let mut part = &input.memory[input.from..input.to];
-        let read = self.tls.read_tls(&mut part);
-        input.from = input.to - part.len();
-        if input.from == input.to {
-            *around.spare = input.memory;
-        } else {
-            self.input = Some(input);
-        }
-        let read = read?;
-        let processed = self.tls.process_new_packets();
-        // An alert tells the peer the error.
-        let flushed = self.flush(around);
-        let is_early = self.phase == Phase::Handshake;
-        processed
-            .map_err(|error| io::Error::new(ErrorKind::InvalidData, explain(&error, is_early)))?;
-        flushed?;
-        Ok(read)
-    }
-
+    /// Receives ciphertext and processes it. Returns its number of bytes; 0: the end.
     fn receive<N: Network<Stream = S>>(
         &mut self,
         around: &mut SessionNetwork<'_, N>,
-    ) -> io::Result<Input> {
+        plain: &mut PlainText<'_>,
+    ) -> io::Result<usize> {
         if self.drained {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let mut memory = std::mem::take(around.spare);
-        memory.resize(READ, 0);
-        match around.inner.read(&mut self.stream, &mut memory) {
+        let mut memory = std::mem::take(&mut around.memory.input);
+        let (kept, room) = (self.input.len(), plain.room());
+        let room = room.clamp(*READ.start(), *READ.end());
+        if memory.len() < kept + room {
+            memory.resize(kept + room, 0);
+        }
+        memory[..kept].copy_from_slice(&self.input);
+        let read = around
+            .inner
+            .read(&mut self.stream, &mut memory[kept..kept + room]);
+        let processed = match &read {
             Ok(count) => {
-                self.drained = count < READ && count > 0 && !self.ended;
-                Ok(Input {
-                    memory,
-                    from: 0,
-                    to: count,
-                })
+                self.drained = *count < room && *count > 0 && !self.ended;
+                let all = &mut memory[..kept + count];
+                let (done, processed) = self.process(around, all, plain);
+                self.input.clear();
+                self.input.extend_from_slice(&all[done..]);
+                if self.input.is_empty() {
+                    self.input = Vec::new();
+                }
+                processed
             }
             Err(error) => {
-                *around.spare = memory;
                 self.drained = error.kind() == ErrorKind::WouldBlock;
-                Err(error)
+                Ok(())
             }
+        };
+        around.memory.input = memory;
+        processed?;
+        read
+    }
+
+    /// Processes the ciphertext that was received before.
+    fn process_kept<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+        plain: &mut PlainText<'_>,
+    ) -> io::Result<()> {
+        let mut input = std::mem::take(&mut self.input);
+        let (done, processed) = self.process(around, &mut input, plain);
+        if done < input.len() {
+            input.drain(..done);
+            self.input = input;
         }
+        processed
+    }
+
+    /// Decrypts `input`, as far as the owner has room, and sends the answers. Returns the number of bytes that are
+    /// processed.
+    fn process<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+        input: &mut [u8],
+        plain: &mut PlainText<'_>,
+    ) -> (usize, io::Result<()>) {
+        let mut out = std::mem::take(&mut around.memory.out);
+        let (done, processed) = self.tls.decrypt(input, plain, &mut out);
+        self.rest.append(&mut plain.rest);
+        // An alert tells the peer the error.
+        let sent = self.send(around, &mut out);
+        around.memory.out = out;
+        let result = match processed {
+            Ok(over) => {
+                self.over |= over;
+                sent
+            }
+            Err(error) => {
+                let is_early = self.phase == Phase::Handshake;
+                Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    explain(&error, is_early),
+                ))
+            }
+        };
+        (done, result)
     }
 
     pub(super) fn read<N: Network<Stream = S>>(
@@ -219,38 +266,37 @@ impl<S: Send> Session<S> {
             Phase::Failed => return Err(self.failure()),
             _ => return Err(ErrorKind::WouldBlock.into()),
         }
-        let mut count = 0;
-        while count < into.len() {
-            match self.tls.reader().read(&mut into[count..]) {
-                // Requests and replies mark their own ends, so a connection that was cut can be told
-                // from one that has ended without a closing message of TLS.
+        let mut plain = PlainText::new(into);
+        plain.refill(&mut self.rest);
+        let mut result = Ok(());
+        if !plain.is_full() && !self.input.is_empty() {
+            result = self.process_kept(around, &mut plain);
+        }
+        while result.is_ok() && !plain.is_full() && !self.over {
+            match self.receive(around, &mut plain) {
+                // Requests and replies mark their own ends, so a connection that was cut can be told from one
+                // that has ended without a closing message of TLS.
                 Ok(0) => self.over = true,
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.over = true,
-                Ok(more) => {
-                    count += more;
-                    continue;
-                }
-                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
-                Err(_) => match self.pull(around) {
-                    Ok(_) => continue,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock && count == 0 => {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if plain.count() == 0 {
                         return Err(error);
                     }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(error) => {
-                        self.fail(error);
-                        // Plain text that came before the failure is given first.
-                        self.over = true;
-                        if count == 0 {
-                            return Err(self.failure());
-                        }
-                    }
-                },
+                    break;
+                }
+                Err(error) => result = Err(error),
             }
-            break;
         }
-        Ok(count)
+        if let Err(error) = result {
+            self.fail(error);
+            // Plain text that came before the failure is given first.
+            self.over = true;
+            if plain.count() == 0 {
+                return Err(self.failure());
+            }
+        }
+        Ok(plain.count())
     }
 
     pub(super) fn write<N: Network<Stream = S>>(
@@ -266,29 +312,73 @@ impl<S: Send> Session<S> {
         if !self.flush(around)? {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let count = self.tls.writer().write_vectored(pieces)?;
-        self.flush(around)?;
-        Ok(count)
+        let mut joined = std::mem::take(&mut around.memory.joined);
+        let bytes = match pieces {
+            [piece] => &piece[..piece.len().min(MOST_WAITING)],
+            _ => {
+                joined.clear();
+                for piece in pieces {
+                    let room = MOST_WAITING - joined.len();
+                    joined.extend_from_slice(&piece[..piece.len().min(room)]);
+                }
+                &joined
+            }
+        };
+        let count = bytes.len();
+        let encrypted = self.encrypt(around, &ToSend::PlainText(bytes));
+        around.memory.joined = joined;
+        encrypted.map(|()| count)
     }
 
-    /// Writes ciphertext. Returns `true` if none is left.
+    /// Encrypts and sends.
+    fn encrypt<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+        what: &ToSend<'_>,
+    ) -> io::Result<()> {
+        let mut out = std::mem::take(&mut around.memory.out);
+        let encrypted = self
+            .tls
+            .encrypt(what, &mut self.input, &mut self.rest, &mut out);
+        let sent = self.send(around, &mut out);
+        around.memory.out = out;
+        if let Err(error) = encrypted {
+            self.fail(io::Error::new(
+                ErrorKind::InvalidData,
+                explain(&error, false),
+            ));
+            return Err(self.failure());
+        }
+        sent
+    }
+
+    /// Writes ciphertext behind that which waits; the part that the socket does not take waits, too. Clears `out`.
+    fn send<N: Network<Stream = S>>(
+        &mut self,
+        around: &mut SessionNetwork<'_, N>,
+        out: &mut Output,
+    ) -> io::Result<()> {
+        let mut sent = Ok(0);
+        if self.waiting.is_empty() {
+            sent = write_all(around.inner, &mut self.stream, out.bytes());
+        }
+        let taken = sent.as_ref().copied().unwrap_or(0);
+        self.waiting.extend_from_slice(&out.bytes()[taken..]);
+        out.clear();
+        sent.map(|_| ())
+    }
+
+    /// Writes ciphertext that waits. Returns `true` if none is left.
     pub(super) fn flush<N: Network<Stream = S>>(
         &mut self,
         around: &mut SessionNetwork<'_, N>,
     ) -> io::Result<bool> {
-        while self.tls.wants_write() {
-            let mut socket = Socket {
-                inner: around.inner,
-                stream: &mut self.stream,
-            };
-            match self.tls.write_tls(&mut socket) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let sent = write_all(around.inner, &mut self.stream, &self.waiting)?;
+        if sent < self.waiting.len() {
+            self.waiting.drain(..sent);
+            return Ok(false);
         }
+        self.waiting = Vec::new();
         Ok(true)
     }
 
@@ -300,29 +390,28 @@ impl<S: Send> Session<S> {
         if self.phase != Phase::Open {
             return Ok(true);
         }
-        self.tls.send_close_notify();
+        self.encrypt(around, &ToSend::CloseNotify)?;
         self.flush(around)
     }
 }
 
-/// The stream to which the session writes.
-struct Socket<'a, N: Network> {
-    inner: &'a mut N,
-    stream: &'a mut N::Stream,
-}
-
-impl<N: Network> Write for Socket<'_, N> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.inner.write(self.stream, &[IoSlice::new(bytes)])
+/// Writes as many of the bytes as the stream takes, and returns their number.
+fn write_all<N: Network>(
+    network: &mut N,
+    stream: &mut N::Stream,
+    bytes: &[u8],
+) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match network.write(stream, &[IoSlice::new(&bytes[sent..])]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.inner.write(self.stream, pieces)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Ok(sent)
 }
 
 /// Returns a text that describes the error and where to look.
