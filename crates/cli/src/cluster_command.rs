@@ -15,8 +15,9 @@ use clap::{Args, Subcommand};
 use cluster::Topology;
 use cluster::topology::PartitionInfo;
 
+use crate::membership;
+use crate::node_connection::{CredentialOptions, Credentials};
 use crate::output::say_line;
-use crate::{membership, node_connection};
 
 /// Options of `kumiki cluster`.
 #[derive(Args, Debug)]
@@ -52,10 +53,8 @@ struct ClusterTarget {
     /// The file that describes the cluster.
     #[arg(long = "cluster", value_name = "FILE")]
     file: PathBuf,
-    /// The password of the nodes' clients; default: that in the environment variable
-    /// KUMIKI_PASSWORD, if there is one.
-    #[arg(long, value_name = "PASSWORD")]
-    password: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialOptions,
 }
 
 #[derive(Args, Debug)]
@@ -110,12 +109,12 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 pub(crate) fn run(options: &ClusterCommand) -> Result<(), String> {
     match &options.command {
         Command::Status(status) => {
-            let (topology, password) = status.target.open()?;
+            let (topology, credentials) = status.target.open()?;
             let only = status.partition.map(PartitionId);
             if let Some(only) = only {
                 known(&topology, only)?;
             }
-            let ask = || survey::Survey::take(&topology, only, password.as_deref());
+            let ask = || survey::Survey::take(&topology, only, &credentials);
             let mut survey = ask();
             if !survey.problems().is_empty() {
                 // A leader that has just been elected has not heard from all members yet.
@@ -138,12 +137,12 @@ pub(crate) fn run(options: &ClusterCommand) -> Result<(), String> {
         Command::Add(member) => change_member(member, change::TargetState::Member),
         Command::Remove(member) => change_member(member, change::TargetState::NoMember),
         Command::Transfer(transfer) => {
-            let (topology, password) = transfer.target.open()?;
+            let (topology, credentials) = transfer.target.open()?;
             let partition = partition_of(&topology, transfer.partition, transfer.to)?;
             let change = change::Change {
                 topology: &topology,
                 partition,
-                password: password.as_deref(),
+                credentials: &credentials,
                 patience: Duration::from_secs(transfer.timeout),
             };
             change.run(change::TargetState::Leader, transfer.to)
@@ -152,25 +151,21 @@ pub(crate) fn run(options: &ClusterCommand) -> Result<(), String> {
 }
 
 fn change_member(member: &MemberOptions, wanted: change::TargetState) -> Result<(), String> {
-    let (topology, password) = member.target.open()?;
+    let (topology, credentials) = member.target.open()?;
     let partition = partition_of(&topology, member.partition, Some(member.node))?;
     let change = change::Change {
         topology: &topology,
         partition,
-        password: password.as_deref(),
+        credentials: &credentials,
         patience: Duration::from_secs(member.timeout),
     };
     change.run(wanted, Some(member.node))
 }
 
 impl ClusterTarget {
-    /// Returns the cluster, and the password if there is one.
-    fn open(&self) -> Result<(Topology, Option<String>), String> {
-        let topology = membership::load(&self.file)?;
-        Ok((
-            topology,
-            node_connection::password(self.password.as_deref()),
-        ))
+    /// Returns the cluster, and how its nodes are reached.
+    fn open(&self) -> Result<(Topology, Credentials), String> {
+        Ok((membership::load(&self.file)?, self.credentials.open()?))
     }
 }
 

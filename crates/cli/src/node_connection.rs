@@ -1,12 +1,17 @@
 //! Sends commands to nodes, by the protocol and at the address of their clients.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::Args;
+use cluster::topology::NodeInfo;
+use reactor::tls::{BlockingStream, ClientTls, handshake_error};
 use resp::command::write_command;
 use resp::{ReplyParser, Value};
 use server::replication::Report;
+
+use crate::tls_options::NodeTlsOptions;
 
 /// How long a node may take to be reached, and to answer with its state.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -14,16 +19,41 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The error for a node that closed the connection before it answered.
 pub(crate) const CLOSED: &str = "it has closed the connection";
 
-/// Returns the password for nodes' clients: the given one, or that in the environment variable
-/// `KUMIKI_PASSWORD`, if there is one.
-pub(crate) fn password(given: Option<&str>) -> Option<String> {
-    let given = given.map(str::to_owned);
-    given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok())
+/// How a command identifies itself to nodes, and recognises them.
+#[derive(Args, Debug)]
+pub(crate) struct CredentialOptions {
+    /// The password of the nodes' clients; default: that in the environment variable
+    /// KUMIKI_PASSWORD, if there is one.
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+    #[command(flatten)]
+    tls: NodeTlsOptions,
+}
+
+/// The password for nodes, and the settings of TLS, as far as there are any.
+pub(crate) struct Credentials {
+    password: Option<String>,
+    tls: Option<ClientTls>,
+}
+
+impl CredentialOptions {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The text says which file cannot be used.
+    pub(crate) fn open(&self) -> Result<Credentials, String> {
+        let given = self.password.clone();
+        let tls = self.tls.files().as_ref().map(ClientTls::load).transpose();
+        Ok(Credentials {
+            password: given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok()),
+            tls: tls.map_err(|error| error.to_string())?,
+        })
+    }
 }
 
 /// A connection to a node.
 pub(crate) struct NodeConnection {
-    stream: TcpStream,
+    stream: BlockingStream,
     buffer: Vec<u8>,
     parser: ReplyParser,
 }
@@ -35,22 +65,38 @@ impl NodeConnection {
     /// The text says why it could not connect.
     pub(crate) fn connect(
         address: SocketAddr,
-        password: Option<&str>,
+        credentials: &Credentials,
     ) -> Result<NodeConnection, String> {
         let told = |error: std::io::Error| format!("{address} does not answer: {error}");
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
-        stream.set_nodelay(true).map_err(told)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+        let stream = BlockingStream::connect(address, credentials.tls.as_ref(), PATIENCE);
         let mut connection = NodeConnection {
-            stream,
+            stream: stream.map_err(told)?,
             buffer: Vec::new(),
             parser: ReplyParser::new(),
         };
-        if let Some(password) = password {
+        if let Some(password) = &credentials.password {
             let greeted = connection.ask(&["AUTH", password], PATIENCE);
             greeted.map_err(|error| format!("{address} refuses the password: {error}"))?;
         }
         Ok(connection)
+    }
+
+    /// Connects to a node of a cluster, over TLS at the address that the cluster's file has for it.
+    ///
+    /// # Errors
+    /// The text says why it could not connect.
+    pub(crate) fn to_node(
+        node: &NodeInfo,
+        credentials: &Credentials,
+    ) -> Result<NodeConnection, String> {
+        if credentials.tls.is_some() && node.tls.is_none() {
+            return Err(
+                "the cluster's file has no address for TLS (tls) of it: add one, or leave out --node-tls"
+                    .to_owned(),
+            );
+        }
+        let address = node.client_address(credentials.tls.is_some());
+        NodeConnection::connect(address, credentials)
     }
 
     /// Returns the node's report on its partition.
@@ -92,9 +138,7 @@ impl NodeConnection {
     /// # Errors
     /// The error that the node answered with, or the reason why there is no answer.
     pub(crate) fn reply(&mut self, patience: Duration) -> Result<Value, String> {
-        self.stream
-            .set_read_timeout(Some(patience))
-            .map_err(silent)?;
+        self.stream.set_read_timeout(patience).map_err(silent)?;
         match self.value()? {
             Value::Error(text) => Err(advised(&String::from_utf8_lossy(&text))),
             value => Ok(value),
@@ -123,7 +167,7 @@ impl NodeConnection {
 }
 
 fn silent(error: std::io::Error) -> String {
-    format!("it does not answer: {error}")
+    format!("it does not answer: {}", handshake_error(error))
 }
 
 /// Adds advice to a node's error, if this program has any.

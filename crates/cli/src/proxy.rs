@@ -11,14 +11,13 @@ use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
 use proxy::{Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack};
-use reactor::tls::AuthorityFiles;
 
 use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
 use crate::logging::LogControl;
 use crate::proxy_locks::{LockOptions, Locks};
 use crate::signals::{self, ConfigReload, stop_on};
-use crate::tls_options::TlsOptions;
+use crate::tls_options::{NodeTlsOptions, TlsOptions};
 use crate::{descriptors, memory, passwords};
 
 /// Options of `kumiki proxy`.
@@ -130,15 +129,8 @@ pub(crate) struct Options {
     node_password_file: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsOptions,
-    /// Speak TLS with the nodes.
-    #[arg(help_heading = "TLS", long)]
-    node_tls: bool,
-    /// The authorities of the nodes' certificates (PEM); default: those that the system knows.
-    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "node_tls")]
-    node_ca: Option<PathBuf>,
-    /// The name in all nodes' certificates; default: each node's address.
-    #[arg(help_heading = "TLS", long, value_name = "NAME", requires = "node_tls")]
-    node_name: Option<String>,
+    #[command(flatten)]
+    node_tls: NodeTlsOptions,
     /// Serve anyone who can reach the address, without a password.
     #[arg(long)]
     insecure: bool,
@@ -254,10 +246,7 @@ fn config(options: &Options) -> Result<Config, String> {
         admin_certificate: certificate.clone().filter(|_| options.admin_tls),
         build: BUILD,
         certificate,
-        node_tls: options.node_tls.then(|| AuthorityFiles {
-            ca: options.node_ca.clone(),
-            name: options.node_name.clone(),
-        }),
+        node_tls: options.node_tls.files(),
         password: passwords::given(
             options.requirepass.as_ref(),
             options.requirepass_file.as_deref(),

@@ -1,10 +1,10 @@
-//! The options by which a listener speaks TLS, the same for all commands that serve.
+//! The options of TLS: of a listener, the same for all commands that serve, and of connections to nodes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
+use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates, ServerTls};
 
 /// Options of a listener that speaks TLS.
 #[derive(Args, Debug)]
@@ -70,5 +70,47 @@ impl TlsOptions {
             }
         };
         Ok(Some(CertificateFiles { cert, key, clients }))
+    }
+}
+
+/// Options of connections to nodes that speak TLS.
+#[derive(Args, Debug)]
+pub(crate) struct NodeTlsOptions {
+    /// Speak TLS with the nodes.
+    #[arg(help_heading = "TLS", long)]
+    node_tls: bool,
+    /// The authorities of the nodes' certificates (PEM); default: those that the system knows.
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "node_tls")]
+    node_ca: Option<PathBuf>,
+    /// The name in all nodes' certificates; default: each node's address.
+    #[arg(help_heading = "TLS", long, value_name = "NAME", requires = "node_tls")]
+    node_name: Option<String>,
+    /// Show this certificate (PEM) to nodes that ask for one.
+    #[arg(
+        help_heading = "TLS",
+        long,
+        value_name = "FILE",
+        requires = "node_tls",
+        requires = "node_key"
+    )]
+    node_cert: Option<PathBuf>,
+    /// The private key of --node-cert (PEM).
+    #[arg(
+        help_heading = "TLS",
+        long,
+        value_name = "FILE",
+        requires = "node_cert"
+    )]
+    node_key: Option<PathBuf>,
+}
+
+impl NodeTlsOptions {
+    /// Returns the files by which nodes are recognised; `None`: connections to nodes are not encrypted.
+    pub(crate) fn files(&self) -> Option<AuthorityFiles> {
+        self.node_tls.then(|| AuthorityFiles {
+            ca: self.node_ca.clone(),
+            name: self.node_name.clone(),
+            own: self.node_cert.clone().zip(self.node_key.clone()),
+        })
     }
 }

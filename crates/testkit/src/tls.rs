@@ -1,6 +1,6 @@
 //! Certificates for tests of TLS: an authority, the files that it signs, and sessions of clients.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::Client;
 use crate::http::{self, Response};
 
 pub use rcgen;
@@ -109,6 +110,21 @@ impl Authority {
     #[must_use]
     pub fn session(&self, own: Option<&(PathBuf, PathBuf)>) -> ClientConnection {
         session(self.client_config(own))
+    }
+
+    /// Connects to a server on 127.0.0.1 that speaks RESP, by the settings of [`Authority::client_config`].
+    ///
+    /// # Panics
+    /// Panics if the files cannot be read, or if no process listens at `address`.
+    #[must_use]
+    pub fn client(
+        &self,
+        address: SocketAddr,
+        own: Option<&(PathBuf, PathBuf)>,
+    ) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+        let stream = http::connect(address);
+        stream.set_nodelay(true).expect("no delay");
+        Client::over(StreamOwned::new(self.session(own), stream))
     }
 
     /// Sends a `GET` by HTTPS as a client with the certificate `own`, and returns the response; `None` if one

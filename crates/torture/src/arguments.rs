@@ -1,5 +1,6 @@
 //! The command line of the harnesses.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -257,9 +258,33 @@ pub(crate) enum Task {
         /// Where the JSON file goes.
         #[arg(long, default_value = "results")]
         out: PathBuf,
-        /// Only this way of keeping data.
+        /// Only this way of keeping data and of encrypting connections.
         #[arg(long, value_enum)]
         mode: Vec<Mode>,
+        /// How the server waits for its connections, as `--io` of `kumiki serve`.
+        #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
+        io: String,
+    },
+    /// Measure what one slow or hostile connection costs the other clients of its thread.
+    BenchHostile {
+        /// Fewer and shorter runs.
+        #[arg(long)]
+        quick: bool,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// How the server waits for its connections, as `--io` of `kumiki serve`.
+        #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
+        io: String,
+    },
+    /// Serve by sending back what comes: the floor that the network sets to every server. `bench-redis` starts it.
+    #[command(hide = true)]
+    Echo {
+        /// The address for clients.
+        listen: SocketAddr,
+        /// As `--io` of `kumiki serve`.
+        #[arg(long)]
+        io: String,
     },
 }
 

@@ -1,11 +1,14 @@
 //! Kumiki compared with Debian's redis-server, in one run, by redis-benchmark.
 //!
 //! One core is the servers', another the client's. Both servers run through the whole of a mode and
-//! hold the same keys; one works while the other idles, and they take turns, so that both run under
-//! the same conditions. A run counts only if the machine was quiet before and during it.
+//! hold the same keys; one works while the others idle, and they take turns, so that all run under
+//! the same conditions. A run counts only if the machine was quiet before and during it. Without a log and
+//! without pipelining a third server sends back what it receives ([`echo`]): the floor that the kernel sets.
 
 pub mod cell;
 pub mod cluster;
+pub mod echo;
+pub mod hostile;
 pub mod machine;
 pub mod replicas;
 pub mod report;
@@ -16,10 +19,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::bench::cell::{Cell, Load, Mode, Test};
+use crate::bench::cell::{Asked, Cell, Load, Mode, Test};
 use crate::bench::machine::{Host, Meter, SERVER_CORE};
 use crate::bench::report::{Point, Repetition, Report, header};
 use crate::server::{Program, Server};
+use testkit::tls::Authority;
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -41,31 +45,40 @@ pub struct Options {
     pub noisy: bool,
     /// The directory for the JSON file.
     pub out: PathBuf,
-    /// Only these modes; empty: both.
+    /// Only these modes; empty: all.
     pub modes: Vec<Mode>,
+    /// How Kumiki and the echo wait for their connections: `auto`, `epoll` or `uring`.
+    pub io: String,
 }
+
+/// Bytes in a value.
+const VALUE: usize = 100;
 
 /// Runs the comparison of the server `binary` with redis-server, prints the table and writes the file.
 ///
 /// # Errors
 /// Returns an error if a server or the benchmark fails, a store has wrong contents, or the machine
-/// does not become quiet. Missed targets are no error: they are reported.
+/// does not become quiet. Missed aims are no error: they are reported.
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let mut points = Vec::new();
     println!("{}", header());
-    for mode in [Mode::Ephemeral, Mode::Durable] {
+    for mode in [Mode::Ephemeral, Mode::Tls, Mode::Durable] {
         if options.modes.is_empty() || options.modes.contains(&mode) {
             points.extend(run_mode(binary, mode, options)?);
         }
     }
-    let missed = points.iter().filter(|p| !p.met()).count();
+    let aims = || {
+        points
+            .iter()
+            .flat_map(|point| point.aims.iter().map(move |&aim| (point, aim)))
+    };
     println!(
-        "aim: least ratio of rates; c: and no more server CPU; load: the client's share of its core"
+        "ratio: Kumiki's by that of the server on the left; load: the client's share of its core"
     );
     println!(
-        "bench: {} of {} cells met their aim",
-        points.len() - missed,
-        points.len()
+        "bench: {} of {} aims are met",
+        aims().filter(|(point, aim)| point.meets(*aim)).count(),
+        aims().count()
     );
     let report = Report {
         host: Host::here(),
@@ -81,135 +94,210 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The two servers of a mode.
-struct Pair {
-    kumiki: Server,
-    redis: Server,
+/// The servers of a mode.
+struct Servers {
+    /// In the order of [`Side`]; the echo is the last.
+    all: Vec<Server>,
+    /// Where they are asked.
+    addrs: Vec<SocketAddr>,
+    /// The authority of their certificates, if they are asked over TLS.
+    authority: Option<Authority>,
     meter: Meter,
     _dir: TempDir,
 }
 
-/// One of the two servers.
+/// One of the servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Kumiki,
     Redis,
+    Echo,
 }
 
+/// The two that hold keys.
+const STORES: [Side; 2] = [Side::Kumiki, Side::Redis];
+
 fn run_mode(binary: &Path, mode: Mode, options: &Options) -> Result<Vec<Point>> {
-    let mut pair = Pair::start(binary, mode)?;
-    let mut points = Vec::new();
-    for size in [3, 100] {
-        for side in [Side::Kumiki, Side::Redis] {
-            preload(pair.server(side), options.keys, size)?;
-        }
-        for cell in cells(mode, size) {
-            let point = pair.measure(cell, options)?;
-            println!("{}", point.line());
-            points.push(point);
-        }
-        for side in [Side::Kumiki, Side::Redis] {
-            check(pair.server(side), options.keys, size)?;
-        }
+    let mut servers = Servers::start(binary, mode, &options.io)?;
+    for side in STORES {
+        preload(servers.server(side), options.keys, VALUE)?;
     }
-    pair.kumiki.stop()?;
-    pair.redis.kill()?;
+    let mut points = Vec::new();
+    for cell in cells(mode) {
+        let point = servers.measure(cell, options)?;
+        println!("{}", point.line());
+        points.push(point);
+    }
+    for side in STORES {
+        check(servers.server(side), options.keys, VALUE)?;
+    }
+    let [kumiki, others @ ..] = &mut servers.all[..] else {
+        unreachable!("every mode has servers");
+    };
+    kumiki.stop()?;
+    others
+        .iter_mut()
+        .try_for_each(|server| server.kill().map(drop))?;
     Ok(points)
 }
 
-fn cells(mode: Mode, size: usize) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for test in [Test::Get, Test::Set] {
-        for pipeline in [1, 16] {
-            let load = Load {
-                test,
-                size,
-                pipeline,
-                clients: 50,
-            };
-            cells.push(Cell { mode, load });
-        }
-    }
+fn cells(mode: Mode) -> Vec<Cell> {
+    let (tests, pipelines): (&[Test], &[u32]) = match mode {
+        Mode::Ephemeral => (&[Test::Get, Test::Set], &[1, 16]),
+        Mode::Tls => (&[Test::Get, Test::Set], &[1, 16]),
+        // Reads wait for no sync.
+        Mode::Durable => (&[Test::Set], &[1, 16]),
+    };
+    let load = |&test: &Test, pipeline, clients| Load {
+        test,
+        size: VALUE,
+        pipeline,
+        clients,
+    };
+    let pairs = tests
+        .iter()
+        .flat_map(|test| pipelines.iter().map(move |&pipeline| (test, pipeline)));
+    let mut loads: Vec<Load> = pairs
+        .map(|(test, pipeline)| load(test, pipeline, 50))
+        .collect();
     if mode == Mode::Durable {
-        let load = Load {
-            test: Test::Set,
-            size,
-            pipeline: 1,
-            clients: 1,
-        };
-        cells.push(Cell { mode, load });
+        loads.push(load(&Test::Set, 1, 1));
     }
-    cells
+    loads.into_iter().map(|load| Cell { mode, load }).collect()
 }
 
-impl Pair {
-    fn start(binary: &Path, mode: Mode) -> Result<Pair> {
-        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let (ours, theirs) = match mode {
-            Mode::Ephemeral => (words(&["--ephemeral"]), words(&["--appendonly", "no"])),
-            Mode::Durable => (
-                words(&["--durability", "group"]),
-                // A rewrite of the log during a run would put the peer at a disadvantage.
-                words(&[
+impl Servers {
+    fn start(binary: &Path, mode: Mode, io: &str) -> Result<Servers> {
+        let mut ours = vec!["--io".to_owned(), io.to_owned()];
+        let mut theirs = Vec::new();
+        let mut add = |our: &[&str], their: &[&str]| {
+            ours.extend(our.iter().map(|&word| word.to_owned()));
+            theirs.extend(their.iter().map(|&word| word.to_owned()));
+        };
+        let tls = (mode == Mode::Tls).then(|| Authority::new("bench"));
+        let (mut tls_ports, mut addrs) = ([None; 2], Vec::new());
+        match mode {
+            Mode::Ephemeral | Mode::Tls => add(&["--ephemeral"], &["--appendonly", "no"]),
+            // A rewrite of the log during a run would put the peer at a disadvantage.
+            Mode::Durable => add(
+                &["--durability", "group"],
+                &[
                     "--appendonly",
                     "yes",
                     "--appendfsync",
                     "always",
                     "--auto-aof-rewrite-percentage",
                     "0",
-                ]),
+                ],
             ),
-        };
+        }
+        if let Some(authority) = &tls {
+            let (cert, key) = authority.sign("server", |_| {});
+            let name = |file: &Path| file.display().to_string();
+            let (cert, key, ca) = (name(&cert), name(&key), name(&authority.ca()));
+            let free = [testkit::free_address()?, testkit::free_address()?];
+            let ports = free.map(|addr| addr.port().to_string());
+            tls_ports = free.map(Some);
+            add(
+                &[
+                    "--tls-port",
+                    &ports[0],
+                    "--tls-cert",
+                    &cert,
+                    "--tls-key",
+                    &key,
+                ],
+                &[
+                    "--tls-port",
+                    &ports[1],
+                    "--tls-cert-file",
+                    &cert,
+                    "--tls-key-file",
+                    &key,
+                ],
+            );
+            add(
+                &[],
+                &["--tls-ca-cert-file", &ca, "--tls-auth-clients", "no"],
+            );
+        }
         let dir = TempDir::with_prefix("kumiki-bench-")?;
-        let wrapper = words(&["taskset", "-c", SERVER_CORE]);
-        let ours = Program::kumiki(binary.to_owned(), ours);
-        let mut kumiki = ours.start(&dir.path().join("kumiki"), &wrapper)?;
-        kumiki.wait_ready()?;
-        let theirs = Program::Redis { args: theirs };
-        let mut redis = theirs.start(&dir.path().join("redis"), &wrapper)?;
-        redis.wait_ready()?;
-        let meter = Meter::new(&[kumiki.pid(), redis.pid()]);
-        Ok(Pair {
-            kumiki,
-            redis,
-            meter,
+        let wrapper: Vec<String> = ["taskset", "-c", SERVER_CORE].map(String::from).into();
+        let mut programs = vec![
+            Program::kumiki(binary.to_owned(), ours),
+            Program::Redis { args: theirs },
+        ];
+        if mode == Mode::Ephemeral {
+            programs.push(Program::Echo { io: io.to_owned() });
+        }
+        let mut all = Vec::new();
+        for program in programs {
+            let mut server = program.start(&dir.path().join(program.name()), &wrapper)?;
+            server.wait_ready()?;
+            let encrypted = tls_ports.get(all.len()).copied().flatten();
+            addrs.push(encrypted.unwrap_or(server.addr()));
+            all.push(server);
+        }
+        let pids: Vec<_> = all.iter().map(Server::pid).collect();
+        Ok(Servers {
+            all,
+            addrs,
+            authority: tls,
+            meter: Meter::new(&pids),
             _dir: dir,
         })
     }
 
     fn server(&self, side: Side) -> &Server {
-        match side {
-            Side::Kumiki => &self.kumiki,
-            Side::Redis => &self.redis,
-        }
+        &self.all[side as usize]
     }
 
     fn measure(&mut self, cell: Cell, options: &Options) -> Result<Point> {
         let mut point = Point {
             cell,
-            target: cell.target(),
+            aims: cell.aims(),
             kumiki: Vec::new(),
             redis: Vec::new(),
+            echo: Vec::new(),
         };
-        let kumiki = self.calibrate(cell, Side::Kumiki, options)?;
-        let redis = self.calibrate(cell, Side::Redis, options)?;
+        let sides: &[Side] = match cell.has_echo() {
+            true => &[Side::Kumiki, Side::Redis, Side::Echo],
+            false => &STORES,
+        };
+        let mut requests = Vec::new();
+        for &side in sides {
+            requests.push(self.with_authority(side, options, |asked| {
+                calibrate(cell.load, asked, options.seconds)
+            })?);
+        }
         for turn in 0..options.repetitions {
-            let mut sides = [Side::Kumiki, Side::Redis];
-            sides.rotate_left(turn % 2);
-            for side in sides {
-                let (requests, list) = match side {
-                    Side::Kumiki => (kumiki, &mut point.kumiki),
-                    Side::Redis => (redis, &mut point.redis),
+            for number in 0..sides.len() {
+                let side = sides[(turn + number) % sides.len()];
+                let list = match side {
+                    Side::Kumiki => &mut point.kumiki,
+                    Side::Redis => &mut point.redis,
+                    Side::Echo => &mut point.echo,
                 };
-                self.measure_until_kept(cell, side, requests, options, list)?;
+                self.measure_until_kept(cell, side, requests[side as usize], options, list)?;
             }
         }
         Ok(point)
     }
 
-    fn calibrate(&self, cell: Cell, side: Side, options: &Options) -> Result<u64> {
-        let addr = self.server(side).addr();
-        calibrate(cell.load, addr, options.keys, options.seconds, true)
+    /// Calls `measure` with the address of a server, as redis-benchmark needs it.
+    fn with_authority<R>(
+        &self,
+        side: Side,
+        options: &Options,
+        measure: impl FnOnce(&Asked<'_>) -> R,
+    ) -> R {
+        let authority = self.authority.as_ref().map(Authority::ca);
+        measure(&Asked {
+            addr: self.addrs[side as usize],
+            authority: authority.as_deref(),
+            keys: options.keys,
+            is_pinned: true,
+        })
     }
 
     fn measure_until_kept(
@@ -220,14 +308,14 @@ impl Pair {
         options: &Options,
         list: &mut Vec<Repetition>,
     ) -> Result<()> {
-        let addr = self.server(side).addr();
         for _ in 0..WASTE {
             interrupt::check()?;
             if !options.noisy {
                 self.meter.wait_quiet()?;
             }
             let before = self.meter.read()?;
-            let sample = cell.load.measure(addr, options.keys, requests, true)?;
+            let sample =
+                self.with_authority(side, options, |asked| cell.load.measure(asked, requests))?;
             let usage = self.meter.since(&before)?;
             let kept = options.noisy || usage.foreign < TOLERATED;
             list.push(Repetition {
@@ -247,19 +335,13 @@ impl Pair {
 }
 
 /// Returns the number of requests that take about `seconds`. The run warms both ends up, too.
-fn calibrate(
-    load: Load,
-    addr: SocketAddr,
-    keys: u64,
-    seconds: f64,
-    is_pinned: bool,
-) -> Result<u64> {
+fn calibrate(load: Load, asked: &Asked<'_>, seconds: f64) -> Result<u64> {
     let requests = if load.clients == 1 {
         500
     } else {
         20_000 * u64::from(load.pipeline)
     };
-    let sample = load.measure(addr, keys, requests, is_pinned)?;
+    let sample = load.measure(asked, requests)?;
     Ok(((sample.rate * seconds) as u64).max(1000))
 }
 

@@ -246,6 +246,7 @@ fn run(task: Task) -> Result<()> {
             noisy,
             out,
             mode,
+            io,
             binary: given,
         } => {
             let (repetitions, seconds) = if quick { (3, 0.7) } else { (5, 2.0) };
@@ -256,9 +257,24 @@ fn run(task: Task) -> Result<()> {
                 noisy,
                 out,
                 modes: mode,
+                io,
             };
             bench::run(&published(given)?, &options)
         }
+        Task::BenchHostile {
+            quick,
+            binary: given,
+            io,
+        } => {
+            let (rounds, time) = if quick { (3, 1) } else { (5, 4) };
+            let options = bench::hostile::Options {
+                rounds,
+                time: Duration::from_secs(time),
+                io,
+            };
+            bench::hostile::run(&published(given)?, &options)
+        }
+        Task::Echo { listen, io } => bench::echo::run(listen, &io),
     }
 }
 

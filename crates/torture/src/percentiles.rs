@@ -1,4 +1,4 @@
-//! Median, 99th percentile and maximum of measured times.
+//! Median, high percentiles and maximum of measured times.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,6 +10,8 @@ pub struct Percentiles {
     pub median: Duration,
     /// 99 of 100 take no longer. Of less than 100 times it is the greatest.
     pub p99: Duration,
+    /// 999 of 1000 take no longer. Of less than 1000 times it is the greatest.
+    pub p999: Duration,
     /// None takes longer.
     pub max: Duration,
 }
@@ -28,6 +30,7 @@ impl Percentiles {
         Percentiles {
             median: at(0.5),
             p99: at(0.99),
+            p999: at(0.999),
             max: at(1.0),
         }
     }
@@ -49,6 +52,8 @@ mod tests {
         let spread = Percentiles::of((1..=100).rev().map(Duration::from_millis));
         let told = "median 50 ms, p99 99 ms, max 100 ms";
         assert_eq!(spread.to_string(), told);
+        let many = Percentiles::of((1..=2000).map(Duration::from_millis));
+        assert_eq!(many.p999, Duration::from_millis(1998));
         let [one, two] = [1, 2].map(Duration::from_millis);
         let few = Percentiles::of([two, one, one]);
         assert_eq!((few.median, few.p99, few.max), (one, two, two));

@@ -38,6 +38,11 @@ pub enum Program {
         /// Further arguments.
         args: Vec<String>,
     },
+    /// The server of this program that sends back what it receives.
+    Echo {
+        /// How it waits for connections, as `--io` of `kumiki serve`.
+        io: String,
+    },
 }
 
 /// The words before the program on its command line, such as `taskset` with its arguments. They
@@ -66,6 +71,7 @@ impl Program {
         match self {
             Program::Kumiki { .. } => "kumiki",
             Program::Redis { .. } => "redis",
+            Program::Echo { .. } => "echo",
         }
     }
 
@@ -151,6 +157,11 @@ impl Program {
                 line.extend(["--port".into(), port, "--dir".into(), data]);
                 line.extend(args.iter().cloned());
             }
+            Program::Echo { io } => {
+                let program = std::env::current_exe().unwrap_or_else(|_| "torture".into());
+                line.extend([program.display().to_string(), "echo".into()]);
+                line.extend([addr.to_string(), "--io".into(), io.clone()]);
+            }
         }
         let mut command = Command::new(&line[0]);
         command.args(&line[1..]);
@@ -171,7 +182,7 @@ impl Server {
         self.process.pid()
     }
 
-    /// Waits until it answers PING.
+    /// Waits until it answers PING without an error.
     ///
     /// # Errors
     /// Returns an error if it ends or takes more than a minute; the message has the end of its log.
@@ -189,7 +200,7 @@ impl Server {
             if let Ok(mut client) = Client::try_connect(self.addr)
                 && client
                     .try_call(&["PING"])
-                    .is_ok_and(|r| r == Reply::Status("PONG".into()))
+                    .is_ok_and(|reply| !matches!(reply, Reply::Error(_)))
             {
                 return Ok(());
             }

@@ -41,12 +41,12 @@ pub fn run(program: &Program) -> Result<Vec<String>> {
     }
     let mut complaints = Vec::new();
     match program {
-        Program::Redis { .. } => complaints.extend(run_one(program, false)?),
         Program::Kumiki { .. } => {
             for settings in SETTINGS {
                 complaints.extend(run_one(&program.with(settings), true)?);
             }
         }
+        _ => complaints.extend(run_one(program, false)?),
     }
     for complaint in complaints.iter().take(5) {
         println!("  {complaint}");

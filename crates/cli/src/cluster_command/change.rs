@@ -2,17 +2,16 @@
 //! progress.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use base::NodeId;
 use cluster::Topology;
-use cluster::topology::PartitionInfo;
+use cluster::topology::{NodeInfo, PartitionInfo};
 use server::replication::Report;
 
 use super::survey::{PartitionSurvey, REMOVED, stopped};
-use crate::node_connection::{CLOSED, NodeConnection};
+use crate::node_connection::{CLOSED, Credentials, NodeConnection};
 use crate::output::say_line;
 
 /// The interval at which progress is shown.
@@ -37,7 +36,7 @@ pub(super) enum TargetState {
 pub(super) struct Change<'a> {
     pub(super) topology: &'a Topology,
     pub(super) partition: &'a PartitionInfo,
-    pub(super) password: Option<&'a str>,
+    pub(super) credentials: &'a Credentials,
     pub(super) patience: Duration,
 }
 
@@ -62,7 +61,7 @@ impl Change<'_> {
         });
         let heard_by = until.min(Instant::now() + SEARCH);
         loop {
-            let outcome = self.ask_leader(info.client, wanted, node, until);
+            let outcome = self.ask_leader(info, wanted, node, until);
             match outcome {
                 // The leader has not heard from a node that has just started.
                 Err(said) if is_blank && is_unheard(&said) && Instant::now() < heard_by => {
@@ -78,12 +77,12 @@ impl Change<'_> {
     /// Sends the leader the command, and shows progress until it has answered.
     fn ask_leader(
         &self,
-        address: SocketAddr,
+        leader: &NodeInfo,
         wanted: TargetState,
         node: Option<u16>,
         until: Instant,
     ) -> Result<(), String> {
-        let mut connection = NodeConnection::connect(address, self.password)?;
+        let mut connection = NodeConnection::to_node(leader, self.credentials)?;
         let number = node.map(|node| node.to_string());
         let mut command = vec!["CLUSTER", "REPLICATION"];
         command.push(match wanted {
@@ -108,7 +107,7 @@ impl Change<'_> {
     fn find_leader(&self, until: Instant) -> Result<PartitionSurvey, String> {
         let until = until.min(Instant::now() + SEARCH);
         loop {
-            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.credentials);
             if survey.leader().is_some() {
                 return Ok(survey);
             }
@@ -151,7 +150,7 @@ impl Change<'_> {
                     self.patience.as_secs()
                 ));
             }
-            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.credentials);
             told.tell(&progress(&survey, node));
         }
     }
@@ -165,7 +164,7 @@ impl Change<'_> {
         until: Instant,
     ) -> Result<(), String> {
         loop {
-            let survey = PartitionSurvey::take(self.topology, self.partition, self.password);
+            let survey = PartitionSurvey::take(self.topology, self.partition, self.credentials);
             if let Some(leader) = survey.leader()
                 && is_so(&survey, leader, wanted, node, before)
             {

@@ -5,7 +5,7 @@ use cluster::Topology;
 use cluster::topology::{NodeInfo, PartitionInfo};
 use server::replication::{ALONE, LEADER, Member, Report};
 
-use crate::node_connection::NodeConnection;
+use crate::node_connection::{Credentials, NodeConnection};
 
 /// The reports of the nodes of one or all partitions.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ impl Survey {
     pub(super) fn take(
         topology: &Topology,
         only: Option<PartitionId>,
-        password: Option<&str>,
+        credentials: &Credentials,
     ) -> Survey {
         let wanted = |one: &&PartitionInfo| only.is_none_or(|only| one.id == only);
         let partitions = topology.partitions().iter().filter(wanted);
-        let partitions = partitions.map(|one| PartitionSurvey::take(topology, one, password));
+        let partitions = partitions.map(|one| PartitionSurvey::take(topology, one, credentials));
         Survey {
             partitions: partitions.collect(),
         }
@@ -48,12 +48,12 @@ impl PartitionSurvey {
     pub(super) fn take(
         topology: &Topology,
         partition: &PartitionInfo,
-        password: Option<&str>,
+        credentials: &Credentials,
     ) -> PartitionSurvey {
         let infos = partition.nodes.iter().filter_map(|id| topology.node(*id));
         let nodes = std::thread::scope(|scope| {
             let asking: Vec<_> = infos
-                .map(|info| (*info, scope.spawn(move || ask(info, password))))
+                .map(|info| (*info, scope.spawn(move || ask(info, credentials))))
                 .collect();
             let told = asking.into_iter().map(|(info, asking)| {
                 let report = asking.join();
@@ -237,6 +237,6 @@ fn why_unheard(node: NodeId, report: &Report, leader: &Report) -> String {
     }
 }
 
-fn ask(info: &NodeInfo, password: Option<&str>) -> Result<Report, String> {
-    NodeConnection::connect(info.client, password)?.report()
+fn ask(info: &NodeInfo, credentials: &Credentials) -> Result<Report, String> {
+    NodeConnection::to_node(info, credentials)?.report()
 }

@@ -23,7 +23,7 @@ use pages::{Error, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 use super::interrupt::StopRequest;
 use super::options::parse_page_size;
 use super::progress::ProgressLine;
-use crate::node_connection::{self, NodeConnection};
+use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
 use crate::table_location::{TableLocation, resolve_as};
 use rows::{LongValues, Rows};
@@ -35,10 +35,8 @@ pub(super) struct Export {
     /// The server: where its clients connect.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]
     from: String,
-    /// The password of the server's clients; default: that in the environment variable
-    /// KUMIKI_PASSWORD, if there is one.
-    #[arg(long, value_name = "PASSWORD")]
-    password: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialOptions,
     /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
     #[arg(long)]
     stale: bool,
@@ -104,10 +102,10 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
 
 /// Connects to the server, at the first of its addresses that accepts.
 fn connect(options: &Export) -> Result<(SocketAddr, NodeConnection), String> {
-    let password = node_connection::password(options.password.as_deref());
+    let credentials = options.credentials.open()?;
     let mut said = String::new();
     for address in resolve_as("--from", "127.0.0.1:6380", &options.from)? {
-        match NodeConnection::connect(address, password.as_deref()) {
+        match NodeConnection::connect(address, &credentials) {
             Ok(connection) => return Ok((address, connection)),
             Err(error) => said = error,
         }

@@ -7,6 +7,7 @@ mod cluster_clients;
 mod encrypted_links;
 mod full_disk;
 mod guards;
+mod idle_connections;
 mod live_configuration;
 mod lock_faults;
 mod lock_reboot;

@@ -10,14 +10,14 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use testkit::peers::{self, Group};
-use testkit::process::Server;
+use testkit::process::{Server, finished};
 use testkit::tls::Authority;
 use testkit::tls::rcgen::date_time_ymd;
 use testkit::{Client, eventually};
 
 use crate::support::clients::{output, run, said, script};
 use crate::support::cluster::{Cluster, Keeping};
-use crate::support::process::{proxy, serve};
+use crate::support::process::{kumiki, proxy, serve};
 use crate::support::replicas::Replicas;
 
 /// A certificate and its key.
@@ -293,6 +293,82 @@ fn a_proxy_reaches_all_nodes_of_a_cluster_over_tls() {
         let mut client = Client::connect(cluster.address(node));
         assert_ne!(client.told("DBSIZE"), "0", "node {node}");
     }
+}
+
+/// Returns the options by which a command reaches nodes that want a certificate of `authority`.
+fn node_tls(authority: &Authority, own: Option<&Own>) -> Vec<String> {
+    let mut options = vec!["--node-tls".to_owned(), "--node-ca".to_owned()];
+    options.push(authority.ca().display().to_string());
+    if let Some((cert, key)) = own {
+        options.extend(["--node-cert".to_owned(), cert.display().to_string()]);
+        options.extend(["--node-key".to_owned(), key.display().to_string()]);
+    }
+    options
+}
+
+/// The nodes ask for certificates of clients, and the commands of this program show one.
+#[test]
+fn commands_show_nodes_a_certificate() {
+    let (authority, options) = certified();
+    let own = authority.sign("operator", |_| {});
+    let ca = authority.ca().display().to_string();
+    let mut options = options.each_ref().map(String::as_str).to_vec();
+    options.extend(["--tls-ca", &ca]);
+    let replicas = Replicas::start_with(1, 3, &options);
+    let leader = replicas.leader(1);
+    let command = |words: &[&str], own| {
+        let tls = node_tls(&authority, own);
+        replicas.command(&[words, &tls.iter().map(String::as_str).collect::<Vec<_>>()].concat())
+    };
+    eventually("all is well", || {
+        command(&["status"], Some(&own)).0 == Some(0)
+    });
+    let to = 1 + leader % 3;
+    let (code, said, errors) = command(&["transfer", "--to", &to.to_string()], Some(&own));
+    assert_eq!(code, Some(0), "{said}{errors}");
+    assert_eq!(replicas.leader(1), to);
+    let (code, said, errors) = command(&["status"], None);
+    assert_eq!(code, Some(1), "{said}{errors}");
+    assert!(said.contains("certificate"), "{said}{errors}");
+    // The proxy asks every node for its state.
+    let node = replicas.tls_address(to).to_string();
+    let mut arguments = vec!["--redis".to_owned(), node];
+    arguments.extend(node_tls(&authority, Some(&own)));
+    let proxy = proxy(&arguments);
+    assert_eq!(Client::connect(proxy.address).told("SET a 1"), "+OK");
+}
+
+#[test]
+fn an_export_reads_a_server_over_tls() {
+    let served = TlsServer::start("yes");
+    let own = served.authority.sign("operator", |_| {});
+    let mut client = Client::connect(served.server.address);
+    for number in 0..100 {
+        assert_eq!(client.told(&format!("SET key:{number} v")), "+OK");
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let export = |own| {
+        let mut command = kumiki();
+        command.args([
+            "pages",
+            "export",
+            "--from",
+            &served.address.to_string(),
+            "--dir",
+        ]);
+        command
+            .arg(dir.path())
+            .args(node_tls(&served.authority, own));
+        finished(&mut command)
+    };
+    let (code, _, errors) = export(None);
+    assert!(
+        code == Some(1) && errors.contains("certificate"),
+        "{code:?}: {errors}"
+    );
+    let (code, said, errors) = export(Some(&own));
+    assert_eq!(code, Some(0), "{errors}");
+    assert!((said + &errors).contains("100"), "{errors}");
 }
 
 /// Both sides say why a client is refused.

@@ -62,6 +62,8 @@ pub struct AuthorityFiles {
     /// The name in all servers' certificates; `None`: each server's certificate must have the server's
     /// address.
     pub name: Option<String>,
+    /// The client's own certificate and its key, for servers that ask for one.
+    pub own: Option<(PathBuf, PathBuf)>,
 }
 
 /// The settings of TLS for connections that are accepted.
@@ -123,11 +125,18 @@ impl ClientTls {
             Some(file) => roots(file, "--node-ca")?,
             None => of_the_system()?,
         };
-        let config = ClientConfig::builder_with_provider(provider())
+        let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| CertificateError(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match &files.own {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain = certificates(cert, "--node-cert")?;
+                let config = builder.with_client_auth_cert(chain, private_key(key, "--node-key")?);
+                config.map_err(|error| mismatch(&error, cert, key, "--node"))?
+            }
+        };
         let name = files.name.clone().map(|name| {
             let parsed = ServerName::try_from(name.clone());
             parsed.map_err(|_| {
@@ -190,10 +199,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn server_config(files: &CertificateFiles) -> Result<Arc<ServerConfig>, CertificateError> {
     let chain = certificates(&files.cert, "--tls-cert")?;
-    base::private::check(&files.key)
-        .map_err(|error| CertificateError(format!("--tls-key {}: {error}", files.key.display())))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| unusable(&files.key, "--tls-key", "no private key", &error))?;
+    let key = private_key(&files.key, "--tls-key")?;
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| CertificateError(error.to_string()))?;
@@ -212,17 +218,28 @@ fn server_config(files: &CertificateFiles) -> Result<Arc<ServerConfig>, Certific
         }
     };
     let config = builder.with_single_cert(chain, key);
-    let config = config.map_err(|error| {
-        CertificateError(match error {
-            rustls::Error::InconsistentKeys(_) => format!(
-                "the key in {} is not that of the certificate in {}; correct --tls-key or --tls-cert",
-                files.key.display(),
-                files.cert.display()
-            ),
-            other => format!("--tls-cert {}: {other}", files.cert.display()),
-        })
-    })?;
+    let config = config.map_err(|error| mismatch(&error, &files.cert, &files.key, "--tls"))?;
     Ok(Arc::new(config))
+}
+
+/// Reads a key, which other users must not be able to read.
+fn private_key(file: &Path, option: &str) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    base::private::check(file)
+        .map_err(|error| CertificateError(format!("{option} {}: {error}", file.display())))?;
+    PrivateKeyDer::from_pem_file(file)
+        .map_err(|error| unusable(file, option, "no private key", &error))
+}
+
+/// Returns the error for a certificate and a key that cannot be used together; their options begin with
+/// `prefix`.
+fn mismatch(error: &rustls::Error, cert: &Path, key: &Path, prefix: &str) -> CertificateError {
+    let (cert, key) = (cert.display(), key.display());
+    CertificateError(match error {
+        rustls::Error::InconsistentKeys(_) => format!(
+            "the key in {key} is not that of the certificate in {cert}; correct {prefix}-key or {prefix}-cert"
+        ),
+        other => format!("{prefix}-cert {cert}: {other}"),
+    })
 }
 
 fn of_the_system() -> Result<RootCertStore, CertificateError> {

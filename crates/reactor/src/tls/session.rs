@@ -434,6 +434,10 @@ pub(super) fn explain(error: &rustls::Error, is_early: bool) -> String {
         AlertReceived(AlertDescription::UnknownCA) => {
             "the peer does not know the authority of the certificate that it was shown".to_owned()
         }
+        AlertReceived(AlertDescription::CertificateRequired) => {
+            "the peer wants a certificate, and was shown none: give --node-cert and --node-key"
+                .to_owned()
+        }
         AlertReceived(AlertDescription::CertificateExpired) => {
             "the peer says that the certificate which it was shown has expired".to_owned()
         }

@@ -58,7 +58,7 @@ fn client(
     authority: &Authority,
     own: Option<&(PathBuf, PathBuf)>,
 ) -> Client<Encrypted> {
-    Client::over(StreamOwned::new(authority.session(own), stream(served)))
+    authority.client(tls_address(served), own)
 }
 
 /// Returns `true` if a client with the certificate `own` is served.

@@ -1,6 +1,8 @@
 //! One cell of the comparison: the requests, the measurement, and the aim.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -15,6 +17,8 @@ use xtask::process;
 pub enum Mode {
     /// Not at all: `--ephemeral`; `save ""`, `appendonly no`.
     Ephemeral,
+    /// Not at all, and connections are encrypted.
+    Tls,
     /// Before the reply: `--durability group`; `appendfsync always`.
     Durable,
 }
@@ -63,25 +67,62 @@ pub struct Sample {
     pub p99_ms: f64,
 }
 
+/// An aim of a cell: how Kumiki should compare.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aim {
+    /// Its rate by the peer's is at least this.
+    Rate(f64),
+    /// Its processor time for a request, by the peer's, is at most this.
+    Cpu(f64),
+    /// Its processor time for a request, by that of the server that only sends back, is at most this.
+    CpuByEcho(f64),
+}
+
+/// The server that redis-benchmark asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// The authority of its certificate, if it is asked over TLS.
+    pub authority: Option<&'a Path>,
+    /// Keys in its store.
+    pub keys: u64,
+    /// redis-benchmark runs on the client's core alone.
+    pub is_pinned: bool,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Ephemeral => "ephemeral",
+            Mode::Tls => "tls",
+            Mode::Durable => "durable",
+        })
+    }
+}
+
 impl Cell {
-    /// Returns the least ratio of our rate to the peer's.
-    ///
-    /// Reads wait for no sync on either side, so that they have the same target in both modes.
+    /// Returns the aims. Without pipelining and without a log the client's core is the limit, so that rates say
+    /// little there.
     #[must_use]
-    pub fn target(&self) -> f64 {
+    pub fn aims(&self) -> Vec<Aim> {
         match (self.mode, self.load.test, self.load.pipeline) {
-            _ if self.load.clients == 1 => 1.0,
-            (Mode::Durable, Test::Set, _) => 1.5,
-            (_, _, 1) => 1.0,
-            _ => 1.3,
+            (Mode::Ephemeral, Test::Get, 1) => vec![Aim::Cpu(0.7), Aim::CpuByEcho(1.2)],
+            (Mode::Ephemeral, Test::Set, 1) => vec![Aim::Cpu(0.8), Aim::CpuByEcho(1.2)],
+            (Mode::Ephemeral, Test::Get, _) => vec![Aim::Rate(2.5)],
+            (Mode::Ephemeral, Test::Set, _) => vec![Aim::Rate(2.0)],
+            (Mode::Tls, _, 1) => vec![Aim::Cpu(0.8)],
+            (Mode::Durable, Test::Set, 1) if self.load.clients > 1 => vec![Aim::Rate(1.4)],
+            _ => Vec::new(),
         }
     }
 
-    /// Returns `true` if the server may use no more processor time per request than the peer: if
-    /// the client's core is the limit, the rate alone says little.
+    /// Returns `true` if the server that only sends back is measured, too.
     #[must_use]
-    pub fn compares_cpu(&self) -> bool {
-        self.mode == Mode::Ephemeral && self.load.pipeline == 1
+    pub fn has_echo(&self) -> bool {
+        let by_echo = |aim: &Aim| matches!(aim, Aim::CpuByEcho(_));
+        self.aims().iter().any(by_echo)
     }
 }
 
@@ -97,24 +138,23 @@ impl Test {
 }
 
 impl Load {
-    /// Runs redis-benchmark for `requests` requests, pinned to the client's core if requested.
+    /// Runs redis-benchmark for `requests` requests.
     ///
     /// # Errors
     /// Returns an error if it fails, as it does when the server answers with an error.
-    pub fn measure(
-        &self,
-        addr: SocketAddr,
-        keys: u64,
-        requests: u64,
-        is_pinned: bool,
-    ) -> Result<Sample> {
+    pub fn measure(&self, asked: &Asked<'_>, requests: u64) -> Result<Sample> {
         let mut command = Command::new("redis-benchmark");
-        if is_pinned {
+        if asked.is_pinned {
             command = Command::new("taskset");
             command.args(["-c", CLIENT_CORE, "redis-benchmark"]);
         }
         command.arg("--csv");
-        command.args(["-h", &addr.ip().to_string(), "-p", &addr.port().to_string()]);
+        let (host, port) = (asked.addr.ip().to_string(), asked.addr.port().to_string());
+        command.args(["-h", &host, "-p", &port]);
+        if let Some(authority) = asked.authority {
+            command.arg("--tls").arg("--cacert").arg(authority);
+        }
+        let keys = asked.keys;
         command.args(["-t", self.test.name()]);
         command.args(["-n", &requests.to_string(), "-r", &keys.to_string()]);
         command.args([

@@ -24,7 +24,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use self::point::{AIM, Point, Run, SIDES, Side, header};
-use super::cell::{Load, Test};
+use super::cell::{Asked, Load, Test};
 use super::machine::{Host, Meter};
 use super::{TOLERATED, WASTE, calibrate, check, preload};
 use crate::cluster::Nodes;
@@ -176,6 +176,16 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Returns one of the side's servers as redis-benchmark asks it.
+    fn by_benchmark(&mut self, side: Side, asked: usize) -> Asked<'static> {
+        Asked {
+            addr: self.server(side, asked).addr(),
+            authority: None,
+            keys: self.options.keys,
+            is_pinned: false,
+        }
+    }
+
     /// Returns which of the side's servers is asked: the leader.
     fn asked(&mut self, side: Side) -> Result<usize> {
         let Some(nodes) = self.nodes(side) else {
@@ -201,9 +211,8 @@ impl<'a> Bench<'a> {
         let mut requests = [0; SIDES.len()];
         for side in SIDES {
             let asked = self.asked(side)?;
-            let addr = self.server(side, asked).addr();
-            let Options { keys, seconds, .. } = *self.options;
-            requests[side as usize] = calibrate(load, addr, keys, seconds, false)?;
+            let asked = self.by_benchmark(side, asked);
+            requests[side as usize] = calibrate(load, &asked, self.options.seconds)?;
         }
         let mut runs: [Vec<Run>; SIDES.len()] = Default::default();
         for turn in 0..self.options.repetitions {
@@ -231,9 +240,9 @@ impl<'a> Bench<'a> {
                 self.meter.wait_quiet()?;
             }
             let asked = self.asked(side)?;
-            let addr = self.server(side, asked).addr();
+            let by_benchmark = self.by_benchmark(side, asked);
             let before = self.meter.read()?;
-            let sample = load.measure(addr, self.options.keys, requests, false);
+            let sample = load.measure(&by_benchmark, requests);
             let usage = self.meter.since(&before)?;
             if self.asked(side)? == asked && (self.options.noisy || usage.foreign < TOLERATED) {
                 return Ok(Run::new(sample?, requests, &usage, side, asked));

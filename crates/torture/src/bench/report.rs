@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::cell::{Cell, Mode, Sample};
+use crate::bench::cell::{Aim, Cell, Sample};
 use crate::bench::machine::Host;
 
 /// One run of redis-benchmark against one server.
@@ -33,12 +33,14 @@ pub struct Point {
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The least ratio that is aimed at.
-    pub target: f64,
-    /// Ours.
+    /// What is aimed at.
+    pub aims: Vec<Aim>,
+    /// Kumiki's.
     pub kumiki: Vec<Repetition>,
     /// The peer's.
     pub redis: Vec<Repetition>,
+    /// Of the server that only sends back; none where it is not measured.
+    pub echo: Vec<Repetition>,
 }
 
 /// The whole result.
@@ -57,59 +59,64 @@ pub struct Report {
 }
 
 impl Point {
-    fn medians(&self, field: impl Fn(&Repetition) -> f64) -> (f64, f64) {
-        let of = |all: &[Repetition]| median(all.iter().filter(|r| r.kept).map(&field).collect());
-        (of(&self.kumiki), of(&self.redis))
+    /// Returns the medians of Kumiki, the peer and the echo; not a number where nothing was measured.
+    fn medians(&self, field: impl Fn(&Repetition) -> f64) -> [f64; 3] {
+        [&self.kumiki, &self.redis, &self.echo]
+            .map(|all| median(all.iter().filter(|r| r.kept).map(&field).collect()))
     }
 
-    /// Returns our rate divided by the peer's, medians of both.
+    /// Returns the value of which an aim speaks.
     #[must_use]
-    pub fn ratio(&self) -> f64 {
-        let (ours, theirs) = self.medians(|r| r.sample.rate);
-        ours / theirs
+    pub fn value(&self, aim: Aim) -> f64 {
+        let [rate, peer_rate, _] = self.medians(|r| r.sample.rate);
+        let [cpu, peer_cpu, echo_cpu] = self.medians(|r| r.server_cpu_us);
+        match aim {
+            Aim::Rate(_) => rate / peer_rate,
+            Aim::Cpu(_) => cpu / peer_cpu,
+            Aim::CpuByEcho(_) => cpu / echo_cpu,
+        }
     }
 
-    /// Returns our processor time for a request divided by the peer's.
+    /// Returns `true` if an aim is met.
     #[must_use]
-    pub fn cpu_ratio(&self) -> f64 {
-        let (ours, theirs) = self.medians(|r| r.server_cpu_us);
-        ours / theirs
-    }
-
-    /// Returns `true` if the cell's aims are met. Below 2 % two medians are considered equal.
-    #[must_use]
-    pub fn met(&self) -> bool {
-        let cpu = !self.cell.compares_cpu() || self.cpu_ratio() <= 1.02;
-        cpu && self.ratio() >= self.target * 0.98
+    pub fn meets(&self, aim: Aim) -> bool {
+        match aim {
+            Aim::Rate(least) => self.value(aim) >= least,
+            Aim::Cpu(most) | Aim::CpuByEcho(most) => self.value(aim) <= most,
+        }
     }
 
     /// Returns a line of the table.
     #[must_use]
     pub fn line(&self) -> String {
-        let (rate, redis_rate) = self.medians(|r| r.sample.rate);
-        let (cpu, redis_cpu) = self.medians(|r| r.server_cpu_us);
-        let (p50, redis_p50) = self.medians(|r| r.sample.p50_ms);
-        let (p99, redis_p99) = self.medians(|r| r.sample.p99_ms);
-        let (client, _) = self.medians(|r| r.client_load);
+        let [rate, peer_rate, _] = self.medians(|r| r.sample.rate);
+        let [cpu, peer_cpu, echo_cpu] = self.medians(|r| r.server_cpu_us);
+        let [p99, peer_p99, _] = self.medians(|r| r.sample.p99_ms);
+        let [client, ..] = self.medians(|r| r.client_load);
         let load = self.cell.load;
-        let mode = if self.cell.mode == Mode::Ephemeral {
-            "ephemeral"
+        let by_echo = if self.echo.is_empty() {
+            format!("{:>13}", "")
         } else {
-            "durable"
+            format!("{echo_cpu:>7.2} {:>5.2}", cpu / echo_cpu)
         };
+        let aims = self.aims.iter().map(|&aim| {
+            let met = if self.meets(aim) { "met" } else { "missed" };
+            match aim {
+                Aim::Rate(least) => format!("rate >= {least:.2} {met}"),
+                Aim::Cpu(most) => format!("CPU <= {most:.2} {met}"),
+                Aim::CpuByEcho(most) => format!("by echo <= {most:.2} {met}"),
+            }
+        });
         format!(
-            "{mode:<9} {:<3} {:>5} {:>3} {:>3} | {rate:>9.0} {redis_rate:>9.0} {:>5.2} {:>4.1}{} | \
-             {cpu:>6.2} {redis_cpu:>6.2} {:>5.2} | {p50:>6.3} {redis_p50:>6.3} {p99:>7.3} {redis_p99:>7.3} | \
-             {client:>4.2} {}",
+            "{:<9} {:<3} {:>3} {:>3} | {rate:>9.0} {peer_rate:>9.0} {:>5.2} | {cpu:>6.2} {peer_cpu:>6.2} {:>5.2} \
+             {by_echo} | {p99:>7.3} {peer_p99:>7.3} | {client:>4.2} | {}",
+            self.cell.mode,
             load.test.name(),
-            load.size,
             load.clients,
             load.pipeline,
-            self.ratio(),
-            self.target,
-            if self.cell.compares_cpu() { "c" } else { " " },
-            self.cpu_ratio(),
-            if self.met() { "met" } else { "missed" },
+            rate / peer_rate,
+            cpu / peer_cpu,
+            aims.collect::<Vec<_>>().join(", "),
         )
     }
 }
@@ -118,29 +125,27 @@ impl Point {
 #[must_use]
 pub fn header() -> String {
     format!(
-        "{:<9} {:<3} {:>5} {:>3} {:>3} | {:>9} {:>9} {:>5} {:>5} | {:>6} {:>6} {:>5} | {:>6} {:>6} {:>7} {:>7} | {:>4}\n\
-         {:<25} | {:^31} | {:^19} | {:^29} |",
+        "{:<22} | {:^25} | {:^34} | {:^15} |      |\n\
+         {:<9} {:<3} {:>3} {:>3} | {:>9} {:>9} {:>5} | {:>6} {:>6} {:>5} {:>7} {:>5} | {:>7} {:>7} | {:>4} | aims",
+        "",
+        "requests a second",
+        "server's CPU, µs a request",
+        "p99, ms",
         "mode",
         "op",
-        "bytes",
         "c",
         "P",
-        "kumiki/s",
-        "redis/s",
-        "ratio",
-        "aim",
         "kumiki",
         "redis",
         "ratio",
         "kumiki",
         "redis",
+        "ratio",
+        "echo",
+        "ratio",
         "kumiki",
         "redis",
         "load",
-        "",
-        "requests",
-        "server CPU, µs/op",
-        "latency, ms: p50, then p99",
     )
 }
 

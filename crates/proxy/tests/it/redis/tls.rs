@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kumiki_proxy::{Config, Nodes};
 use reactor::tls::{AuthorityFiles, CertificateFiles, ClientCertificates, ServerTls};
-use rustls::{ClientConnection, StreamOwned};
+use rustls::StreamOwned;
 
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
 use testkit::process::Redis;
@@ -32,8 +32,6 @@ trait Signs {
         program: &Path,
         change: impl FnOnce(&mut CertificateParams),
     ) -> (Redis, SocketAddr);
-    /// Connects a client.
-    fn client(&self, address: SocketAddr) -> Client<Encrypted>;
 }
 
 impl Signs for Authority {
@@ -54,6 +52,7 @@ impl Signs for Authority {
         AuthorityFiles {
             ca: Some(self.ca()),
             name: None,
+            own: None,
         }
     }
 
@@ -80,14 +79,7 @@ impl Signs for Authority {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         (Redis::start(program, &options), address)
     }
-
-    fn client(&self, address: SocketAddr) -> Client<Encrypted> {
-        Client::over(StreamOwned::new(self.session(None), plain(address)))
-    }
 }
-
-/// A connection that speaks TLS.
-type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 
 /// Starts a node, and a proxy before it that speaks TLS only with clients.
 fn for_clients_alone(program: &Path) -> (Authority, Redis, Proxy) {
@@ -167,14 +159,14 @@ fn clients_and_nodes_speak_tls() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let mut client = authority.client(proxy.address);
+                    let mut client = authority.client(proxy.address, None);
                     for number in 0..200 {
                         assert_eq!(client.told(&format!("ECHO {number}")), number.to_string());
                     }
                 });
             }
         });
-        exercise(&mut authority.client(proxy.address));
+        exercise(&mut authority.client(proxy.address, None));
     }
 }
 
@@ -187,7 +179,7 @@ fn one_side_alone_may_speak_tls() {
     let (node, encrypted) = authority.redis(&program, |_| {});
     let before = |config: &mut Config| config.certificate = Some(authority.for_clients(None));
     let proxy = Proxy::start(before, &[node.address]);
-    exercise(&mut authority.client(proxy.address));
+    exercise(&mut authority.client(proxy.address, None));
     let behind = |config: &mut Config| config.node_tls = Some(authority.for_nodes());
     let proxy = Proxy::start(behind, &[encrypted]);
     exercise(&mut connect(proxy.address));
@@ -280,7 +272,7 @@ fn handshakes_may_come_in_halves_but_not_for_ever() {
         })
         .collect();
     // They delay no other client.
-    let mut client = authority.client(proxy.address);
+    let mut client = authority.client(proxy.address, None);
     assert_eq!(client.told("GET a"), "b");
     assert!(begin.elapsed() < Duration::from_secs(8));
     for stream in &mut halves {
@@ -300,7 +292,7 @@ fn who_speaks_no_tls_is_closed_and_does_no_harm() {
         return;
     };
     let (authority, _node, proxy) = for_clients_alone(&program);
-    let mut client = authority.client(proxy.address);
+    let mut client = authority.client(proxy.address, None);
     let mut random = fastrand::Rng::with_seed(11);
     let mut cases = vec![
         b"PING\r\n".to_vec(),
@@ -345,7 +337,7 @@ fn a_slow_reader_gets_everything_before_the_end() {
         return;
     };
     let (authority, _node, proxy) = for_clients_alone(&program);
-    let mut client = authority.client(proxy.address);
+    let mut client = authority.client(proxy.address, None);
     let value = "v".repeat(1 << 20);
     assert_eq!(client.call(&["SET", "large", &value]), Reply::status("OK"));
     for _ in 0..24 {
@@ -405,6 +397,7 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
         let tls = AuthorityFiles {
             ca: Some(authority.ca()),
             name: name.map(str::to_owned),
+            own: None,
         };
         move |config: &mut Config| config.node_tls = Some(tls)
     };
@@ -491,6 +484,7 @@ fn files_that_are_of_no_use_are_named() {
         config.node_tls = Some(AuthorityFiles {
             ca: Some(authority.ca()),
             name: Some("no name".to_owned()),
+            own: None,
         });
     });
     assert!(told.contains("--node-name no name"), "{told}");
