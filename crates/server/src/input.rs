@@ -127,7 +127,13 @@ pub(crate) fn execute(
 ) -> usize {
     let limits = executor.context.shared.config.limits;
     connection.state.stalled = false;
-    let most = connection.session.output.pending() + TURN_REPLIES;
+    // A client that takes no replies gets one in a turn: they cost memory that is not used yet.
+    let more = if connection.state.full {
+        0
+    } else {
+        TURN_REPLIES
+    };
+    let most = connection.session.output.pending() + more;
     executor.worker.serve(connection.session.client.id);
     let mut done = 0;
     loop {

@@ -78,7 +78,7 @@ pub(crate) const READ_BUFFER: usize = 64 * 1024;
 /// The most bytes read at a time into the input of a connection that sends a large argument.
 pub(crate) const LARGE_READ: usize = 1 << 20;
 /// Bytes of replies that one connection gets in a turn, after which others get theirs.
-pub(crate) const TURN_REPLIES: usize = 1 << 20;
+pub(crate) const TURN_REPLIES: usize = 256 << 10;
 /// Commands that are parsed, and their keys prefetched, before the first is executed.
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.

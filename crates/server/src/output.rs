@@ -2,25 +2,38 @@
 //!
 //! | part | meaning |
 //! |---|---|
-//! | bytes | encoded replies not yet taken by the socket |
+//! | set aside | the first of the encoded replies that the socket has not taken, in pieces that do not grow any more |
+//! | bytes | the others |
 //! | marks | a reply, or several, and an epoch: they, and all bytes behind them, may leave once the epoch is durable |
+//!
+//! Replies of a client that takes none are set aside, so that the buffer of the others stays small: it is copied when
+//! it grows, and that must not take long.
 //!
 //! Invariants:
 //! 1. Marks grow in position: none overtakes another. Where one epoch can be lost and a later one
 //!    not, each reply that waits has a mark of its own; elsewhere marks grow in their epoch, too,
 //!    and replies that wait for no later epoch than the one before them share its mark.
-//! 2. Bytes before the first mark may leave.
+//! 2. Bytes before the first mark may leave; among them are all that are set aside.
 
 use std::collections::VecDeque;
 
 use base::Epoch;
 use resp::ReplyParser;
 
+/// Replies are set aside when there are so many bytes of them.
+const PIECE: usize = 1 << 20;
+/// Bytes that take the system longer to free than a turn should last.
+const MUCH: usize = 16 << 20;
+
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(crate) struct OutputQueue {
+    /// Pieces, each with the number of its bytes that the socket has taken; the socket gets the first one first.
+    set_aside: VecDeque<(Vec<u8>, usize)>,
+    /// The bytes of them that the socket has not taken.
+    aside: usize,
     bytes: Vec<u8>,
-    /// The number of bytes that the socket has taken.
+    /// The number of bytes of `bytes` that the socket has taken.
     sent: usize,
     marks: VecDeque<Mark>,
 }
@@ -159,6 +172,9 @@ impl OutputQueue {
     /// Returns the bytes that may leave now.
     #[inline]
     pub(crate) fn sendable(&self) -> &[u8] {
+        if let Some((piece, sent)) = self.set_aside.front() {
+            return &piece[*sent..];
+        }
         let end = self
             .marks
             .front()
@@ -168,6 +184,14 @@ impl OutputQueue {
 
     /// Records that the socket took `count` of the sendable bytes.
     pub(crate) fn sent(&mut self, count: usize) {
+        if let Some((piece, sent)) = self.set_aside.front_mut() {
+            *sent += count;
+            self.aside -= count;
+            if *sent == piece.len() {
+                self.set_aside.pop_front();
+            }
+            return;
+        }
         self.sent += count;
         debug_assert!(self.sent <= self.bytes.len(), "sent more than there is");
         if self.sent == self.bytes.len() {
@@ -187,7 +211,27 @@ impl OutputQueue {
     /// Returns the number of bytes held, whether they may leave or not.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.aside + self.bytes.len() - self.sent
+    }
+
+    /// Sets the replies aside, if they may leave and are many: the socket does not take them for now.
+    pub(crate) fn set_aside(&mut self) {
+        let count = self.bytes.len() - self.sent;
+        if count >= PIECE && self.marks.is_empty() {
+            let piece = (std::mem::take(&mut self.bytes), self.sent);
+            self.set_aside.push_back(piece);
+            (self.aside, self.sent) = (self.aside + count, 0);
+        }
+    }
+
+    /// Drops everything. Much memory is freed by a thread of its own, because the system needs long for it.
+    pub(crate) fn clear(&mut self) {
+        let output = std::mem::take(self);
+        if output.pending() >= MUCH {
+            let freeing = std::thread::Builder::new().name("free-memory".to_owned());
+            // If there is no thread to be had, the closure is dropped here, and the memory with it.
+            let _ = freeing.spawn(move || drop(output));
+        }
     }
 
     #[inline]
@@ -355,6 +399,27 @@ mod tests {
         assert_eq!(take(&mut output), "held");
         output.release(Epoch(5));
         assert_eq!(take(&mut output), "later");
+    }
+
+    #[test]
+    fn replies_that_are_set_aside_leave_first() {
+        let mut output = OutputQueue::default();
+        let long = "x".repeat(PIECE);
+        reply(&mut output, "a", 3, 3);
+        output.set_aside();
+        assert!(output.set_aside.is_empty(), "few bytes stay where they are");
+        reply(&mut output, &long, 3, 3);
+        output.sent(1);
+        output.set_aside();
+        reply(&mut output, &long, 4, 3);
+        output.set_aside();
+        assert_eq!(output.set_aside.len(), 1, "replies that wait stay");
+        assert_eq!((output.pending(), output.position()), (2 * PIECE, PIECE));
+        output.sent(10);
+        assert_eq!(take(&mut output).len(), PIECE - 10);
+        assert_eq!(take(&mut output), "");
+        output.release(Epoch(4));
+        assert!(output.is_empty());
     }
 
     #[test]

@@ -438,10 +438,11 @@ impl<N: Network> Runtime<N> {
     }
 
     fn close(&mut self, key: usize) {
-        let connection = self.connections.remove(key);
+        let mut connection = self.connections.remove(key);
         if let Some(place) = connection.newcomer {
             self.newcomers.leave(place);
         }
+        connection.session.output.clear();
         self.network.close(self.streams.remove(key));
         self.executor
             .context

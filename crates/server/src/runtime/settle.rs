@@ -179,6 +179,9 @@ impl<N: Network> Runtime<N> {
             }
         }
         context.bytes_out += write(&mut self.network, &mut self.streams[key], connection) as u64;
+        if connection.state.full {
+            connection.session.output.set_aside();
+        }
         let output = context.shared.config.limits.output;
         let held = connection.held_bytes();
         if connection.session.output.pending() > output {
