@@ -8,6 +8,8 @@
 //! 1. A stream is reported once when it becomes readable or writable (edge-triggered): the caller reads
 //!    or writes until the stream has no more to give or to take, or remembers that it did not.
 //! 2. A network belongs to one thread; only its [`Network::Waker`] is given to others.
+//! 3. No operation returns [`io::ErrorKind::Interrupted`]: the network itself repeats a system call that a
+//!    signal interrupted.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -60,10 +62,10 @@ pub trait Network: Send + Sized + 'static {
     /// Returns an error if the system lacks a resource, for example descriptors.
     fn open() -> io::Result<Self>;
 
-    /// Returns a handle that wakes this thread.
+    /// Returns a handle that wakes this thread. It is called once.
     ///
     /// # Errors
-    /// Returns an error if the system lacks a resource.
+    /// Returns an error if the system lacks a resource. The network cannot be used any more then.
     fn waker(&mut self) -> io::Result<Self::Waker>;
 
     /// Listens with a socket that is bound already.
@@ -168,6 +170,16 @@ pub trait Network: Send + Sized + 'static {
         happened: &mut Vec<SocketEvent>,
         timeout: Option<Duration>,
     ) -> io::Result<()>;
+}
+
+/// Repeats `call` as long as a signal interrupts it.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 /// Has `read` fill the spare capacity of `into`, and keeps the bytes that were read.

@@ -93,7 +93,7 @@ impl Ring {
     pub fn new() -> io::Result<Ring> {
         // The thread that makes a ring has its blocking calls interrupted when the ring ends. So
         // the ring is made by a thread that is gone then.
-        let made = std::thread::spawn(|| {
+        let made = std::thread::Builder::new().spawn(|| {
             IoUring::builder()
                 .setup_single_issuer()
                 .setup_defer_taskrun()
@@ -102,7 +102,7 @@ impl Ring {
                 .setup_r_disabled()
                 .setup_cqsize(COMPLETIONS)
                 .build(ENTRIES)
-        });
+        })?;
         let ring = made
             .join()
             .map_err(|_| io::Error::other("a thread has panicked"))??;
@@ -182,7 +182,7 @@ impl Ring {
     /// # Errors
     /// Returns an error if the kernel takes no requests.
     pub fn pause(&mut self, id: SocketId) -> io::Result<()> {
-        self.push_request(id, request::cancel_receive(id.0))
+        self.push_request(id, request::cancel(RECEIVE, id.0))
     }
 
     /// Reports once when there is room to send, or the connection is made or broken.
@@ -238,6 +238,13 @@ impl Ring {
             .bytes(buffer)
     }
 
+    /// Returns `true` if a buffer of received bytes has not been given back.
+    #[must_use]
+    pub fn holds_buffers(&self) -> bool {
+        let buffers = self.buffers.as_ref().expect("there until the drop");
+        buffers.are_held()
+    }
+
     /// Gives a buffer back.
     ///
     /// # Panics
@@ -268,14 +275,7 @@ impl Ring {
             // Only the first call waits: the others submit what it could not take.
             waits = false;
             if let Err(error) = result {
-                match error.raw_os_error() {
-                    Some(libc::ETIME | libc::EINTR) => {}
-                    Some(libc::EAGAIN | libc::EBUSY) if refused < PATIENCE => {
-                        refused += 1;
-                        std::thread::yield_now();
-                    }
-                    _ => return Err(error),
-                }
+                may_repeat(error, &mut refused)?;
             }
             self.take(done, &mut woken)?;
             let queue = self.ring.submission();
@@ -333,7 +333,9 @@ impl Ring {
                 COMING => {
                     self.tell(number, over, done, |key| SocketCompletion::Incoming { key });
                     let lives = self.sockets.key(number).is_some();
-                    if over && lives && result >= 0 {
+                    if lives && result & i32::from(libc::POLLHUP) != 0 && result >= 0 {
+                        self.end_listener(SocketId(number), over)?;
+                    } else if over && lives && result >= 0 {
                         self.await_connections(SocketId(number))?;
                     }
                 }
@@ -342,6 +344,15 @@ impl Ring {
             }
         }
         self.seen = seen;
+        Ok(())
+    }
+
+    /// Removes a listener that was shut down. Its poll would go on for ever, unless it is `over`.
+    fn end_listener(&mut self, id: SocketId, over: bool) -> io::Result<()> {
+        if !over {
+            self.push_request(id, request::cancel(COMING, id.0))?;
+        }
+        self.sockets.remove(id);
         Ok(())
     }
 
@@ -412,8 +423,9 @@ impl Ring {
     }
 
     fn push_request(&mut self, id: SocketId, entry: Entry) -> io::Result<()> {
+        self.push(entry)?;
         self.sockets.asked(id);
-        self.push(entry)
+        Ok(())
     }
 
     fn watch_waker(&mut self) -> io::Result<()> {
@@ -421,20 +433,34 @@ impl Ring {
     }
 
     fn push(&mut self, entry: Entry) -> io::Result<()> {
-        self.under_way += 1;
+        let mut refused = 0;
         loop {
             // SAFETY: everything that a request names stays valid: a socket until the request is
             // over (rule 3), the bytes of a send until it is over (rule 1), buffers as long as the
             // ring (rule 2).
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                self.under_way += 1;
                 return Ok(());
             }
             self.start()?;
-            match self.ring.submit() {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
+            if let Err(error) = self.ring.submit() {
+                may_repeat(error, &mut refused)?;
             }
         }
+    }
+}
+
+/// Returns the error of a call that submits requests, unless the call is to be repeated. `refused` counts how
+/// often the kernel had no memory or no room.
+fn may_repeat(error: io::Error, refused: &mut u32) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ETIME | libc::EINTR) => Ok(()),
+        Some(libc::EAGAIN | libc::EBUSY) if *refused < PATIENCE => {
+            *refused += 1;
+            std::thread::yield_now();
+            Ok(())
+        }
+        _ => Err(error),
     }
 }
 

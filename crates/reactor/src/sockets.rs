@@ -10,7 +10,7 @@ use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
 use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, keep_node_alive};
-use crate::network::{Network, SocketEvent, Wake};
+use crate::network::{Network, SocketEvent, Wake, uninterrupted};
 
 /// Events taken at a time.
 const EVENTS: usize = 1024;
@@ -28,7 +28,7 @@ pub struct Sockets {
 
 impl Wake for SocketWaker {
     fn wake(&self) {
-        if let Err(error) = mio::Waker::wake(self) {
+        if let Err(error) = uninterrupted(|| mio::Waker::wake(self)) {
             tracing::error!(%error, "a thread cannot be woken");
         }
     }
@@ -60,7 +60,7 @@ impl Network for Sockets {
     }
 
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, address) = listener.accept()?;
+        let (stream, address) = uninterrupted(|| listener.accept())?;
         stream.set_nodelay(true)?;
         keep_client_alive(&SockRef::from(&stream), self.keep_alive)?;
         Ok((stream, address))
@@ -91,22 +91,20 @@ impl Network for Sockets {
     }
 
     fn read(&mut self, stream: &mut TcpStream, into: &mut [u8]) -> io::Result<usize> {
-        stream.read(into)
+        uninterrupted(|| stream.read(into))
     }
 
     fn write(&mut self, stream: &mut TcpStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        match pieces {
+        uninterrupted(|| match pieces {
             // A plain write costs the kernel less than a list with one piece.
             [piece] => stream.write(piece),
             _ => stream.write_vectored(pieces),
-        }
+        })
     }
 
     fn read_behind(&mut self, stream: &mut TcpStream, into: &mut Vec<u8>) -> io::Result<usize> {
-        Ok(rustix::io::read(
-            &*stream,
-            rustix::buffer::spare_capacity(into),
-        )?)
+        let read = || rustix::io::read(&*stream, rustix::buffer::spare_capacity(into));
+        Ok(rustix::io::retry_on_intr(read)?)
     }
 
     fn local_address(&self, stream: &TcpStream) -> io::Result<SocketAddr> {

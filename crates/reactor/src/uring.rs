@@ -11,7 +11,8 @@
 //!    the ring's buffers bound. Then nothing more is received for it, and its peer has to wait.
 //! 2. A connection holds at most [`MOST`] bytes that were written and not sent. Beyond it there is no
 //!    room, and its owner gets an event when there is room again.
-//! 3. Between waits no buffer is held: no connection keeps the others from receiving.
+//! 3. No buffer is held while the kernel receives, which it does within a wait: no connection keeps the
+//!    others from receiving.
 //! 4. Bytes that were written before a connection was closed are sent, as the kernel does it, unless
 //!    the peer takes nothing for [`LINGER`].
 
@@ -24,18 +25,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive};
-use crate::ring::{Ring, SocketCompletion, Waker};
+use crate::ring::{Ring, SocketCompletion, SocketId, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
 use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::buffered::{LINGER, LOOK, MOST};
-use crate::network::{Network, SocketEvent, Wake};
+use crate::network::{Network, SocketEvent, Wake, uninterrupted};
 use connection::{WatchedConnection, mark};
 
 /// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
+/// Pieces that the kernel takes at a time (`IOV_MAX`): it refuses a longer list.
+const PIECES: usize = 1024;
 /// Events of other descriptors taken at a time.
 const EVENTS: usize = 1024;
 /// The key of the descriptors that are watched by a poll of their own.
@@ -125,6 +128,12 @@ impl Uring {
 }
 
 impl Uring {
+    /// Has the ring report what arrives at a listener or a poll; removes it from the ring if that fails.
+    fn watch_connections(&mut self, watched: SocketId) -> io::Result<()> {
+        let asked = self.ring.await_connections(watched);
+        asked.inspect_err(|_| self.ring.remove(watched))
+    }
+
     fn socket<'a>(&'a self, stream: &'a UringStream) -> io::Result<BorrowedFd<'a>> {
         match &stream.0 {
             State::Accepted(stream) => Ok(stream.as_fd()),
@@ -164,9 +173,9 @@ impl Network for Uring {
     fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<UringListener> {
         socket.set_nonblocking(true)?;
         let key = LISTENERS + self.listeners.len();
-        self.listeners.push(token);
         let watched = self.ring.add(socket.try_clone()?.into(), key);
-        self.ring.await_connections(watched)?;
+        self.watch_connections(watched)?;
+        self.listeners.push(token);
         Ok(UringListener { socket })
     }
 
@@ -220,7 +229,7 @@ impl Network for Uring {
     fn read(&mut self, stream: &mut UringStream, into: &mut [u8]) -> io::Result<usize> {
         let place = match &mut stream.0 {
             State::Watched(place) => *place,
-            State::Accepted(stream) => return stream.read(into),
+            State::Accepted(stream) => return uninterrupted(|| stream.read(into)),
             State::Gone => return Err(ErrorKind::NotConnected.into()),
         };
         let connection = &mut self.connections[place];
@@ -257,7 +266,7 @@ impl Network for Uring {
     fn write(&mut self, stream: &mut UringStream, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let place = match &mut stream.0 {
             State::Watched(place) => *place,
-            State::Accepted(stream) => return stream.write_vectored(pieces),
+            State::Accepted(stream) => return uninterrupted(|| stream.write_vectored(pieces)),
             State::Gone => return Err(ErrorKind::NotConnected.into()),
         };
         let connection = &mut self.connections[place];
@@ -271,7 +280,8 @@ impl Network for Uring {
         }
         if len >= LARGE && connection.out.is_empty() {
             let socket = self.ring.socket(connection.socket);
-            let result = SockRef::from(&socket).send_vectored(pieces);
+            let pieces = &pieces[..pieces.len().min(PIECES)];
+            let result = uninterrupted(|| SockRef::from(&socket).send_vectored(pieces));
             if let Err(error) = &result
                 && error.kind() == ErrorKind::WouldBlock
             {
@@ -308,7 +318,7 @@ impl Network for Uring {
         if self.descriptors.is_none() {
             let poll = Poll::new()?;
             let watched = self.ring.add_poll(&poll, DESCRIPTORS)?;
-            self.ring.await_connections(watched)?;
+            self.watch_connections(watched)?;
             self.descriptors = Some((poll, Events::with_capacity(EVENTS)));
         }
         let (poll, _) = self.descriptors.as_ref().expect("set above");
@@ -325,7 +335,7 @@ impl Network for Uring {
         self.events.retain(|event| event.token != token);
         if !connection.full && !connection.out.is_empty() && connection.failed.is_none() {
             let socket = self.ring.socket(connection.socket);
-            match SockRef::from(&socket).send(&connection.out) {
+            match uninterrupted(|| SockRef::from(&socket).send(&connection.out)) {
                 Ok(sent) => drop(connection.out.drain(..sent)),
                 Err(error) if is_passing(&error) => {}
                 Err(_) => connection.out.clear(),
@@ -359,6 +369,7 @@ impl Network for Uring {
         }
         self.spared = false;
         self.clear_buffers()?;
+        debug_assert!(!self.ring.holds_buffers(), "invariant 3");
         let urgent = self.send_all()? || !self.events.is_empty();
         let look = (!self.lingering.is_empty()).then_some(LOOK);
         let timeout = match urgent {
@@ -367,7 +378,10 @@ impl Network for Uring {
         };
         let mut done = std::mem::take(&mut self.done);
         let waited = self.ring.wait(&mut done, timeout);
-        let noted = done.drain(..).try_for_each(|done| self.note(done));
+        let mut noted = Ok(());
+        for done in done.drain(..) {
+            noted = self.note(done).and(noted);
+        }
         self.done = done;
         self.sent_all();
         if !self.lingering.is_empty() {

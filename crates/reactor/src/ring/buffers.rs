@@ -97,6 +97,11 @@ impl Buffers {
         BufferId(id)
     }
 
+    /// Returns `true` if a buffer is ours.
+    pub(super) fn are_held(&self) -> bool {
+        self.filled.iter().any(Option::is_some)
+    }
+
     /// Returns the bytes that were received.
     ///
     /// # Panics

@@ -8,7 +8,7 @@
 //! | [`RECEIVE`] | receive until cancelled, into any of the buffers | the socket's place |
 //! | [`ROOM`] | report when there is room to send, or the connection is made or broken | the same |
 //! | [`COMING`] | report each peer that connects to a listener | the same |
-//! | [`CANCEL`] | cancel what is received | the same |
+//! | [`CANCEL`] | cancel a request of the socket | the same |
 //! | [`SEND`] | send at once, as much as there is room for | place among what is sent |
 //! | [`WAKE`] | report whenever the eventfd of [`Waker`](super::Waker)s is written to | – |
 //! | [`ENDED`] | cancel everything | – |
@@ -44,8 +44,9 @@ pub(super) fn receive(socket: Fd, place: usize) -> Entry {
     entry.user_data(RECEIVE | place as u64)
 }
 
-pub(super) fn cancel_receive(place: usize) -> Entry {
-    let entry = opcode::AsyncCancel::new(RECEIVE | place as u64).build();
+/// Returns a request to cancel the socket's request of this kind.
+pub(super) fn cancel(kind: u64, place: usize) -> Entry {
+    let entry = opcode::AsyncCancel::new(kind | place as u64).build();
     entry.user_data(CANCEL | place as u64)
 }
 

@@ -27,7 +27,7 @@ impl Waker {
     /// # Errors
     /// Returns the system's error.
     pub fn wake(&self) -> io::Result<()> {
-        rustix::io::write(&*self.0, &1_u64.to_ne_bytes())?;
+        rustix::io::retry_on_intr(|| rustix::io::write(&*self.0, &1_u64.to_ne_bytes()))?;
         Ok(())
     }
 }

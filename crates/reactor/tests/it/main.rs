@@ -4,5 +4,7 @@
 extern crate kumiki_reactor as reactor;
 
 mod conformance;
+mod faults;
 mod network;
 mod ring;
+mod strace;

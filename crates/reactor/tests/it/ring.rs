@@ -5,6 +5,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use kumiki_reactor::ring::{ReceiveEnd, Ring, SocketCompletion, SocketId};
+use testkit::peers::{Group, program};
+
+use crate::strace::Strace;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: usize = 5;
@@ -222,7 +225,45 @@ fn listeners_tell_of_everybody_and_wakers_wake() {
 }
 
 #[test]
-fn more_requests_than_the_queue_holds_are_submitted_on_the_way() {
+fn more_requests_than_the_queues_hold_are_submitted_on_the_way() {
+    submits_more_requests_than_the_queues_hold();
+}
+
+#[test]
+fn requests_that_the_kernel_refuses_for_now_are_submitted_again() {
+    let Some(strace) = program(Group::Redis, "strace") else {
+        return;
+    };
+    let fault = "inject=io_uring_enter:error=EAGAIN:when=2+3";
+    let strace = Strace::attach(&strace, &["-e".to_owned(), fault.to_owned()]);
+    submits_more_requests_than_the_queues_hold();
+    let calls = strace.end();
+    assert!(calls.iter().any(|call| call.contains("(INJECTED)")));
+}
+
+/// A thread whose ring is refused goes on without it.
+#[test]
+fn a_ring_that_the_kernel_does_not_wait_for_is_dropped() {
+    let Some(strace) = program(Group::Redis, "strace") else {
+        return;
+    };
+    let (mut ring, socket, _peer) = ring_with_a_socket();
+    ring.receive(socket).expect("a request");
+    ring.send(socket, b"in vain".to_vec()).expect("a request");
+    let fault = "inject=io_uring_enter:error=EBADF";
+    let strace = Strace::attach(&strace, &["-e".to_owned(), fault.to_owned()]);
+    let waited = ring.wait(&mut Vec::new(), Some(PATIENCE));
+    drop(ring);
+    drop(strace);
+    assert_eq!(
+        waited.expect_err("it failed").raw_os_error(),
+        Some(libc::EBADF)
+    );
+}
+
+fn submits_more_requests_than_the_queues_hold() {
+    // The kernel's queues hold 1024 requests and 8192 completions.
+    const EACH: usize = 40;
     let mut ring = Ring::new().expect("io_uring");
     ring.wait(&mut Vec::new(), Some(Duration::ZERO))
         .expect("it waits");
@@ -230,7 +271,7 @@ fn more_requests_than_the_queue_holds_are_submitted_on_the_way() {
     let mut peers = Vec::new();
     for (key, (ours, theirs)) in pairs.into_iter().enumerate() {
         let socket = ring.add(ours.into(), key);
-        for _ in 0..5 {
+        for _ in 0..EACH {
             // Each request reports room by itself.
             ring.await_room(socket).expect("a request");
         }
@@ -240,7 +281,7 @@ fn more_requests_than_the_queue_holds_are_submitted_on_the_way() {
     let mut told = 0;
     until(&mut ring, |_, done| {
         told += usize::from(matches!(done, SocketCompletion::Room { .. }));
-        told == 5 * 300
+        told == EACH * 300
     });
     for (key, peer) in peers.iter_mut().enumerate() {
         let mut ten = [0; 10];
