@@ -97,11 +97,13 @@ fn fill<N: Network>(network: &mut N, stream: &mut N::Stream) -> Vec<u8> {
                 taken.extend_from_slice(&piece[..count]);
                 refused = 0;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => refused += 1,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                refused += 1;
+                let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
+                waited.expect("it waits");
+            }
             Err(error) => panic!("{error}"),
         }
-        let waited = network.wait(&mut happened, Some(Duration::from_millis(1)));
-        waited.expect("it waits");
     }
     taken
 }

@@ -176,15 +176,19 @@ pub(super) fn closed_streams_report_nothing<N: Network>() {
     let (socket, address) = bound();
     let listener = network.listen(socket, LISTENER).expect("it listens");
     let (other, other_address) = bound();
+    // A listener whose queue is full does not answer.
+    let (silent, silent_address) = bound();
+    rustix::net::listen(&silent, 0).expect("a short queue");
+    let _queued = TcpStream::connect(silent_address).expect("a connection");
     let mut happened = Vec::new();
-    for outstanding in ["receive", "send", "connect", "refusal"] {
+    for outstanding in ["receive", "send", "connect", "answer", "refusal"] {
         let (mut next, mut next_peer) = accept_from(&mut network, &listener, address);
         let mut old_peer = None;
         match outstanding {
             "receive" | "send" => {
                 let (mut old, mut peer) = accept_from(&mut network, &listener, address);
                 network.watch(&mut old, STREAM).expect("it is watched");
-                await_event_or_pause(&mut network);
+                begin_operations(&mut network);
                 if outstanding == "send" {
                     // The peer closes with unread bytes, which breaks the connection.
                     fill(&mut network, &mut old);
@@ -200,6 +204,11 @@ pub(super) fn closed_streams_report_nothing<N: Network>() {
                 let old = network.connect(other_address, STREAM).expect("an attempt");
                 network.close(old);
                 old_peer = Some(other.accept().expect("a connection").0);
+            }
+            "answer" => {
+                let old = network.connect(silent_address, STREAM).expect("an attempt");
+                begin_operations(&mut network);
+                network.close(old);
             }
             _ => {
                 let (closed, closed_address) = bound();
@@ -225,8 +234,8 @@ pub(super) fn closed_streams_report_nothing<N: Network>() {
     }
 }
 
-/// Lets the network begin what it has queued.
-fn await_event_or_pause<N: Network>(network: &mut N) {
+/// Waits once, so that the network submits the operations that it has queued.
+fn begin_operations<N: Network>(network: &mut N) {
     let waited = network.wait(&mut Vec::new(), Some(Duration::from_millis(5)));
     waited.expect("it waits");
 }
