@@ -38,8 +38,8 @@ use rustls::server::UnbufferedServerConnection;
 use slab::Slab;
 
 use crate::network::{Network, SocketEvent, read_spare};
-use records::Records;
-use session::{Memory, Phase, Session, SessionNetwork};
+use records::TlsRecords;
+use session::{Phase, Session, SessionMemory, SessionNetwork};
 
 pub use blocking::BlockingStream;
 pub use certificates::{
@@ -76,7 +76,7 @@ pub struct Tls<N: Network> {
     /// Events that the next wait reports.
     events: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
-    memory: Memory,
+    memory: SessionMemory,
     logged: Option<Instant>,
 }
 
@@ -117,7 +117,7 @@ impl<N: Network> Tls<N> {
             fresh: Vec::new(),
             events: Vec::new(),
             raw: Vec::new(),
-            memory: Memory::default(),
+            memory: SessionMemory::default(),
             logged: None,
         }
     }
@@ -130,7 +130,7 @@ impl<N: Network> Tls<N> {
     }
 
     /// Creates a session and starts its deadline.
-    fn begin(&mut self, stream: N::Stream, tls: Records, phase: Phase) -> usize {
+    fn begin(&mut self, stream: N::Stream, tls: TlsRecords, phase: Phase) -> usize {
         self.serial += 1;
         let session = Session::new(stream, tls, phase, self.serial);
         let key = self.sessions.insert(session);
@@ -305,7 +305,7 @@ impl<N: Network> Network for Tls<N> {
             return Ok((Stream::Plain(stream), address));
         };
         let tls = UnbufferedServerConnection::new(server.config()).map_err(io::Error::other)?;
-        let key = self.begin(stream, Records::Server(Box::new(tls)), Phase::Handshake);
+        let key = self.begin(stream, TlsRecords::Server(Box::new(tls)), Phase::Handshake);
         self.sessions[key].client = Some(address);
         Ok((Stream::Tls(key), address))
     }
@@ -334,7 +334,7 @@ impl<N: Network> Network for Tls<N> {
         let tls = UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?;
         let key = self.sessions.vacant_key();
         let stream = self.inner.connect(address, BASE + key)?;
-        let made = self.begin(stream, Records::Client(Box::new(tls)), Phase::Connecting);
+        let made = self.begin(stream, TlsRecords::Client(Box::new(tls)), Phase::Connecting);
         debug_assert_eq!(made, key, "the vacant place is the next one");
         self.sessions[key].token = Some(token);
         Ok(Stream::Tls(key))

@@ -21,7 +21,7 @@ const RECORD_OVERHEAD: usize = 64;
 const HANDSHAKE: usize = 4 * 1024;
 
 /// The keys and the state of one stream.
-pub(super) enum Records {
+pub(super) enum TlsRecords {
     /// Of a connection that was accepted.
     Server(Box<UnbufferedServerConnection>),
     /// Of a connection that was made.
@@ -114,12 +114,12 @@ pub(super) enum Send<'a> {
     CloseNotify,
 }
 
-impl Records {
+impl TlsRecords {
     /// Returns `true` while the peers agree on keys.
     pub(super) fn is_handshaking(&self) -> bool {
         match self {
-            Records::Server(tls) => tls.is_handshaking(),
-            Records::Client(tls) => tls.is_handshaking(),
+            TlsRecords::Server(tls) => tls.is_handshaking(),
+            TlsRecords::Client(tls) => tls.is_handshaking(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Records {
         &mut self,
         input: &mut [u8],
         plain: &mut PlainText<'_>,
-        out: &mut Output,
+        out: &mut Ciphertext,
     ) -> (usize, Result<bool, rustls::Error>) {
         let (mut done, mut over) = (0, false);
         loop {
@@ -157,7 +157,7 @@ impl Records {
         what: &Send<'_>,
         input: &mut Vec<u8>,
         rest: &mut Vec<u8>,
-        out: &mut Output,
+        out: &mut Ciphertext,
     ) -> Result<(), rustls::Error> {
         let (mut done, mut plain) = (0, PlainText::nowhere());
         let result = loop {
@@ -174,8 +174,8 @@ impl Records {
 
     fn wants_write(&self) -> bool {
         match self {
-            Records::Server(tls) => tls.wants_write(),
-            Records::Client(tls) => tls.wants_write(),
+            TlsRecords::Server(tls) => tls.wants_write(),
+            TlsRecords::Client(tls) => tls.wants_write(),
         }
     }
 
@@ -185,14 +185,14 @@ impl Records {
         input: &mut [u8],
         done: &mut usize,
         plain: &mut PlainText<'_>,
-        out: &mut Output,
+        out: &mut Ciphertext,
         send: &Send<'_>,
     ) -> Result<Step, rustls::Error> {
-        let mut one = |records: &mut Records, send: &Send<'_>| {
+        let mut one = |records: &mut TlsRecords, send: &Send<'_>| {
             let input = &mut input[*done..];
             let (discard, step) = match records {
-                Records::Server(tls) => take(tls.process_tls_records(input), plain, out, send),
-                Records::Client(tls) => take(tls.process_tls_records(input), plain, out, send),
+                TlsRecords::Server(tls) => take(tls.process_tls_records(input), plain, out, send),
+                TlsRecords::Client(tls) => take(tls.process_tls_records(input), plain, out, send),
             };
             *done += discard;
             step
@@ -209,12 +209,12 @@ impl Records {
 
 /// Ciphertext to be sent. Its memory is kept from one use to the next, so that room is cleared only once.
 #[derive(Default)]
-pub(super) struct Output {
+pub(super) struct Ciphertext {
     memory: Vec<u8>,
     len: usize,
 }
 
-impl Output {
+impl Ciphertext {
     /// Returns the ciphertext.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[..self.len]
@@ -256,7 +256,7 @@ impl Output {
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     plain: &mut PlainText<'_>,
-    out: &mut Output,
+    out: &mut Ciphertext,
     send: &Send<'_>,
 ) -> (usize, Result<Step, rustls::Error>) {
     let UnbufferedStatus { mut discard, state } = status;
@@ -304,7 +304,7 @@ fn take<Data>(
 fn write<Data>(
     traffic: &mut WriteTraffic<'_, Data>,
     send: &Send<'_>,
-    out: &mut Output,
+    out: &mut Ciphertext,
 ) -> Result<(), rustls::Error> {
     let result = |result| match result {
         Err(EncryptError::InsufficientSize(size)) => Err(size),
@@ -340,7 +340,7 @@ mod tests {
 
     /// One side of a connection, and the bytes on their way to it.
     struct Side {
-        records: Records,
+        records: TlsRecords,
         /// Ciphertext on its way.
         incoming: Vec<u8>,
         /// The beginning of a record.
@@ -349,7 +349,7 @@ mod tests {
     }
 
     impl Side {
-        fn new(records: Records) -> Side {
+        fn new(records: TlsRecords) -> Side {
             Side {
                 records,
                 incoming: Vec::new(),
@@ -368,7 +368,7 @@ mod tests {
         ) -> Result<(), rustls::Error> {
             let most = most.min(self.incoming.len());
             self.kept.extend(self.incoming.drain(..most));
-            let (mut memory, mut out) = (vec![0; room], Output::default());
+            let (mut memory, mut out) = (vec![0; room], Ciphertext::default());
             let mut plain = PlainText::new(&mut memory);
             let (done, result) = self.records.decrypt(&mut self.kept, &mut plain, &mut out);
             let (count, rest) = (plain.count(), std::mem::take(&mut plain.rest));
@@ -380,7 +380,7 @@ mod tests {
         }
 
         fn send(&mut self, what: &Send<'_>, other: &mut Side) {
-            let mut out = Output::default();
+            let mut out = Ciphertext::default();
             let encrypted = self
                 .records
                 .encrypt(what, &mut self.kept, &mut self.plain, &mut out);
@@ -406,8 +406,8 @@ mod tests {
             .with_no_client_auth();
         let name = ServerName::IpAddress(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST).into());
         let client = UnbufferedClientConnection::new(Arc::new(client), name).expect("a client");
-        let mut client = Side::new(Records::Client(Box::new(client)));
-        let mut server = Side::new(Records::Server(Box::new(server)));
+        let mut client = Side::new(TlsRecords::Client(Box::new(client)));
+        let mut server = Side::new(TlsRecords::Server(Box::new(server)));
         for _ in 0..1000 {
             client.receive(100, 0, &mut server).expect("it agrees");
             server.receive(100, 0, &mut client).expect("it agrees");
@@ -453,7 +453,7 @@ mod tests {
                 }
             }
             client.send(&Send::CloseNotify, &mut server);
-            let mut out = Output::default();
+            let mut out = Ciphertext::default();
             let (_, over) =
                 server
                     .records

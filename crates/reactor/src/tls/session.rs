@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use super::records::{Output, PlainText, Records, Send as ToSend};
+use super::records::{Ciphertext, PlainText, Send as ToSend, TlsRecords};
 use crate::network::{Network, SocketEvent};
 
 /// Bytes of plain text whose ciphertext may wait for a socket.
@@ -31,16 +31,16 @@ pub(super) enum Phase {
 /// The parts of its network that a session uses.
 pub(super) struct SessionNetwork<'a, N: Network> {
     pub(super) inner: &'a mut N,
-    pub(super) memory: &'a mut Memory,
+    pub(super) memory: &'a mut SessionMemory,
 }
 
 /// Memory that the sessions of a thread use one after another. Its content means nothing between uses.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct SessionMemory {
     /// For received ciphertext.
     input: Vec<u8>,
     /// For ciphertext to be sent.
-    out: Output,
+    out: Ciphertext,
     /// For plain text that came in pieces.
     joined: Vec<u8>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Memory {
 /// See the module documentation. An idle session holds no bytes but its keys.
 pub(super) struct Session<S> {
     pub(super) stream: S,
-    tls: Records,
+    tls: TlsRecords,
     pub(super) phase: Phase,
     /// Distinguishes sessions that use the same place, and identifies the session of a deadline.
     pub(super) serial: u64,
@@ -73,7 +73,7 @@ pub(super) struct Session<S> {
 }
 
 impl<S: Send> Session<S> {
-    pub(super) fn new(stream: S, tls: Records, phase: Phase, serial: u64) -> Session<S> {
+    pub(super) fn new(stream: S, tls: TlsRecords, phase: Phase, serial: u64) -> Session<S> {
         Session {
             stream,
             tls,
@@ -356,7 +356,7 @@ impl<S: Send> Session<S> {
     fn send<N: Network<Stream = S>>(
         &mut self,
         around: &mut SessionNetwork<'_, N>,
-        out: &mut Output,
+        out: &mut Ciphertext,
     ) -> io::Result<()> {
         let mut sent = Ok(0);
         if self.waiting.is_empty() {

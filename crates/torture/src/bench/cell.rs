@@ -70,7 +70,7 @@ pub struct Sample {
 /// An aim of a cell: how Kumiki should compare.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aim {
+pub enum CellAim {
     /// Its rate by the peer's is at least this.
     Rate(f64),
     /// Its processor time for a request, by the peer's, is at most this.
@@ -106,14 +106,14 @@ impl Cell {
     /// Returns the aims. Without pipelining and without a log the client's core is the limit, so that rates say
     /// little there.
     #[must_use]
-    pub fn aims(&self) -> Vec<Aim> {
+    pub fn aims(&self) -> Vec<CellAim> {
         match (self.mode, self.load.test, self.load.pipeline) {
-            (Mode::Ephemeral, Test::Get, 1) => vec![Aim::Cpu(0.7), Aim::CpuByEcho(1.2)],
-            (Mode::Ephemeral, Test::Set, 1) => vec![Aim::Cpu(0.8), Aim::CpuByEcho(1.2)],
-            (Mode::Ephemeral, Test::Get, _) => vec![Aim::Rate(2.5)],
-            (Mode::Ephemeral, Test::Set, _) => vec![Aim::Rate(2.0)],
-            (Mode::Tls, _, 1) => vec![Aim::Cpu(0.8)],
-            (Mode::Durable, Test::Set, 1) if self.load.clients > 1 => vec![Aim::Rate(1.4)],
+            (Mode::Ephemeral, Test::Get, 1) => vec![CellAim::Cpu(0.7), CellAim::CpuByEcho(1.2)],
+            (Mode::Ephemeral, Test::Set, 1) => vec![CellAim::Cpu(0.8), CellAim::CpuByEcho(1.2)],
+            (Mode::Ephemeral, Test::Get, _) => vec![CellAim::Rate(2.5)],
+            (Mode::Ephemeral, Test::Set, _) => vec![CellAim::Rate(2.0)],
+            (Mode::Tls, _, 1) => vec![CellAim::Cpu(0.8)],
+            (Mode::Durable, Test::Set, 1) if self.load.clients > 1 => vec![CellAim::Rate(1.4)],
             _ => Vec::new(),
         }
     }
@@ -121,7 +121,7 @@ impl Cell {
     /// Returns `true` if the server that only sends back is measured, too.
     #[must_use]
     pub fn has_echo(&self) -> bool {
-        let by_echo = |aim: &Aim| matches!(aim, Aim::CpuByEcho(_));
+        let by_echo = |aim: &CellAim| matches!(aim, CellAim::CpuByEcho(_));
         self.aims().iter().any(by_echo)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::cell::{Aim, Cell, Sample};
+use crate::bench::cell::{Cell, CellAim, Sample};
 use crate::bench::machine::Host;
 
 /// One run of redis-benchmark against one server.
@@ -34,7 +34,7 @@ pub struct Point {
     #[serde(flatten)]
     pub cell: Cell,
     /// What is aimed at.
-    pub aims: Vec<Aim>,
+    pub aims: Vec<CellAim>,
     /// Kumiki's.
     pub kumiki: Vec<Repetition>,
     /// The peer's.
@@ -67,22 +67,22 @@ impl Point {
 
     /// Returns the value of which an aim speaks.
     #[must_use]
-    pub fn value(&self, aim: Aim) -> f64 {
+    pub fn value(&self, aim: CellAim) -> f64 {
         let [rate, peer_rate, _] = self.medians(|r| r.sample.rate);
         let [cpu, peer_cpu, echo_cpu] = self.medians(|r| r.server_cpu_us);
         match aim {
-            Aim::Rate(_) => rate / peer_rate,
-            Aim::Cpu(_) => cpu / peer_cpu,
-            Aim::CpuByEcho(_) => cpu / echo_cpu,
+            CellAim::Rate(_) => rate / peer_rate,
+            CellAim::Cpu(_) => cpu / peer_cpu,
+            CellAim::CpuByEcho(_) => cpu / echo_cpu,
         }
     }
 
     /// Returns `true` if an aim is met.
     #[must_use]
-    pub fn meets(&self, aim: Aim) -> bool {
+    pub fn meets(&self, aim: CellAim) -> bool {
         match aim {
-            Aim::Rate(least) => self.value(aim) >= least,
-            Aim::Cpu(most) | Aim::CpuByEcho(most) => self.value(aim) <= most,
+            CellAim::Rate(least) => self.value(aim) >= least,
+            CellAim::Cpu(most) | CellAim::CpuByEcho(most) => self.value(aim) <= most,
         }
     }
 
@@ -102,9 +102,9 @@ impl Point {
         let aims = self.aims.iter().map(|&aim| {
             let met = if self.meets(aim) { "met" } else { "missed" };
             match aim {
-                Aim::Rate(least) => format!("rate >= {least:.2} {met}"),
-                Aim::Cpu(most) => format!("CPU <= {most:.2} {met}"),
-                Aim::CpuByEcho(most) => format!("by echo <= {most:.2} {met}"),
+                CellAim::Rate(least) => format!("rate >= {least:.2} {met}"),
+                CellAim::Cpu(most) => format!("CPU <= {most:.2} {met}"),
+                CellAim::CpuByEcho(most) => format!("by echo <= {most:.2} {met}"),
             }
         });
         format!(
