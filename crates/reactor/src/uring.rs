@@ -39,6 +39,8 @@ use connection::{WatchedConnection, mark};
 const LARGE: usize = 16 * 1024;
 /// Pieces that the kernel takes at a time (`IOV_MAX`): it refuses a longer list.
 const PIECES: usize = 1024;
+/// A wait may be left out if the last one was at most so long ago.
+const SPARED: Duration = Duration::from_micros(200);
 /// Events of other descriptors taken at a time.
 const EVENTS: usize = 1024;
 /// The key of the descriptors that are watched by a poll of their own.
@@ -69,6 +71,8 @@ pub struct Uring {
     keep_alive: Duration,
     /// The last wait did not ask the kernel.
     spared: bool,
+    /// When the kernel was asked last.
+    asked: Instant,
 }
 
 /// A connection.
@@ -163,6 +167,7 @@ impl Network for Uring {
             descriptors: None,
             keep_alive: CLIENT_KEEP_ALIVE,
             spared: false,
+            asked: Instant::now(),
         })
     }
 
@@ -362,8 +367,10 @@ impl Network for Uring {
         timeout: Option<Duration>,
     ) -> io::Result<()> {
         // A caller that does not want to wait has work to do: every other time that work goes first,
-        // and its output leaves together with what is written already.
-        if timeout == Some(Duration::ZERO) && !std::mem::replace(&mut self.spared, true) {
+        // and its output leaves together with what is written already. Work that takes long keeps no
+        // others waiting.
+        let spares = timeout == Some(Duration::ZERO) && self.asked.elapsed() < SPARED;
+        if spares && !std::mem::replace(&mut self.spared, true) {
             happened.append(&mut self.events);
             return Ok(());
         }
@@ -378,6 +385,7 @@ impl Network for Uring {
         };
         let mut done = std::mem::take(&mut self.done);
         let waited = self.ring.wait(&mut done, timeout);
+        self.asked = Instant::now();
         let mut noted = Ok(());
         for done in done.drain(..) {
             noted = self.note(done).and(noted);

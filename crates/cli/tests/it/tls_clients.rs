@@ -113,6 +113,21 @@ fn go_redis_works_over_tls() {
     }
 }
 
+#[test]
+fn go_redis_works_with_a_cluster_over_tls() {
+    let Some(program) = peers::installed(Group::Go, "go-redis/client") else {
+        return;
+    };
+    let (authority, cluster) = cluster();
+    for node in [0, 2] {
+        let mut command = Command::new(&program);
+        command.arg("cluster");
+        command.arg(cluster.tls_address(node).to_string());
+        command.arg(authority.ca());
+        assert_eq!(run(&command, ""), "done\n");
+    }
+}
+
 /// The certificate is renewed while a client makes connections and uses them: none of them fails.
 #[test]
 fn a_renewed_certificate_disturbs_no_client() {

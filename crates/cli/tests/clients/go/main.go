@@ -1,6 +1,6 @@
-// Uses a server over TLS with go-redis:
+// Uses a server, or a cluster by one of its nodes, over TLS with go-redis:
 //
-//	client ADDRESS CA [CERTIFICATE KEY]
+//	client [cluster] ADDRESS CA [CERTIFICATE KEY]
 //
 // Says "done" when all is as it should be, and what is wrong otherwise.
 package main
@@ -27,6 +27,10 @@ func main() {
 }
 
 func run(args []string) error {
+	isCluster := args[0] == "cluster"
+	if isCluster {
+		args = args[1:]
+	}
 	pem, err := os.ReadFile(args[1])
 	if err != nil {
 		return err
@@ -43,8 +47,8 @@ func run(args []string) error {
 		}
 		settings.Certificates = []tls.Certificate{own}
 	}
-	client := redis.NewClient(&redis.Options{
-		Addr: args[0], TLSConfig: settings, MaxRetries: -1, PoolSize: 8,
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: args[:1], TLSConfig: settings, MaxRetries: -1, PoolSize: 8, IsClusterMode: isCluster,
 	})
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -85,6 +89,19 @@ func run(args []string) error {
 	}
 	if count, err := client.Get(ctx, "go:count").Int(); err != nil || count != 1600 {
 		return fmt.Errorf("%d of 1600 increments: %v", count, err)
+	}
+	// Keys of all nodes of a cluster.
+	for i := 0; i < 100; i++ {
+		key := fmt.Sprintf("go:%d", i)
+		if err := client.Set(ctx, key, i, 0).Err(); err != nil {
+			return err
+		}
+		if value, err := client.Get(ctx, key).Int(); err != nil || value != i {
+			return fmt.Errorf("%s is %d: %v", key, value, err)
+		}
+		if err := client.Del(ctx, key).Err(); err != nil {
+			return err
+		}
 	}
 	return client.Del(ctx, "go:long", "go:count").Err()
 }
