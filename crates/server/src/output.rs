@@ -419,6 +419,7 @@ mod tests {
         assert_eq!(take(&mut output).len(), PIECE - 10);
         assert_eq!(take(&mut output), "");
         output.release(Epoch(4));
+        assert_eq!(take(&mut output).len(), PIECE);
         assert!(output.is_empty());
     }
 
