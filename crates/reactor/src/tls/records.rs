@@ -106,7 +106,7 @@ enum Step {
     Closed,
 }
 
-/// What is sent.
+/// Bytes or an announcement that a stream sends.
 pub(super) enum Send<'a> {
     Nothing,
     PlainText(&'a [u8]),

@@ -10,7 +10,8 @@ use crate::network::{Network, SocketEvent};
 
 /// Bytes of plain text whose ciphertext may wait for a socket.
 pub(super) const MOST_WAITING: usize = 64 * 1024;
-/// Bytes of ciphertext read at a time: at least, whatever the owner has room for, and at most.
+/// The least and the most bytes of ciphertext that one read asks for; between them it asks for as many bytes as the
+/// owner has room for.
 const READ: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 
 /// The phase of a session.

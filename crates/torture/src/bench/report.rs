@@ -33,7 +33,7 @@ pub struct Point {
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// What is aimed at.
+    /// The aims.
     pub aims: Vec<CellAim>,
     /// Kumiki's.
     pub kumiki: Vec<Repetition>,

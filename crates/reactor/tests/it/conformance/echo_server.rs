@@ -173,8 +173,8 @@ impl<N: Network> EchoedConnection<N> {
     }
 }
 
-/// Reads until there is enough, and sends it back. Returns `true` if the peer has ended and has everything. `behind` selects one of the
-/// two ways to read, and of the two ways to write.
+/// Reads until there is enough, and sends it back. Returns `true` if the peer has ended and has everything. `behind`
+/// selects one of the two ways to read, and of the two ways to write.
 fn exchange<N: Network>(
     network: &mut N,
     connection: &mut EchoedConnection<N>,
