@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use base::limits::Limits;
 use cluster::topology::PartitionInfo;
+use reactor::Io;
 use replica::{Grouping, LogOptions, MemberOptions};
 use server::{Membership, Replicated};
 use store::{EpochTime, RecoveryProgress, RecoveryReport};
@@ -136,7 +137,7 @@ pub(crate) struct OpenedReplica {
 pub(crate) fn open(
     options: &ServeOptions,
     membership: &Membership,
-    workers: usize,
+    (workers, io): (usize, Io),
     progress: &dyn Fn(&RecoveryProgress),
 ) -> Result<OpenedReplica, String> {
     let data = &options.data;
@@ -151,7 +152,10 @@ pub(crate) fn open(
     let made = fs::create_dir_all(data);
     made.map_err(|error| format!("cannot make {}: {error}", data.display()))?;
     let lock = disk.lock_dir(data).map_err(|error| error.to_string())?;
-    let opening = replica_options(options, membership, workers, disk)?;
+    let opening = replica::Options {
+        io,
+        ..replica_options(options, membership, workers, disk)?
+    };
     let start = Instant::now();
     let mut report = RecoveryReport::default();
     let member = replica::Partition::open(opening, &mut |bytes_read, bytes_total| {

@@ -113,7 +113,7 @@ impl OpenedPartition {
         if let Some(membership) = &config.cluster
             && node_replica::partition(membership).is_some()
         {
-            let opened = node_replica::open(options, membership, workers, &*progress)?;
+            let opened = node_replica::open(options, membership, (workers, config.io), &*progress)?;
             tell_recovery(opened.replicated.recovery());
             return Ok(OpenedPartition::Replicated(opened));
         }

@@ -279,7 +279,7 @@ fn serve_node() -> Server {
 struct End {
     network: Sockets,
     events: Vec<SocketEvent>,
-    tcp: Tcp,
+    tcp: Tcp<Sockets>,
     inbox: Inbox,
     started: Instant,
     link: Option<Link>,
@@ -311,7 +311,7 @@ impl End {
         end.link = Some(end.tcp.connect(NodeId(1)));
         let is_up = |(_, event): (Link, Event<'_>)| matches!(event, Event::Up(_));
         while !end.inbox.iter().any(is_up) {
-            end.tcp.flush();
+            end.tcp.flush(&mut end.network);
             end.turn(None);
         }
         end
@@ -325,9 +325,9 @@ impl End {
         for event in self.events.drain(..) {
             self.tcp.on_event(event);
         }
-        self.tcp.tick(self.started.elapsed());
+        self.tcp.tick(&mut self.network, self.started.elapsed());
         self.inbox.clear();
-        self.tcp.receive(&mut self.inbox);
+        self.tcp.receive(&mut self.network, &mut self.inbox);
     }
 
     fn echo(mut self, meter: &Meter) {
@@ -339,7 +339,7 @@ impl End {
                     self.tcp.send(link, message).expect("there is room");
                 }
             }
-            self.tcp.flush();
+            self.tcp.flush(&mut self.network);
             if told.elapsed() > TELL {
                 told = Instant::now();
                 if !meter.tell() {
@@ -354,13 +354,13 @@ impl Asks for End {
     fn ask(&mut self, message: &[u8]) {
         let link = self.link.expect("it has one");
         self.tcp.send(link, message).expect("there is room");
-        self.tcp.flush();
+        self.tcp.flush(&mut self.network);
     }
 
     fn take(&mut self, _: usize) {
         while self.come == 0 {
             // Output may wait for room.
-            self.tcp.flush();
+            self.tcp.flush(&mut self.network);
             self.turn(None);
             let is_message = |(_, event): &(Link, Event<'_>)| matches!(event, Event::Message(_));
             self.come = self.inbox.iter().filter(is_message).count();

@@ -17,15 +17,15 @@
 
 use base::NodeId;
 
-use crate::inbox::Inbox;
 use crate::link::{Link, SendError};
 
-/// Sends and receives messages; see the module's invariants. It belongs to one thread.
+/// Makes links and sends messages; see the module's invariants. It belongs to one thread, whose turns
+/// receive, and send the messages that were taken.
 pub trait Messages {
     /// Makes a link to a node; `Up` or `Down` will follow.
     fn connect(&mut self, to: NodeId) -> Link;
 
-    /// Takes a message to be sent; [`Messages::flush`] sends it at the latest.
+    /// Takes a message to be sent; the end of the turn sends it at the latest.
     ///
     /// # Errors
     /// Returns a [`SendError`] that says why the message was not taken.
@@ -38,13 +38,6 @@ pub trait Messages {
     fn send_parts(&mut self, on: Link, parts: &[&[u8]]) -> Result<(), SendError> {
         self.send(on, &parts.concat())
     }
-
-    /// Sends the messages that were taken, as far as the links have room.
-    fn flush(&mut self);
-
-    /// Appends the events since the last call. Stops when there are many. Returns `true` if the
-    /// next call has more.
-    fn receive(&mut self, inbox: &mut Inbox) -> bool;
 
     /// Takes the link down after the messages that were taken are sent.
     fn close(&mut self, link: Link);

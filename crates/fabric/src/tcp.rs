@@ -1,8 +1,8 @@
 //! Links over TCP, inside a caller's event loop.
 //!
 //! A turn consists of these steps: wait for events of the network, sleeping at most as long as [`Tcp::timeout`] says →
-//! [`Tcp::on_event`] for each event that [`Tcp::owns`] → [`Tcp::tick`] → [`Messages::receive`],
-//! once → the work that the messages cause → [`Messages::flush`].
+//! [`Tcp::on_event`] for each event that [`Tcp::owns`] → [`Tcp::tick`] → [`Tcp::receive`],
+//! once → the work that the messages cause → [`Tcp::flush`].
 //!
 //! | part | concept |
 //! |---|---|
@@ -19,15 +19,14 @@
 //! | this | all connections of a thread |
 //!
 //! Invariants:
-//! 1. A connection is registered once, for both directions, edge-triggered. A message costs no
-//!    system call of its own: one read takes all messages that have come, one write sends all that
-//!    wait. A long message before which nothing waits is an exception: it is written when it is
-//!    sent, so that it is not copied.
+//! 1. A message costs no system call of its own: one read takes all messages that have come, one write
+//!    sends all that wait. [`Tcp::send_now`] is an exception: it writes a long message before which
+//!    nothing waits, so that it is not copied.
 //! 2. No connection waits for another: each has one read in turn, and writes a bounded amount.
 //! 3. A link number is never used twice: its lower bits are a place among the connections, its
 //!    upper ones are a count.
-//! 4. Work is done in `receive` and `flush`, and for long messages in `send`; events are only
-//!    noted.
+//! 4. Work is done in `receive`, `flush` and `send_now`, which get the thread's network; events and
+//!    connections to be made are only noted.
 //! 5. Messages of a link may travel through memory that both processes have mapped, see
 //!    [`Transport`]. The connection stays: it shows the end of the peer, and wakes a side that
 //!    sleeps.
@@ -63,8 +62,6 @@ use std::time::Duration;
 use base::NodeId;
 use budget::Budget;
 use budget::newcomers::Newcomers;
-use mio::net::TcpListener;
-use mio::{Interest, Registry, Token};
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
@@ -99,8 +96,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const POOL: usize = 64;
 
 /// See the module's description.
-#[derive(Debug)]
-pub struct Tcp {
+pub struct Tcp<N: Network> {
     identity: Identity,
     transports: LocalTransports,
     encryption: Encryption,
@@ -113,11 +109,13 @@ pub struct Tcp {
     peers: HashMap<NodeId, SocketAddr>,
     budget: Arc<Budget>,
     limits: Limits,
-    registry: Registry,
     first: usize,
-    listener: Option<TcpListener>,
-    balancer_slot: Option<BalancerSlot>,
-    connections: Slab<Connection>,
+    address: Option<SocketAddr>,
+    listener: Option<N::Listener>,
+    balancer_slot: Option<BalancerSlot<N>>,
+    connections: Slab<Connection<N>>,
+    /// Connections that the system has not begun to make.
+    unstarted: Vec<Link>,
     /// The number of links that were made so far.
     count: u64,
     /// Accepted connections that have not authenticated.
@@ -147,7 +145,7 @@ enum LinkNotice {
     Down(String),
 }
 
-impl Tcp {
+impl<N: Network> Tcp<N> {
     /// The number of tokens that a value uses.
     pub const TOKENS: usize = 1 + (1 << PLACE_BITS);
 
@@ -157,16 +155,13 @@ impl Tcp {
     /// # Errors
     /// Returns an error if the listener cannot be registered, or if the options contradict each
     /// other; the text says how.
-    pub fn new(options: TcpOptions, network: &mut impl Network, first: usize) -> io::Result<Tcp> {
+    pub fn new(options: TcpOptions, network: &mut N, first: usize) -> io::Result<Tcp<N>> {
         check(&options)?;
-        let registry = network.registry()?.try_clone()?;
-        let mut listener = None;
-        if let Some(bound) = options.listener {
-            bound.set_nonblocking(true)?;
-            let mut bound = TcpListener::from_std(bound);
-            registry.register(&mut bound, Token(first), Interest::READABLE)?;
-            listener = Some(bound);
-        }
+        let bound = options.listener;
+        let address = bound.as_ref().and_then(|bound| bound.local_addr().ok());
+        let listener = bound
+            .map(|bound| network.listen(bound, first))
+            .transpose()?;
         if options.transport != Transport::Tcp
             && let Err(error) = options.shm.sweep()
         {
@@ -188,11 +183,12 @@ impl Tcp {
             refusals: Refusals::default(),
             budget: options.budget,
             limits: options.limits,
-            registry,
             first,
+            address,
             listener,
-            balancer_slot: options.balancer_slot,
+            balancer_slot: None,
             connections: Slab::new(),
+            unstarted: Vec::new(),
             count: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
@@ -209,9 +205,12 @@ impl Tcp {
     /// Returns the address to which others connect.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.listener
-            .as_ref()
-            .and_then(|listener| listener.local_addr().ok())
+        self.address
+    }
+
+    /// Makes this a member of a group of threads: connections come from the thread with the listener, and go to all.
+    pub fn join(&mut self, group: BalancerSlot<N>) {
+        self.balancer_slot = Some(group);
     }
 
     /// Sets the address of a node from now on.
@@ -258,8 +257,11 @@ impl Tcp {
     /// Returns the time for which a poll may sleep at most; zero if there is more to do already.
     #[must_use]
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
-        let nothing = self.notices.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
-        if !nothing {
+        let has_work = !self.notices.is_empty()
+            || !self.ready.is_empty()
+            || !self.dirty.is_empty()
+            || !self.unstarted.is_empty();
+        if has_work {
             return Some(Duration::ZERO);
         }
         if let Some(pause) = self.polled.pause(now) {
@@ -273,22 +275,24 @@ impl Tcp {
 
     /// Sets the time, since any fixed point: once in each turn, before `receive`. Ends what has
     /// taken too long.
-    pub fn tick(&mut self, now: Duration) {
+    pub fn tick(&mut self, network: &mut N, now: Duration) {
         self.now = now;
         while let Some(link) = self.newcomers.late(now) {
             let place = place(link);
             self.connections[place].newcomer = None;
             match self.connections[place].phase {
-                Phase::Greeting(..) => self.refuse(place, &HandshakeRefusal::late()),
-                _ => self.down(place, &LinkError::OutputStuck),
+                Phase::Greeting(..) => self.refuse(network, place, &HandshakeRefusal::late()),
+                _ => self.down(network, place, &LinkError::OutputStuck),
             }
         }
         while let Some((_, place)) = self.next_deadline().filter(|(at, _)| *at <= now) {
             self.deadlines.pop();
             match self.connections[place].phase {
-                Phase::Connecting(_) => self.down(place, &LinkError::NoAnswer),
-                Phase::Ending(_) => self.down(place, &LinkError::OutputStuck),
-                Phase::Greeting(..) | Phase::Up => self.refuse(place, &HandshakeRefusal::late()),
+                Phase::Connecting(_) => self.down(network, place, &LinkError::NoAnswer),
+                Phase::Ending(_) => self.down(network, place, &LinkError::OutputStuck),
+                Phase::Greeting(..) | Phase::Up => {
+                    self.refuse(network, place, &HandshakeRefusal::late())
+                }
             }
         }
     }
@@ -310,10 +314,7 @@ impl Tcp {
     /// Closes all links, and the listener: for the end. The messages that were taken are sent as
     /// long as there are turns.
     pub fn close_all(&mut self) {
-        if let Some(mut listener) = self.listener.take() {
-            // The registration ends with the listener at the latest.
-            drop(self.registry.deregister(&mut listener));
-        }
+        self.listener = None;
         let links: Vec<Link> = self.connections.iter().map(|(_, c)| c.link).collect();
         for link in links {
             self.close(link);
@@ -390,7 +391,84 @@ fn connection_terms(encryption: Encryption, peer: SocketAddr) -> io::Result<Conn
     Ok(ConnectionTerms { nonce, encrypt })
 }
 
-impl Messages for Tcp {
+impl<N: Network> Tcp<N> {
+    /// Does the same as [`Messages::send_parts`], and writes the message at once if it is long and nothing waits before
+    /// it, so that it is not copied.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Messages::send`].
+    pub fn send_now(
+        &mut self,
+        network: &mut N,
+        on: Link,
+        parts: &[&[u8]],
+    ) -> Result<(), SendError> {
+        self.take(on, parts, |connection, len, pool| {
+            connection.take_now(network, len, parts, pool)
+        })
+    }
+
+    /// Has a connection take a message.
+    #[inline]
+    fn take(
+        &mut self,
+        on: Link,
+        parts: &[&[u8]],
+        take: impl FnOnce(
+            &mut Connection<N>,
+            usize,
+            &mut Vec<Vec<u8>>,
+        ) -> Result<io::Result<()>, SendError>,
+    ) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.limits.message {
+            return Err(SendError::TooLong);
+        }
+        let place = place(on);
+        let connection = self.connections.get_mut(place);
+        let connection = connection.filter(|found| found.link == on);
+        let connection = connection.ok_or(SendError::Down)?;
+        let taken = take(connection, len, &mut self.pool)?;
+        let taken = taken.and_then(|()| connection.charge().map_err(io::Error::other));
+        note(&mut self.dirty, place, &mut connection.in_dirty);
+        if let Err(error) = taken {
+            self.fail(place, &error);
+        }
+        Ok(())
+    }
+
+    /// Sends the messages that were taken, as far as the links have room.
+    pub fn flush(&mut self, network: &mut N) {
+        self.start_connections(network);
+        self.write_dirty(network);
+    }
+
+    /// Appends the events since the last call. Stops when there are many. Returns `true` if the next call has more.
+    pub fn receive(&mut self, network: &mut N, inbox: &mut Inbox) -> bool {
+        self.start_connections(network);
+        self.deliver_notices(inbox);
+        if self.accepting.is_some_and(|from| from <= self.now) {
+            self.accept(network);
+        }
+        self.accept_assigned(network);
+        self.look_at_rings(network);
+        for _ in 0..self.ready.len() {
+            if inbox.bytes() >= TURN_BYTES || inbox.len() >= TURN_EVENTS {
+                break;
+            }
+            let Some(place) = self.ready.pop_front() else {
+                break;
+            };
+            self.serve(network, place, inbox);
+            self.deliver_notices(inbox);
+        }
+        // This prevents a wake-up for a deadline that no longer counts.
+        self.next_deadline();
+        !self.ready.is_empty() || self.accepting == Some(Duration::ZERO)
+    }
+}
+
+impl<N: Network> Messages for Tcp<N> {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.next_link();
         if let Err(why) = self.start(to, link) {
@@ -406,47 +484,9 @@ impl Messages for Tcp {
 
     #[inline]
     fn send_parts(&mut self, on: Link, parts: &[&[u8]]) -> Result<(), SendError> {
-        let len = parts.iter().map(|part| part.len()).sum();
-        if len > self.limits.message {
-            return Err(SendError::TooLong);
-        }
-        let place = place(on);
-        let connection = self.connections.get_mut(place);
-        let connection = connection.filter(|found| found.link == on);
-        let connection = connection.ok_or(SendError::Down)?;
-        let written = connection.take(len, parts, &mut self.pool)?;
-        let written = written.and_then(|()| connection.charge().map_err(std::io::Error::other));
-        note(&mut self.dirty, place, &mut connection.in_dirty);
-        if let Err(error) = written {
-            self.fail(place, &error);
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) {
-        self.write_dirty();
-    }
-
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.deliver_notices(inbox);
-        if self.accepting.is_some_and(|from| from <= self.now) {
-            self.accept();
-        }
-        self.accept_assigned();
-        self.look_at_rings();
-        for _ in 0..self.ready.len() {
-            if inbox.bytes() >= TURN_BYTES || inbox.len() >= TURN_EVENTS {
-                break;
-            }
-            let Some(place) = self.ready.pop_front() else {
-                break;
-            };
-            self.serve(place, inbox);
-            self.deliver_notices(inbox);
-        }
-        // This prevents a wake-up for a deadline that no longer counts.
-        self.next_deadline();
-        !self.ready.is_empty() || self.accepting == Some(Duration::ZERO)
+        self.take(on, parts, |connection, len, pool| {
+            connection.take(len, parts, pool).map(Ok)
+        })
     }
 
     fn close(&mut self, link: Link) {

@@ -27,6 +27,7 @@ mod sockets;
 pub mod tls;
 mod uring;
 
+pub use keep_alive::set_dead_after;
 pub use network::{Network, SocketEvent, Wake};
 pub use probe::{Io, NoUring};
 pub use sockets::{SocketWaker, Sockets};

@@ -119,6 +119,14 @@ pub trait Network: Send + Sized + 'static {
     /// Returns [`io::ErrorKind::WouldBlock`] when there is no room.
     fn write(&mut self, stream: &mut Self::Stream, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Sends what was written: for a thread that does something else that takes long before it waits.
+    ///
+    /// # Errors
+    /// Returns the system's errors.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Reads behind the content of `into`, at most as many bytes as its capacity leaves; returns 0 when the
     /// peer has ended.
     ///
@@ -148,6 +156,24 @@ pub trait Network: Send + Sized + 'static {
     /// Returns an error if the system lacks a resource, or [`io::ErrorKind::Unsupported`] if this network waits
     /// for nothing else.
     fn registry(&mut self) -> io::Result<&mio::Registry> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has the system break a connection whose peer has not answered for `dead_after`, rounded up to seconds:
+    /// with data in transit or without.
+    ///
+    /// # Errors
+    /// Returns the system's errors, or [`io::ErrorKind::Unsupported`] if this network knows no such limit.
+    fn set_dead_after(&mut self, _stream: &Self::Stream, _dead_after: Duration) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Ends the output of a connection: its peer sees the end behind the bytes that were written. The input goes
+    /// on.
+    ///
+    /// # Errors
+    /// Returns the system's errors, or [`io::ErrorKind::Unsupported`] if this network ends both sides at once.
+    fn end_output(&mut self, _stream: &mut Self::Stream) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -1,7 +1,7 @@
 //! The kernel's sockets, with epoll.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
-use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, keep_node_alive};
+use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, keep_node_alive, set_dead_after};
 use crate::network::{Network, SocketEvent, Wake, uninterrupted};
 
 /// Events taken at a time.
@@ -117,6 +117,14 @@ impl Network for Sockets {
 
     fn registry(&mut self) -> io::Result<&mio::Registry> {
         Ok(self.poll.registry())
+    }
+
+    fn set_dead_after(&mut self, stream: &TcpStream, dead_after: Duration) -> io::Result<()> {
+        set_dead_after(&SockRef::from(stream), dead_after)
+    }
+
+    fn end_output(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        stream.shutdown(Shutdown::Write)
     }
 
     fn close(&mut self, mut stream: TcpStream) {

@@ -85,8 +85,8 @@ pub struct Tls<N: Network> {
 pub struct TlsSettings {
     /// For connections that are accepted; `None`: they are not encrypted.
     pub server: Option<Arc<ServerTls>>,
-    /// The token of a listener whose connections are not encrypted in spite of `server`.
-    pub unencrypted_listener: Option<usize>,
+    /// The tokens of listeners whose connections are not encrypted in spite of `server`.
+    pub unencrypted_listeners: &'static [usize],
     /// For connections that are made; `None`: they are not encrypted.
     pub client: Option<Arc<ClientTls>>,
 }
@@ -294,7 +294,7 @@ impl<N: Network> Network for Tls<N> {
     ) -> io::Result<Self::Listener> {
         Ok(TlsListener {
             inner: self.inner.listen(socket, token)?,
-            encrypted: self.settings.unencrypted_listener != Some(token),
+            encrypted: !self.settings.unencrypted_listeners.contains(&token),
         })
     }
 
@@ -376,6 +376,10 @@ impl<N: Network> Network for Tls<N> {
         }
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
     fn read_behind(&mut self, stream: &mut Self::Stream, into: &mut Vec<u8>) -> io::Result<usize> {
         match stream {
             Stream::Plain(stream) => self.inner.read_behind(stream, into),
@@ -393,6 +397,23 @@ impl<N: Network> Network for Tls<N> {
 
     fn registry(&mut self) -> io::Result<&mio::Registry> {
         self.inner.registry()
+    }
+
+    fn set_dead_after(&mut self, stream: &Self::Stream, dead_after: Duration) -> io::Result<()> {
+        let stream = match stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(key) => &self.sessions[*key].stream,
+        };
+        self.inner.set_dead_after(stream, dead_after)
+    }
+
+    fn end_output(&mut self, stream: &mut Self::Stream) -> io::Result<()> {
+        match stream {
+            Stream::Plain(stream) => self.inner.end_output(stream),
+            Stream::Tls(key) => self
+                .with(*key, |session, around| session.say_goodbye(around))
+                .map(drop),
+        }
     }
 
     fn close(&mut self, stream: Self::Stream) {

@@ -20,11 +20,11 @@ mod connection;
 mod turn;
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive};
+use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, set_dead_after};
 use crate::ring::{Ring, SocketCompletion, SocketId, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
@@ -95,7 +95,7 @@ pub struct UringListener {
 impl Drop for UringListener {
     fn drop(&mut self) {
         // The ring holds on to the socket as well; after this no client can connect to it.
-        if let Err(error) = SockRef::from(&self.socket).shutdown(std::net::Shutdown::Both) {
+        if let Err(error) = SockRef::from(&self.socket).shutdown(Shutdown::Both) {
             tracing::debug!(%error, "ending a listener");
         }
     }
@@ -308,6 +308,13 @@ impl Network for Uring {
         Ok(count)
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        match self.dirty.is_empty() {
+            true => Ok(()),
+            false => self.turn(Some(Duration::ZERO)),
+        }
+    }
+
     fn local_address(&self, stream: &UringStream) -> io::Result<SocketAddr> {
         SockRef::from(&self.socket(stream)?)
             .local_addr()?
@@ -328,6 +335,20 @@ impl Network for Uring {
         }
         let (poll, _) = self.descriptors.as_ref().expect("set above");
         Ok(poll.registry())
+    }
+
+    fn set_dead_after(&mut self, stream: &UringStream, dead_after: Duration) -> io::Result<()> {
+        set_dead_after(&SockRef::from(&self.socket(stream)?), dead_after)
+    }
+
+    fn end_output(&mut self, stream: &mut UringStream) -> io::Result<()> {
+        if let State::Watched(place) = stream.0
+            && !self.connections[place].out.is_empty()
+        {
+            self.connections[place].ends_output = true;
+            return Ok(());
+        }
+        SockRef::from(&self.socket(stream)?).shutdown(Shutdown::Write)
     }
 
     fn close(&mut self, stream: UringStream) {
@@ -375,6 +396,15 @@ impl Network for Uring {
             return Ok(());
         }
         self.spared = false;
+        let turned = self.turn(timeout);
+        happened.append(&mut self.events);
+        turned
+    }
+}
+
+impl Uring {
+    /// Sends what was written, waits, and notes the events.
+    fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.clear_buffers()?;
         debug_assert!(!self.ring.holds_buffers(), "invariant 3");
         let urgent = self.send_all()? || !self.events.is_empty();
@@ -395,7 +425,6 @@ impl Network for Uring {
         if !self.lingering.is_empty() {
             self.look_at_lingering();
         }
-        happened.append(&mut self.events);
         waited.and(noted)
     }
 }

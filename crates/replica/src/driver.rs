@@ -14,7 +14,7 @@ use base::NodeId;
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use parking_lot::Mutex;
-use reactor::{Network, SocketEvent, SocketWaker, Sockets, Wake};
+use reactor::{Network, SocketEvent, Wake};
 
 use crate::failure::MemberFailure;
 use crate::incoming_links::{IncomingLinks, LinkToClose};
@@ -48,16 +48,16 @@ pub(crate) enum DriverCommand {
 
 /// The means by which other threads reach this one.
 pub(crate) struct DriverMailbox {
-    waker: SocketWaker,
+    waker: Box<dyn Wake>,
     /// The thread has been woken and has not started its next turn: one wake-up is enough.
     woken: AtomicBool,
     commands: Mutex<Vec<DriverCommand>>,
 }
 
 impl DriverMailbox {
-    pub(crate) fn new(network: &mut Sockets) -> io::Result<DriverMailbox> {
+    pub(crate) fn new(network: &mut impl Network) -> io::Result<DriverMailbox> {
         Ok(DriverMailbox {
-            waker: network.waker()?,
+            waker: Box::new(network.waker()?),
             woken: AtomicBool::new(false),
             commands: Mutex::default(),
         })
@@ -65,7 +65,7 @@ impl DriverMailbox {
 
     pub(crate) fn wake(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) {
-            Wake::wake(&self.waker);
+            self.waker.wake();
         }
     }
 
@@ -84,8 +84,8 @@ struct MemberConnection {
 }
 
 /// The connections to all members.
-struct MemberLinks {
-    fabric: Tcp,
+struct MemberLinks<N: Network> {
+    fabric: Tcp<N>,
     connections: HashMap<NodeId, MemberConnection>,
     /// The nodes to which the links lead that are up.
     peers: HashMap<Link, NodeId>,
@@ -99,9 +99,9 @@ struct MemberLinks {
     copies: HashMap<NodeId, Duration>,
 }
 
-impl MemberLinks {
+impl<N: Network> MemberLinks<N> {
     /// Sends the member's messages. Those that cannot be sent are lost, as members expect.
-    fn send(&mut self, outbox: &mut Outbox, now: Duration) {
+    fn send(&mut self, network: &mut N, outbox: &mut Outbox, now: Duration) {
         for (node, bytes) in outbox.drain(..) {
             let connection = self.connections.entry(node).or_default();
             let link = match connection.link {
@@ -124,7 +124,7 @@ impl MemberLinks {
                 }
             }
         }
-        self.fabric.flush();
+        self.fabric.flush(network);
     }
 
     /// Ends a link on which a malformed message has come. Messages that came behind it are dropped.
@@ -172,10 +172,10 @@ impl MemberLinks {
 }
 
 /// See the module's description.
-pub(crate) struct MemberDriver {
-    network: Sockets,
+pub(crate) struct MemberDriver<N: Network> {
+    network: N,
     events: Vec<SocketEvent>,
-    links: MemberLinks,
+    links: MemberLinks<N>,
     member: Member,
     shared: Arc<MemberShared>,
     mailbox: Arc<DriverMailbox>,
@@ -187,14 +187,14 @@ pub(crate) struct MemberDriver {
     blocked_until: Option<Duration>,
 }
 
-impl MemberDriver {
+impl<N: Network> MemberDriver<N> {
     pub(crate) fn new(
-        network: Sockets,
-        fabric: Tcp,
+        network: N,
+        fabric: Tcp<N>,
         member: Member,
         shared: Arc<MemberShared>,
         mailbox: Arc<DriverMailbox>,
-    ) -> MemberDriver {
+    ) -> MemberDriver<N> {
         MemberDriver {
             network,
             events: Vec::new(),
@@ -286,8 +286,9 @@ impl MemberDriver {
     /// Takes the messages that have come from other members.
     fn receive_messages(&mut self) -> Result<(), MemberFailure> {
         let now = self.shared.time.now();
-        self.links.fabric.tick(now.since);
-        self.fabric_has_more = self.links.fabric.receive(&mut self.inbox);
+        let (fabric, network) = (&mut self.links.fabric, &mut self.network);
+        fabric.tick(network, now.since);
+        self.fabric_has_more = fabric.receive(network, &mut self.inbox);
         let mut inbox = std::mem::take(&mut self.inbox);
         for (link, event) in inbox.iter() {
             match event {
@@ -363,8 +364,14 @@ impl MemberDriver {
             return Ok(());
         }
         self.blocked_until = None;
-        let links = &mut self.links;
-        let mut flush = |outbox: &mut Outbox| links.send(outbox, now.since);
+        let (links, network) = (&mut self.links, &mut self.network);
+        // The messages must not wait for the sync that follows.
+        let mut flush = |outbox: &mut Outbox| {
+            links.send(network, outbox, now.since);
+            if let Err(error) = network.flush() {
+                tracing::warn!(%error, "messages to other members leave later");
+            }
+        };
         match self.member.turn(now, &mut flush) {
             Err(failure) => self.blocked_until = Some(self.handle_failure(failure, now.since)?),
             Ok(()) => self.member.note_log_written(),
@@ -389,7 +396,8 @@ impl MemberDriver {
 
     fn send(&mut self) {
         let now = self.shared.time.now().since;
-        self.links.send(self.member.outbox(), now);
+        let outbox = self.member.outbox();
+        self.links.send(&mut self.network, outbox, now);
         for node in std::mem::take(&mut self.links.unreachable) {
             self.member.note_unreachable(node);
         }

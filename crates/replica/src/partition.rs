@@ -19,7 +19,7 @@ use engine::{Engine, Janitor, NoLog};
 use fabric::tcp::{Encryption, Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use parking_lot::{Condvar, Mutex};
-use reactor::{Network, Sockets};
+use reactor::{Io, Network, Sockets, Uring};
 
 use crate::driver::{DriverCommand, DriverMailbox, FIRST_LINK, MemberDriver};
 use crate::failure::MemberFailure;
@@ -60,6 +60,8 @@ pub struct Options {
     pub limits: Limits,
     /// The clocks.
     pub time: Arc<dyn Time>,
+    /// How the member's thread waits for the network; [`Io::Auto`] is epoll.
+    pub io: Io,
 }
 
 impl Options {
@@ -80,6 +82,7 @@ impl Options {
             workers: 8,
             limits: Limits::default(),
             time: Arc::new(SystemTime::default()),
+            io: Io::Epoll,
         }
     }
 }
@@ -160,11 +163,21 @@ impl Partition {
         options: Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<Partition>, OpenError> {
+        match options.io {
+            Io::Uring => Partition::open_over(Uring::open()?, options, progress),
+            Io::Epoll | Io::Auto => Partition::open_over(Sockets::open()?, options, progress),
+        }
+    }
+
+    fn open_over<N: Network>(
+        mut network: N,
+        options: Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Arc<Partition>, OpenError> {
         let engine = engine(options.workers, options.limits, &options.time);
         engine.declare_read_atomic(options.member.read_atomic.clone());
         let janitor = engine.janitor();
         let shared = Arc::new(MemberShared::new(engine, &options.member, options.time));
-        let mut network = Sockets::open()?;
         let me = Peer::Node(options.member.me);
         let fabric = TcpOptions {
             listener: Some(options.listener),
@@ -203,7 +216,7 @@ impl Partition {
         Ok(Arc::new(partition))
     }
 
-    fn start(&self, driver: MemberDriver, janitor: Janitor) -> io::Result<()> {
+    fn start<N: Network>(&self, driver: MemberDriver<N>, janitor: Janitor) -> io::Result<()> {
         let thread = std::thread::Builder::new().name("kumiki-replica".to_owned());
         let driver = thread.spawn(move || driver.run())?;
         let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));

@@ -1,4 +1,4 @@
-//! A runtime's part of the cluster: its [`Node`], and the links to other nodes.
+//! A runtime's part of the cluster: its [`Node`], and the links to other nodes, [`NodeLinks`].
 //!
 //! In each turn of the loop, messages that came on links go to the node; then connections are
 //! served, which may begin transactions; then the node makes progress, its messages are sent, and
@@ -15,6 +15,7 @@ use cluster::ramp::{Algorithm, PublishedSlots};
 use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
+use reactor::{Network, SocketEvent};
 
 use crate::config::Membership;
 use crate::partition::Worker;
@@ -37,7 +38,6 @@ pub(crate) struct RuntimeNode {
     routes: Arc<Routes>,
     runtime: usize,
     node: Node<CoordinationCaller>,
-    links: NodeLinks,
     inbox: Inbox,
     last_number: u64,
     /// When the leaders of other partitions were last looked for.
@@ -51,7 +51,6 @@ impl RuntimeNode {
         (ramp, published): (Algorithm, Option<Arc<PublishedSlots>>),
         routes: Arc<Routes>,
         runtime: usize,
-        fabric: Tcp,
         now: Duration,
     ) -> RuntimeNode {
         let options = NodeOptions {
@@ -69,7 +68,6 @@ impl RuntimeNode {
             routes,
             runtime,
             node: Node::new(options, now),
-            links: NodeLinks::new(fabric),
             inbox: Inbox::default(),
             last_number: 0,
             searched: None,
@@ -77,18 +75,19 @@ impl RuntimeNode {
         }
     }
 
-    /// Notes an event of the loop that is about a link.
-    pub(crate) fn note_event(&mut self, event: reactor::SocketEvent) {
-        self.links.fabric.on_event(event);
-    }
-
     /// Gives the node the messages that came on links.
-    pub(crate) fn receive(&mut self, worker: &mut Worker, now: Duration) -> ReceivedMessages {
-        self.links.fabric.tick(now);
-        let more = self.links.receive(&mut self.inbox);
+    pub(crate) fn receive<N: Network>(
+        &mut self,
+        links: &mut NodeLinks<N>,
+        network: &mut N,
+        worker: &mut Worker,
+        now: Duration,
+    ) -> ReceivedMessages {
+        links.fabric.tick(network, now);
+        let more = links.fabric.receive(network, &mut self.inbox);
         let any = !self.inbox.is_empty();
         for (link, event) in self.inbox.iter() {
-            self.links.note(&self.routes, link, &event);
+            links.note(&self.routes, link, &event);
             self.node.event(worker.participant(), link, event, now);
         }
         self.inbox.clear();
@@ -147,17 +146,17 @@ impl RuntimeNode {
     }
 
     /// Sends the node's messages.
-    pub(crate) fn send(&mut self) {
-        self.node.pump(&mut self.links);
-        self.links.flush();
+    pub(crate) fn send<N: Network>(&mut self, links: &mut NodeLinks<N>, network: &mut N) {
+        self.node.pump(links);
+        links.fabric.flush(network);
         let (coordinating, waiting) = self.node.under_way();
         let statistics = ClusterStatistics {
             counters: self.node.counters(),
             coordinating,
             waiting,
             links: self.node.links_up(),
-            through_memory: self.links.fabric.links_through_memory(),
-            encrypted: self.links.fabric.links_encrypted(),
+            through_memory: links.fabric.links_through_memory(),
+            encrypted: links.fabric.links_encrypted(),
         };
         if self.statistics != statistics {
             self.statistics = statistics;
@@ -168,29 +167,6 @@ impl RuntimeNode {
     /// Returns the epochs that the node waits for.
     pub(crate) fn wants(&self) -> WakeConditions {
         self.node.wake_conditions()
-    }
-
-    /// Returns the time until the node or its links must be looked at.
-    pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
-        let node = self.wants().wake_at.map(|at| at.saturating_sub(now));
-        node.into_iter().chain(self.links.fabric.timeout(now)).min()
-    }
-
-    /// Begins to close all links: the node sends and receives nothing more.
-    pub(crate) fn close(&mut self) {
-        self.links.fabric.close_all();
-    }
-
-    /// Continues to send what waited on links when they were closed. Returns the time until they
-    /// must be looked at again; `None`: all have ended.
-    pub(crate) fn continue_closing(&mut self, now: Duration) -> Option<Duration> {
-        let fabric = &mut self.links.fabric;
-        fabric.tick(now);
-        fabric.receive(&mut self.inbox);
-        self.inbox.clear();
-        fabric.flush();
-        let left = fabric.connections() > 0;
-        left.then(|| fabric.timeout(now).unwrap_or(Duration::MAX))
     }
 
     /// Returns `true` if no transaction would be left undecided if the server stopped now.
@@ -208,13 +184,13 @@ pub(crate) struct ReceivedMessages {
 }
 
 /// The links, and to which node each of them leads.
-struct NodeLinks {
-    fabric: Tcp,
+pub(crate) struct NodeLinks<N: Network> {
+    fabric: Tcp<N>,
     /// The node at the other end, and `true` if the link is up.
     nodes: HashMap<Link, (NodeId, bool)>,
 }
 
-impl Messages for NodeLinks {
+impl<N: Network> Messages for NodeLinks<N> {
     fn connect(&mut self, to: NodeId) -> Link {
         let link = self.fabric.connect(to);
         self.nodes.insert(link, (to, false));
@@ -225,25 +201,43 @@ impl Messages for NodeLinks {
         self.fabric.send(on, message)
     }
 
-    fn flush(&mut self) {
-        self.fabric.flush();
-    }
-
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.fabric.receive(inbox)
-    }
-
     fn close(&mut self, link: Link) {
         self.fabric.close(link);
     }
 }
 
-impl NodeLinks {
-    fn new(fabric: Tcp) -> NodeLinks {
+impl<N: Network> NodeLinks<N> {
+    pub(crate) fn new(fabric: Tcp<N>) -> NodeLinks<N> {
         NodeLinks {
             fabric,
             nodes: HashMap::new(),
         }
+    }
+
+    /// Notes an event of the loop that is about a link.
+    pub(crate) fn note_event(&mut self, event: SocketEvent) {
+        self.fabric.on_event(event);
+    }
+
+    /// Returns the time until the links must be looked at.
+    pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
+        self.fabric.timeout(now)
+    }
+
+    /// Begins to close all links: the node sends and receives nothing more.
+    pub(crate) fn close_all(&mut self) {
+        self.fabric.close_all();
+    }
+
+    /// Continues to send what waited on links when they were closed. Returns the time until they
+    /// must be looked at again; `None`: all have ended.
+    pub(crate) fn continue_closing(&mut self, network: &mut N, now: Duration) -> Option<Duration> {
+        let mut inbox = Inbox::default();
+        self.fabric.tick(network, now);
+        self.fabric.receive(network, &mut inbox);
+        self.fabric.flush(network);
+        let left = self.fabric.connections() > 0;
+        left.then(|| self.fabric.timeout(now).unwrap_or(Duration::MAX))
     }
 
     /// Records which nodes can be reached.

@@ -258,7 +258,7 @@ pub fn serve_with(
     let server = config.tls.as_ref();
     let tls = TlsSettings {
         server: server.map(|tls| Arc::clone(&tls.certificate)),
-        unencrypted_listener: Some(runtime::LISTENER),
+        unencrypted_listeners: &runtime::UNENCRYPTED,
         client: None,
     };
     let parts = Parts {

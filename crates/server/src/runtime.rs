@@ -38,7 +38,7 @@ use slab::Slab;
 
 use crate::commands;
 use crate::connection::Connection;
-use crate::coordination::CoordinationCaller;
+use crate::coordination::{CoordinationCaller, NodeLinks};
 use crate::execution::Executor;
 use crate::input::{self, CommandBatch};
 use crate::limits::{KEEP_ALIVE, READ_BUFFER};
@@ -48,8 +48,10 @@ use crate::runtime_signal::RuntimeSignal;
 use crate::server_state::ServerState;
 
 /// The tokens of the listeners; those of connections are their numbers.
-pub(crate) const LISTENER: usize = usize::MAX - 1;
+const LISTENER: usize = usize::MAX - 1;
 const TLS_LISTENER: usize = usize::MAX - 2;
+/// The listeners whose connections do not speak TLS; links to other nodes have an encryption of their own.
+pub(crate) const UNENCRYPTED: [usize; 2] = [LISTENER, setup::FIRST_TOKEN];
 /// The interval at which a stopping runtime checks if its time is over.
 const STOP_TICK: Duration = Duration::from_millis(20);
 /// After this time accepting is tried again when the system has no descriptor left.
@@ -73,6 +75,8 @@ pub(crate) struct Runtime<N: Network> {
     /// The sockets that accept connections; none while the server stops.
     listeners: Vec<ClientListener<N::Listener>>,
     executor: Executor,
+    /// The links to other nodes, if the server is a node of a cluster.
+    links: Option<NodeLinks<N>>,
     connections: Slab<Connection>,
     /// The connections' streams, under the same numbers.
     streams: Slab<N::Stream>,
@@ -181,11 +185,13 @@ impl<N: Network> Runtime<N> {
         });
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
         let cluster = setup::join(&shared, index, &mut network, endpoints.fabric)?;
+        let (cluster, links) = cluster.unzip();
         Ok(Runtime {
             newcomers: setup::newcomer_places(&shared),
             index,
             network,
             listeners,
+            links,
             executor: Executor {
                 table: commands::table(),
                 worker,

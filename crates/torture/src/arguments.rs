@@ -201,7 +201,7 @@ pub(crate) enum Task {
         #[arg(long, default_value = "results")]
         out: PathBuf,
     },
-    /// Compare reads of a replicated partition, by read index and by lease, with those of one node.
+    /// Compare a replicated partition, read by read index and by lease, with one node.
     BenchReplicas {
         /// Fewer and shorter runs.
         #[arg(long)]
@@ -215,6 +215,9 @@ pub(crate) enum Task {
         /// Measure although others use the machine.
         #[arg(long)]
         noisy: bool,
+        /// As `--io` of `kumiki serve`.
+        #[arg(long, value_name = "KIND", default_value = "epoll")]
+        io: String,
         /// Where the JSON file goes.
         #[arg(long, default_value = "results")]
         out: PathBuf,

@@ -211,6 +211,7 @@ fn run(task: Task) -> Result<()> {
             keys,
             binary: given,
             noisy,
+            io,
             out,
         } => {
             let (repetitions, seconds) = if quick { (3, 0.7) } else { (5, 2.0) };
@@ -219,6 +220,7 @@ fn run(task: Task) -> Result<()> {
                 repetitions,
                 seconds,
                 noisy,
+                io,
                 out,
             };
             bench::replicas::run(&published(given)?, &options)

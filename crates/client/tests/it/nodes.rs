@@ -349,7 +349,7 @@ impl Drop for Running {
 struct Node {
     me: NodeId,
     network: Sockets,
-    tcp: Tcp,
+    tcp: Tcp<Sockets>,
     topology: Topology,
     data: Arc<Mutex<Data>>,
     shared: Arc<Shared>,
@@ -387,8 +387,8 @@ impl Node {
             let timeout = timeout.into_iter().chain(patience).min();
             self.network.wait(&mut events, timeout).unwrap();
             events.drain(..).for_each(|event| self.tcp.on_event(event));
-            self.tcp.tick(started.elapsed());
-            self.tcp.receive(&mut inbox);
+            self.tcp.tick(&mut self.network, started.elapsed());
+            self.tcp.receive(&mut self.network, &mut inbox);
             for (link, event) in inbox.iter() {
                 match event {
                     Event::Up(_) => {
@@ -403,7 +403,7 @@ impl Node {
                 }
             }
             inbox.clear();
-            self.tcp.flush();
+            self.tcp.flush(&mut self.network);
         }
     }
 

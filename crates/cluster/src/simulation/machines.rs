@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::simulation::{Trace, draw};
 use base::participant::{DurableEpochs, Leadership, State, TwoPhaseCommit};
 use base::{Epoch, NodeId, Op, PartitionId};
-use fabric::{Event as LinkEvent, Inbox, Link, Messages};
+use fabric::{Event as LinkEvent, Inbox, Link};
 
 use super::coverage::Point;
 use super::engine_partition::EnginePartition;
@@ -358,7 +358,7 @@ impl SimulatedMachines {
             voting,
         };
         node.pump(&mut outgoing);
-        outgoing.flush();
+        outgoing.endpoint.flush();
         let crashes = outgoing.left.is_some();
         let finished: Vec<_> = node.finished().collect();
         for finished in finished {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::simulation::{Trace, draw};
 use base::{NodeId, Op, TransactionId};
 use fabric::sim::Endpoint;
-use fabric::{Inbox, Link, Messages, SendError};
+use fabric::{Link, Messages, SendError};
 use fastrand::Rng;
 
 use crate::codec;
@@ -172,14 +172,6 @@ impl Messages for OutgoingMessages<'_> {
             }
             None => self.endpoint.send(on, message),
         }
-    }
-
-    fn flush(&mut self) {
-        self.endpoint.flush();
-    }
-
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.endpoint.receive(inbox)
     }
 
     fn close(&mut self, link: Link) {

@@ -42,23 +42,14 @@ impl Endpoint {
     pub fn is_ready(&self) -> bool {
         self.world.borrow().has_events(self.number)
     }
-}
 
-impl Messages for Endpoint {
-    fn connect(&mut self, to: NodeId) -> Link {
-        let mut world = self.world.borrow_mut();
-        world.connect(self.number, self.host, NetworkHost::Node(to))
-    }
-
-    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
-        self.world.borrow_mut().send(self.number, on, message)
-    }
-
-    fn flush(&mut self) {
+    /// Sends the messages that were taken.
+    pub fn flush(&mut self) {
         self.world.borrow_mut().flush(self.number);
     }
 
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
+    /// Appends the events since the last call. Returns `false`: the next call has no more.
+    pub fn receive(&mut self, inbox: &mut Inbox) -> bool {
         let mut world = self.world.borrow_mut();
         while let Some((link, events)) = world.next_event(self.number) {
             let event = match &events {
@@ -70,6 +61,17 @@ impl Messages for Endpoint {
             inbox.push(link, event);
         }
         false
+    }
+}
+
+impl Messages for Endpoint {
+    fn connect(&mut self, to: NodeId) -> Link {
+        let mut world = self.world.borrow_mut();
+        world.connect(self.number, self.host, NetworkHost::Node(to))
+    }
+
+    fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
+        self.world.borrow_mut().send(self.number, on, message)
     }
 
     fn close(&mut self, link: Link) {

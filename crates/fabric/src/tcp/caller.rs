@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use base::NodeId;
 use socket2::SockRef;
 
+use super::connection_terms;
 use super::negotiation::{LocalTransports, Negotiated, Negotiation, NegotiationStep};
 use super::options::{Encryption, Limits, Transport};
-use super::{connection_terms, socket};
 use crate::cipher::{Cipher, Scratch};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
@@ -104,7 +104,9 @@ impl Caller {
         let cannot = |error| CallError::Connect { address, error };
         let stream =
             TcpStream::connect_timeout(&address, options.limits.handshake).map_err(cannot)?;
-        socket::tune(SockRef::from(&stream), options.limits.dead_after).map_err(cannot)?;
+        reactor::set_dead_after(&SockRef::from(&stream), options.limits.dead_after)
+            .and_then(|()| stream.set_nodelay(true))
+            .map_err(cannot)?;
         let mut caller = Caller {
             stream,
             address,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::NodeId;
 use budget::{Budget, Full, Share, newcomers};
-use mio::net::TcpStream;
+use reactor::Network;
 
 use super::connection_balancer::ConnectionCount;
 use super::link_error::LinkError;
@@ -18,6 +18,7 @@ use super::memory_link::MemoryLink;
 use super::message_assembler::{self, MessageAssembler, Progress};
 use super::negotiation::Negotiation;
 use super::output::{Output, Written};
+use super::socket::LinkSocket;
 use crate::cipher::{self, Cipher, Scratch};
 use crate::frame::{LENGTH, message_head};
 use crate::inbox::Inbox;
@@ -30,10 +31,10 @@ const TURN: usize = 1 << 20;
 const LONG: usize = 16 << 10;
 
 /// See the module's description.
-#[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct Connection<N: Network> {
     pub(super) link: Link,
-    pub(super) stream: TcpStream,
+    /// Its socket, from the moment at which the system begins to connect it.
+    pub(super) stream: Option<N::Stream>,
     pub(super) address: SocketAddr,
     pub(super) phase: Phase,
     /// `true` if the user knows the link, and is owed its `Down`.
@@ -43,7 +44,7 @@ pub(super) struct Connection {
     /// Its place among the incoming connections that have not authenticated.
     pub(super) newcomer: Option<newcomers::Place>,
     /// Counts it among the connections that its thread was assigned.
-    pub(super) counted: Option<ConnectionCount>,
+    pub(super) counted: Option<ConnectionCount<N>>,
     /// The time by which its phase must have ended.
     pub(super) deadline: Option<Duration>,
     /// Messages that wait until the link is up.
@@ -97,14 +98,14 @@ pub(super) enum Phase {
     Ending(Option<LinkError>),
 }
 
-impl Connection {
+impl<N: Network> Connection<N> {
     pub(super) fn new(
         link: Link,
-        stream: TcpStream,
+        stream: Option<N::Stream>,
         address: SocketAddr,
         phase: Phase,
         (queue, budget): (usize, &Arc<Budget>),
-    ) -> Connection {
+    ) -> Connection<N> {
         let initiated = matches!(phase, Phase::Connecting(_));
         Connection {
             link,
@@ -153,57 +154,78 @@ impl Connection {
         })
     }
 
-    /// Takes a message of this length to be sent, in parts. If nothing waits before it and its last
-    /// part is long, it is written at once, and is not copied to the output.
+    /// Takes a message of this length to be sent, in parts.
     #[inline]
     pub(super) fn take(
         &mut self,
         len: usize,
         parts: &[&[u8]],
         pool: &mut Vec<Vec<u8>>,
+    ) -> Result<(), SendError> {
+        let to = match self.admit(len)? {
+            true => &mut self.output,
+            false => &mut self.early,
+        };
+        to.append(&message_head(len), pool);
+        parts.iter().for_each(|part| to.append(part, pool));
+        Ok(())
+    }
+
+    /// Does the same, and writes the message at once if nothing waits before it and its last part is long: that part
+    /// is not copied to the output.
+    pub(super) fn take_now(
+        &mut self,
+        network: &mut N,
+        len: usize,
+        parts: &[&[u8]],
+        pool: &mut Vec<Vec<u8>>,
     ) -> Result<io::Result<()>, SendError> {
-        let waiting = self.waiting();
+        if let [first @ .., last] = parts
+            && last.len() >= LONG
+            && self.waiting() == 0
+            && !self.full
+            // Encryption copies it anyway.
+            && self.cipher.is_none()
+            && self.admit(len)?
+        {
+            let first = [&message_head(len), &first.concat()[..]].concat();
+            return Ok(self.write_at_once(network, &first, last, pool));
+        }
+        self.take(len, parts, pool).map(Ok)
+    }
+
+    /// Returns `true` if a message of this length can be taken and the link is up, `false` if the message must wait
+    /// until the link is up.
+    #[inline]
+    fn admit(&mut self, len: usize) -> Result<bool, SendError> {
         let is_up = match self.phase {
             _ if self.closing || self.failed.is_some() => return Err(SendError::Down),
             Phase::Up => true,
             Phase::Connecting(_) | Phase::Greeting(..) => false,
             Phase::Ending(_) => return Err(SendError::Down),
         };
-        self.room.admit(waiting, LENGTH + len)?;
-        let head = message_head(len);
-        // Encryption copies it anyway.
-        if is_up
-            && waiting == 0
-            && !self.full
-            && self.cipher.is_none()
-            && let [first @ .., last] = parts
-            && last.len() >= LONG
-        {
-            let first = [&head, &first.concat()[..]].concat();
-            return Ok(self.write_at_once(&first, last, pool));
-        }
-        let to = match is_up {
-            true => &mut self.output,
-            false => &mut self.early,
-        };
-        to.append(&head, pool);
-        parts.iter().for_each(|part| to.append(part, pool));
-        Ok(Ok(()))
+        self.room.admit(self.waiting(), LENGTH + len)?;
+        Ok(is_up)
     }
 
     /// Writes both parts as far as that is possible now, and keeps the rest as output.
     fn write_at_once(
         &mut self,
+        network: &mut N,
         first: &[u8],
         last: &[u8],
         pool: &mut Vec<Vec<u8>>,
     ) -> io::Result<()> {
+        let mut socket = LinkSocket {
+            network,
+            stream: &mut self.stream,
+        };
         let mut both = [IoSlice::new(first), IoSlice::new(last)];
         let mut rest = &mut both[..];
         while !rest.is_empty() {
             let written = match &mut self.rings {
                 Some(through) => through.rings.write(&rest[0]),
-                None => self.stream.write_vectored(rest),
+                None => socket.write_vectored(rest),
             };
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -278,26 +300,30 @@ impl Connection {
     /// Writes the output. Returns `true` if there is more that the system would take.
     pub(super) fn write(
         &mut self,
+        network: &mut N,
         pool: &mut Vec<Vec<u8>>,
         scratch: &mut Scratch,
     ) -> io::Result<bool> {
+        let mut socket = LinkSocket {
+            network,
+            stream: &mut self.stream,
+        };
         if let Some(through) = &mut self.rings {
-            through.finish_handshake(&mut self.stream)?;
+            through.finish_handshake(&mut socket)?;
         }
         if !self.full {
             let written = match (&mut self.rings, &mut self.cipher) {
                 (Some(through), _) => self.output.write(TURN, pool, |b| through.rings.write(b)),
                 (None, Some(cipher)) => {
-                    let to = &mut self.stream;
                     let written = self
                         .output
-                        .write(TURN, pool, |b| cipher.write(to, b, scratch))?;
-                    match cipher.flush(to)? {
+                        .write(TURN, pool, |b| cipher.write(&mut socket, b, scratch))?;
+                    match cipher.flush(&mut socket)? {
                         true => Ok(written),
                         false => Ok(Written::Full),
                     }
                 }
-                (None, None) => self.output.write(TURN, pool, |b| self.stream.write(b)),
+                (None, None) => self.output.write(TURN, pool, |b| socket.write(b)),
             };
             match written? {
                 Written::All => {}
@@ -305,15 +331,16 @@ impl Connection {
                 Written::Full => self.full = true,
             }
         }
-        self.ring()?;
+        self.ring(network)?;
         Ok(false)
     }
 
     /// Rings a bell for the peer if it sleeps and there is something for it in a ring.
     #[inline]
-    pub(super) fn ring(&mut self) -> io::Result<()> {
+    pub(super) fn ring(&mut self, network: &mut N) -> io::Result<()> {
+        let stream = &mut self.stream;
         match &mut self.rings {
-            Some(through) => through.ring(&mut self.stream),
+            Some(through) => through.ring(&mut LinkSocket { network, stream }),
             None => Ok(()),
         }
     }
@@ -338,18 +365,23 @@ impl Connection {
     /// Reads once, and appends the messages that are whole.
     pub(super) fn read(
         &mut self,
+        network: &mut N,
         inbox: &mut Inbox,
         limit: usize,
         scratch: &mut Scratch,
     ) -> Progress {
         let (to, end_seen) = ((self.link, limit), self.end_seen);
+        let mut socket = LinkSocket {
+            network,
+            stream: &mut self.stream,
+        };
         let Some(through) = &mut self.rings else {
             return match &mut self.cipher {
-                None => self.assembler.read(&mut self.stream, inbox, to, end_seen),
+                None => self.assembler.read(&mut socket, inbox, to, end_seen),
                 Some(cipher) => {
                     let mut from = Decrypted {
                         cipher,
-                        stream: &mut self.stream,
+                        socket: &mut socket,
                         scratch,
                         records: cipher::ALL,
                     };
@@ -359,7 +391,7 @@ impl Connection {
         };
         // The socket comes first: the bytes that a peer wrote before it closed are in the ring
         // then.
-        through.drain_bells(&mut self.stream);
+        through.drain_bells(&mut socket);
         let progress = self.assembler.read(&mut through.rings, inbox, to, false);
         through.end_behind(progress)
     }
@@ -367,15 +399,20 @@ impl Connection {
     /// Reads frames of the handshake, and appends them to the bytes that have arrived.
     pub(super) fn read_greeting(
         &mut self,
+        network: &mut N,
         arrived: &mut Vec<u8>,
         scratch: &mut Scratch,
     ) -> Progress {
+        let mut socket = LinkSocket {
+            network,
+            stream: &mut self.stream,
+        };
         match &mut self.cipher {
-            None => message_assembler::append(&mut self.stream, arrived),
+            None => message_assembler::append(&mut socket, arrived),
             Some(cipher) => {
                 let mut from = Decrypted {
                     cipher,
-                    stream: &mut self.stream,
+                    socket: &mut socket,
                     scratch,
                     // Bells may follow.
                     records: 1,
@@ -400,11 +437,15 @@ impl Connection {
     }
 
     /// Reads and drops bytes that are not needed any more, encrypted or not.
-    pub(super) fn discard(&mut self, inbox: &mut Inbox) -> Progress {
-        let Some(through) = &mut self.rings else {
-            return message_assembler::discard(&mut self.stream, inbox);
+    pub(super) fn discard(&mut self, network: &mut N, inbox: &mut Inbox) -> Progress {
+        let mut socket = LinkSocket {
+            network,
+            stream: &mut self.stream,
         };
-        through.drain_bells(&mut self.stream);
+        let Some(through) = &mut self.rings else {
+            return message_assembler::discard(&mut socket, inbox);
+        };
+        through.drain_bells(&mut socket);
         // A peer that is closing, too, can then send its waiting output.
         let progress = message_assembler::discard(&mut through.rings, inbox);
         through.end_behind(progress)
@@ -412,17 +453,17 @@ impl Connection {
 }
 
 /// The bytes of an encrypted connection.
-struct Decrypted<'a> {
+struct Decrypted<'a, R> {
     cipher: &'a mut Cipher,
-    stream: &'a mut TcpStream,
+    socket: &'a mut R,
     scratch: &'a mut Scratch,
     /// The greatest number of records that are opened by one read.
     records: usize,
 }
 
-impl Read for Decrypted<'_> {
+impl<R: Read> Read for Decrypted<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.cipher
-            .read(self.stream, into, self.scratch, self.records)
+            .read(self.socket, into, self.scratch, self.records)
     }
 }

@@ -9,32 +9,36 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mio::Waker;
-use mio::net::TcpStream;
 use parking_lot::Mutex;
+use reactor::{Network, Wake};
 
 /// See the module's description.
-#[derive(Debug)]
-pub struct ConnectionBalancer {
-    places: Vec<ThreadQueue>,
+pub struct ConnectionBalancer<N: Network> {
+    places: Vec<ThreadQueue<N>>,
 }
 
-#[derive(Debug, Default)]
-struct ThreadQueue {
+struct ThreadQueue<N: Network> {
     /// The waker of the thread, once it is registered.
-    waker: OnceLock<Arc<Waker>>,
+    waker: OnceLock<Arc<N::Waker>>,
     /// The number of connections that it has, or will have in a moment.
     connections: AtomicUsize,
     /// Connections that it has not taken yet; and their number.
-    assigned: Mutex<Vec<AssignedConnection>>,
+    assigned: Mutex<Vec<AssignedConnection<N>>>,
     waiting: AtomicUsize,
 }
 
-impl ConnectionBalancer {
+impl<N: Network> ConnectionBalancer<N> {
     /// Makes a balancer for this many threads.
     #[must_use]
-    pub fn new(threads: usize) -> Arc<ConnectionBalancer> {
-        let places = (0..threads).map(|_| ThreadQueue::default()).collect();
+    pub fn new(threads: usize) -> Arc<ConnectionBalancer<N>> {
+        let places = (0..threads)
+            .map(|_| ThreadQueue {
+                waker: OnceLock::new(),
+                connections: AtomicUsize::new(0),
+                assigned: Mutex::new(Vec::new()),
+                waiting: AtomicUsize::new(0),
+            })
+            .collect();
         Arc::new(ConnectionBalancer { places })
     }
 
@@ -44,10 +48,10 @@ impl ConnectionBalancer {
     /// Panics if there is no such thread, or if it is registered.
     #[must_use]
     pub fn register(
-        self: &Arc<ConnectionBalancer>,
+        self: &Arc<ConnectionBalancer<N>>,
         number: usize,
-        waker: Arc<Waker>,
-    ) -> BalancerSlot {
+        waker: Arc<N::Waker>,
+    ) -> BalancerSlot<N> {
         let taken = self.places[number].waker.set(waker);
         assert!(taken.is_ok(), "thread {number} is registered already");
         BalancerSlot {
@@ -58,24 +62,23 @@ impl ConnectionBalancer {
 }
 
 /// A thread's part in a balancer.
-#[derive(Debug)]
-pub struct BalancerSlot {
-    balancer: Arc<ConnectionBalancer>,
+pub struct BalancerSlot<N: Network> {
+    balancer: Arc<ConnectionBalancer<N>>,
     number: usize,
 }
 
-impl BalancerSlot {
+impl<N: Network> BalancerSlot<N> {
     /// Assigns a connection to a thread. Returns it if it is this thread's own.
     pub(super) fn assign(
         &self,
-        stream: TcpStream,
+        stream: N::Stream,
         address: SocketAddr,
-    ) -> Option<AssignedConnection> {
+    ) -> Option<AssignedConnection<N>> {
         let places = self.balancer.places.iter().enumerate();
         let taken = places.filter(|(_, place)| place.waker.get().is_some());
         // Among equals, threads other than the accepting one come first: that one has the listener to
         // serve.
-        let key = |&(number, place): &(usize, &ThreadQueue)| {
+        let key = |&(number, place): &(usize, &ThreadQueue<N>)| {
             let connections = place.connections.load(Ordering::Relaxed);
             (connections, number == self.number)
         };
@@ -92,15 +95,13 @@ impl BalancerSlot {
         place.assigned.lock().push(assigned);
         place.waiting.fetch_add(1, Ordering::Release);
         let waker = place.waker.get().expect("the thread is registered");
-        if let Err(error) = waker.wake() {
-            tracing::error!(%error, "a thread cannot be woken for a connection");
-        }
+        waker.wake();
         None
     }
 
     /// Takes the connections that were assigned to this thread.
     #[inline]
-    pub(super) fn take(&self) -> Vec<AssignedConnection> {
+    pub(super) fn take(&self) -> Vec<AssignedConnection<N>> {
         let place = &self.balancer.places[self.number];
         if place.waiting.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -112,18 +113,16 @@ impl BalancerSlot {
 }
 
 /// A connection that was assigned to a thread.
-#[derive(Debug)]
-pub(super) struct AssignedConnection {
-    pub(super) stream: TcpStream,
+pub(super) struct AssignedConnection<N: Network> {
+    pub(super) stream: N::Stream,
     pub(super) address: SocketAddr,
-    pub(super) counted: ConnectionCount,
+    pub(super) counted: ConnectionCount<N>,
 }
 
 /// Counts a connection as long as this value exists.
-#[derive(Debug)]
-pub(super) struct ConnectionCount(Arc<ConnectionBalancer>, usize);
+pub(super) struct ConnectionCount<N: Network>(Arc<ConnectionBalancer<N>>, usize);
 
-impl Drop for ConnectionCount {
+impl<N: Network> Drop for ConnectionCount<N> {
     fn drop(&mut self) {
         let place = &self.0.places[self.1];
         place.connections.fetch_sub(1, Ordering::Relaxed);
@@ -133,9 +132,10 @@ impl Drop for ConnectionCount {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    use mio::{Events, Poll, Token};
+    use mio::net::TcpStream;
+    use reactor::Sockets;
 
     use super::*;
 
@@ -150,27 +150,29 @@ mod tests {
     #[test]
     fn connections_go_to_who_has_the_fewest() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let balancer = ConnectionBalancer::new(3);
-        let mut polls: Vec<Poll> = (0..3).map(|_| Poll::new().unwrap()).collect();
-        let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let acceptor = balancer.register(0, waker(&polls[0]));
+        let balancer = ConnectionBalancer::<Sockets>::new(3);
+        let mut networks: Vec<_> = (0..3).map(|_| Sockets::open().unwrap()).collect();
+        let wakers: Vec<_> = networks
+            .iter_mut()
+            .map(|network| Arc::new(network.waker().unwrap()))
+            .collect();
+        let acceptor = balancer.register(0, Arc::clone(&wakers[0]));
         let one = || {
             let (stream, address) = stream(&listener);
             acceptor.assign(stream, address)
         };
         // The other threads are not registered yet.
         let own = one().expect("it is the acceptor's own");
-        let second = balancer.register(1, waker(&polls[1]));
-        let third = balancer.register(2, waker(&polls[2]));
+        let second = balancer.register(1, Arc::clone(&wakers[1]));
+        let third = balancer.register(2, Arc::clone(&wakers[2]));
         assert!(one().is_none() && one().is_none());
         let (of_second, of_third) = (second.take(), third.take());
         assert_eq!((of_second.len(), of_third.len()), (1, 1));
         assert!(second.take().is_empty());
-        for poll in &mut polls[1..] {
-            let mut events = Events::with_capacity(4);
-            poll.poll(&mut events, Some(Duration::from_secs(30)))
-                .unwrap();
-            assert!(!events.is_empty(), "no thread was woken");
+        for network in &mut networks[1..] {
+            let (begun, limit) = (Instant::now(), Duration::from_secs(30));
+            network.wait(&mut Vec::new(), Some(limit)).unwrap();
+            assert!(begun.elapsed() < limit, "no thread was woken");
         }
         // All have one connection: the others came first, then the acceptor.
         assert!(one().is_none() && one().is_none());

@@ -6,21 +6,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::NodeId;
-use mio::net::TcpStream;
-use mio::{Interest, Token};
-use socket2::SockRef;
+use reactor::Network;
 
 use super::connection::{Connection, Phase};
 use super::connection_balancer::{AssignedConnection, BalancerSlot, ConnectionCount};
 use super::link_error::LinkError;
 use super::negotiation::{Negotiated, Negotiation};
-use super::{
-    ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, connection_terms, note, place, socket,
-};
-use crate::handshake::{ConnectionTerms, HandshakeRefusal};
+use super::{ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, connection_terms, note, place};
+use crate::handshake::HandshakeRefusal;
 use crate::link::{Link, Peer};
 
-impl Tcp {
+impl<N: Network> Tcp<N> {
     pub(super) fn next_link(&mut self) -> Link {
         self.count += 1;
         Link(self.count << PLACE_BITS | self.connections.vacant_key() as u64)
@@ -29,39 +25,53 @@ impl Tcp {
     fn connection(
         &self,
         link: Link,
-        stream: TcpStream,
+        stream: Option<N::Stream>,
         address: SocketAddr,
         phase: Phase,
-    ) -> Connection {
+    ) -> Connection<N> {
         let bounds = (self.limits.queue, &self.budget);
         Connection::new(link, stream, address, phase, bounds)
     }
 
+    /// Begins a link to a node. [`Tcp::start_connections`] has the system connect it.
     pub(super) fn start(&mut self, to: NodeId, link: Link) -> Result<(), LinkError> {
         if self.identity.me == Peer::Node(to) {
             return Err(LinkError::OwnNode(to));
         }
         let address = *self.peers.get(&to).ok_or(LinkError::UnknownNode(to))?;
-        let start = || -> io::Result<(TcpStream, ConnectionTerms)> {
-            let terms = connection_terms(self.encryption, address)?;
-            Ok((TcpStream::connect(address)?, terms))
-        };
-        let (stream, terms) = start().map_err(|error| LinkError::cannot_connect(&error))?;
+        let cannot = |error: io::Error| LinkError::cannot_connect(&error);
+        let terms = connection_terms(self.encryption, address).map_err(cannot)?;
         let mut hello = Vec::new();
         let negotiation = Negotiation::initiate(&self.identity, Some(to), terms, &mut hello);
         let phase = Phase::Connecting(Box::new(negotiation));
-        let mut connection = self.connection(link, stream, address, phase);
+        let mut connection = self.connection(link, None, address, phase);
         connection.to = Some(to);
         connection.send_frames(&hello);
         // It takes output when it is connected.
         connection.full = true;
-        self.admit(connection)
-            .map_err(|error| LinkError::cannot_connect(&error))?;
-        self.set_deadline(place(link), link, self.limits.handshake);
+        let place = self.vacant_place().map_err(cannot)?;
+        self.connections.insert(connection);
+        self.set_deadline(place, link, self.limits.handshake);
+        self.unstarted.push(link);
         Ok(())
     }
 
-    pub(super) fn accept(&mut self) {
+    /// Has the system connect the links that were begun since the last call.
+    pub(super) fn start_connections(&mut self, network: &mut N) {
+        for link in std::mem::take(&mut self.unstarted) {
+            let place = place(link);
+            let connection = self.connections.get_mut(place);
+            let Some(connection) = connection.filter(|found| found.link == link) else {
+                continue;
+            };
+            match network.connect(connection.address, self.first + 1 + place) {
+                Ok(stream) => connection.stream = Some(stream),
+                Err(error) => self.down(network, place, &LinkError::cannot_connect(&error)),
+            }
+        }
+    }
+
+    pub(super) fn accept(&mut self, network: &mut N) {
         // More may wait than a turn accepts.
         self.accepting = Some(Duration::ZERO);
         for _ in 0..ACCEPTS {
@@ -69,12 +79,13 @@ impl Tcp {
                 self.accepting = None;
                 return;
             };
-            match listener.accept() {
+            match network.accept(listener) {
                 Ok((stream, address)) => match &self.balancer_slot {
-                    None => self.welcome(stream, address, None),
+                    None => self.welcome(network, stream, address, None),
                     Some(balancer_slot) => {
                         let own = balancer_slot.assign(stream, address);
-                        own.into_iter().for_each(|own| self.welcome_assigned(own));
+                        own.into_iter()
+                            .for_each(|own| self.welcome_assigned(network, own));
                     }
                 },
                 Err(error) => match error.kind() {
@@ -97,49 +108,56 @@ impl Tcp {
     }
 
     /// Takes the connections that another thread has assigned to this one.
-    pub(super) fn accept_assigned(&mut self) {
+    pub(super) fn accept_assigned(&mut self, network: &mut N) {
         let assigned = self.balancer_slot.as_ref().map(BalancerSlot::take);
         for assigned in assigned.into_iter().flatten() {
-            self.welcome_assigned(assigned);
+            self.welcome_assigned(network, assigned);
         }
     }
 
-    fn welcome_assigned(&mut self, assigned: AssignedConnection) {
-        self.welcome(assigned.stream, assigned.address, Some(assigned.counted));
+    fn welcome_assigned(&mut self, network: &mut N, assigned: AssignedConnection<N>) {
+        let counted = Some(assigned.counted);
+        self.welcome(network, assigned.stream, assigned.address, counted);
     }
 
     fn welcome(
         &mut self,
-        stream: TcpStream,
+        network: &mut N,
+        mut stream: N::Stream,
         address: SocketAddr,
-        counted: Option<ConnectionCount>,
+        counted: Option<ConnectionCount<N>>,
     ) {
         let terms = match connection_terms(self.encryption, address) {
             Ok(terms) => terms,
             Err(error) => {
                 tracing::error!(%error, peer = %address, "no randomness for a handshake");
-                return;
+                return network.close(stream);
             }
         };
         let negotiation = Box::new(Negotiation::accept(terms));
         let link = self.next_link();
         let phase = Phase::Greeting(negotiation, Vec::new());
-        let mut connection = self.connection(link, stream, address, phase);
-        connection.counted = counted;
-        if let Err(error) = self.admit(connection) {
+        let watched = self.vacant_place().and_then(|place| {
+            network.set_dead_after(&stream, self.limits.dead_after)?;
+            network.watch(&mut stream, self.first + 1 + place)
+        });
+        if let Err(error) = watched {
             tracing::warn!(%error, peer = %address, "cannot serve a connection");
-            return;
+            return network.close(stream);
         }
+        let mut connection = self.connection(link, Some(stream), address, phase);
+        connection.counted = counted;
+        self.connections.insert(connection);
         let (newcomer, evicted) = self.newcomers.admit(link, self.now);
         self.connections[place(link)].newcomer = Some(newcomer);
         if let Some(evicted) = evicted {
-            self.evict(place(evicted));
+            self.evict(network, place(evicted));
         }
     }
 
     /// Closes a connection whose place a newer one has taken. Its peer can read the reason if the
     /// system takes that much at once.
-    fn evict(&mut self, place: usize) {
+    fn evict(&mut self, network: &mut N, place: usize) {
         let connection = &mut self.connections[place];
         connection.newcomer = None;
         if matches!(connection.phase, Phase::Greeting(..)) {
@@ -148,24 +166,18 @@ impl Tcp {
             refused.frame().encode(&mut words);
             connection.send_frames(&words);
             // It ends in either case.
-            drop(connection.write(&mut self.pool, &mut self.scratch));
+            drop(connection.write(network, &mut self.pool, &mut self.scratch));
             self.log_refusal(place, &refused);
         }
-        self.remove(place);
+        self.remove(network, place);
     }
 
-    pub(super) fn admit(&mut self, mut connection: Connection) -> io::Result<()> {
-        let entry = self.connections.vacant_entry();
-        let token = Token(self.first + 1 + entry.key());
-        if entry.key() >= 1 << PLACE_BITS {
-            return Err(io::Error::other("there are too many connections"));
+    /// Returns the place of the next connection.
+    fn vacant_place(&self) -> io::Result<usize> {
+        match self.connections.vacant_key() {
+            place if place < 1 << PLACE_BITS => Ok(place),
+            _ => Err(io::Error::other("there are too many connections")),
         }
-        socket::tune(SockRef::from(&connection.stream), self.limits.dead_after)?;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        self.registry
-            .register(&mut connection.stream, token, both)?;
-        entry.insert(connection);
-        Ok(())
     }
 
     pub(super) fn set_deadline(&mut self, place: usize, link: Link, after: Duration) {
@@ -202,16 +214,16 @@ impl Tcp {
     }
 
     /// Refuses a connection: the peer gets the reason, and the time to read it.
-    pub(super) fn refuse(&mut self, place: usize, refused: &HandshakeRefusal) {
+    pub(super) fn refuse(&mut self, network: &mut N, place: usize, refused: &HandshakeRefusal) {
         let connection = &mut self.connections[place];
         let mut words = Vec::new();
         refused.frame().encode(&mut words);
         connection.send_frames(&words);
-        self.refused(place, refused);
+        self.refused(network, place, refused);
     }
 
     /// Ends a connection that was refused, here or by the peer.
-    pub(super) fn refused(&mut self, place: usize, refused: &HandshakeRefusal) {
+    pub(super) fn refused(&mut self, network: &mut N, place: usize, refused: &HandshakeRefusal) {
         self.log_refusal(place, refused);
         let connection = &mut self.connections[place];
         if let Some(node) = connection.to {
@@ -224,7 +236,7 @@ impl Tcp {
         if refused.here {
             self.end(place, None, self.limits.handshake);
         } else {
-            self.remove(place);
+            self.remove(network, place);
         }
     }
 
@@ -250,8 +262,8 @@ impl Tcp {
     }
 
     /// Removes a connection, and informs its user.
-    pub(super) fn down(&mut self, place: usize, why: &LinkError) {
-        let connection = self.remove(place);
+    pub(super) fn down(&mut self, network: &mut N, place: usize, why: &LinkError) {
+        let connection = self.remove(network, place);
         let was_refused = matches!(connection.phase, Phase::Ending(None));
         let reason = match connection.phase {
             Phase::Ending(Some(reason)) => reason.to_string(),
@@ -275,7 +287,7 @@ impl Tcp {
         }
     }
 
-    pub(super) fn remove(&mut self, place: usize) -> Connection {
+    pub(super) fn remove(&mut self, network: &mut N, place: usize) -> Connection<N> {
         let mut connection = self.connections.remove(place);
         self.through_memory -= usize::from(connection.rings.is_some());
         self.encrypted -= usize::from(connection.is_encrypted());
@@ -286,8 +298,8 @@ impl Tcp {
             self.newcomers.leave(newcomer);
         }
         // A list may still name the place, whose next connection then gets an unnecessary turn.
-        if let Err(error) = self.registry.deregister(&mut connection.stream) {
-            tracing::debug!(%error, "deregistering a connection");
+        if let Some(stream) = connection.stream.take() {
+            network.close(stream);
         }
         connection
     }

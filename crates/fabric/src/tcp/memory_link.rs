@@ -4,8 +4,6 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
-use mio::net::TcpStream;
-
 use super::link_error::LinkError;
 use super::link_memory::LinkRings;
 use super::message_assembler::Progress;
@@ -46,7 +44,7 @@ impl MemoryLink {
 
     /// Sends the end of the handshake. If the socket does not take it, this is tried again with the
     /// next message; an event of the system tells when the socket has room.
-    pub(super) fn finish_handshake(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    pub(super) fn finish_handshake(&mut self, stream: &mut impl Write) -> io::Result<()> {
         while !self.words.is_empty() {
             match stream.write(&self.words) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -61,7 +59,7 @@ impl MemoryLink {
 
     /// Rings a bell for the peer if it sleeps and there is something for it in a ring.
     #[inline]
-    pub(super) fn ring(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    pub(super) fn ring(&mut self, stream: &mut impl Write) -> io::Result<()> {
         // A peer whose handshake has not ended does not sleep.
         if !self.words.is_empty() || !self.rings.must_ring()? {
             return Ok(());
@@ -74,7 +72,7 @@ impl MemoryLink {
     }
 
     /// Takes the bells from the socket, and notices its end.
-    pub(super) fn drain_bells(&mut self, stream: &mut TcpStream) {
+    pub(super) fn drain_bells(&mut self, stream: &mut impl Read) {
         let mut bells = [0; 64];
         while self.called && self.ended.is_none() {
             match stream.read(&mut bells) {

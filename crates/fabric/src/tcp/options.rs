@@ -8,7 +8,6 @@ use std::time::Duration;
 use base::NodeId;
 use budget::Budget;
 
-use super::connection_balancer::BalancerSlot;
 use crate::frame::TransportSet;
 use crate::handshake::{Identity, Secret};
 use crate::link::Peer;
@@ -23,9 +22,6 @@ pub struct TcpOptions {
     pub identity: Identity,
     /// The listener, as [`listen`](super::listen) returns it; without one, no peer can connect.
     pub listener: Option<TcpListener>,
-    /// The place in a group of threads: connections come from the thread with the listener, and go
-    /// to all.
-    pub balancer_slot: Option<BalancerSlot>,
     /// The addresses of nodes.
     pub peers: HashMap<NodeId, SocketAddr>,
     /// The transport of messages.
@@ -100,7 +96,6 @@ impl TcpOptions {
                 ways: TransportSet::NONE,
             },
             listener: None,
-            balancer_slot: None,
             peers: HashMap::new(),
             transport: Transport::default(),
             encryption: Encryption::default(),

@@ -6,6 +6,7 @@ use super::connection::RingPoll;
 use super::polled_connections::LONELY;
 use super::{Tcp, note};
 use crate::ring::Until;
+use reactor::Network;
 
 /// The result of a look at a connection.
 enum PollResult {
@@ -15,7 +16,7 @@ enum PollResult {
     Gone,
 }
 
-impl Tcp {
+impl<N: Network> Tcp<N> {
     /// Starts to look at a connection's ring, if it has one.
     #[inline]
     pub(super) fn wake(&mut self, place: usize) {
@@ -45,14 +46,14 @@ impl Tcp {
 
     /// Looks at the rings of the connections that are awake. They go to sleep if the looks have
     /// found nothing for long enough.
-    pub(super) fn look_at_rings(&mut self) {
+    pub(super) fn look_at_rings(&mut self, network: &mut N) {
         if self.polled.is_asleep() {
             return;
         }
         let nothing_before = self.ready.is_empty();
         let mut something = false;
         let mut awake = std::mem::take(&mut self.polled.awake);
-        awake.retain(|&place| match self.look_at(place) {
+        awake.retain(|&place| match self.look_at(network, place) {
             PollResult::Gone => false,
             PollResult::Nothing => !self.is_lonely(place) || !self.try_to_sleep(place),
             PollResult::Something => {
@@ -85,12 +86,12 @@ impl Tcp {
 
     /// Looks at one ring.
     #[inline]
-    fn look_at(&mut self, place: usize) -> PollResult {
+    fn look_at(&mut self, network: &mut N, place: usize) -> PollResult {
         let Some(connection) = self.connections.get_mut(place) else {
             return PollResult::Gone;
         };
         let was_written = connection.is_written();
-        if let Err(error) = connection.ring() {
+        if let Err(error) = connection.ring(network) {
             self.fail(place, &error);
             return PollResult::Something;
         }

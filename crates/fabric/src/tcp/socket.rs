@@ -1,10 +1,10 @@
-//! Sockets: makes listeners, and sets up connections.
+//! Sockets: makes listeners; reads and writes of connections.
 
-use std::io;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use reactor::Network;
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -48,18 +48,37 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sets a connection up: output is sent without delay, and a peer that has vanished is noticed,
-/// with data in transit (by the time-out for acknowledgements) or without (by probes).
-pub(super) fn tune(socket: SockRef<'_>, dead_after: Duration) -> io::Result<()> {
-    let second = Duration::from_secs(1);
-    let dead_after = dead_after.max(second);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(dead_after))?;
-    // The system counts these in seconds.
-    let probes = TcpKeepalive::new()
-        .with_time((dead_after / 2).max(second))
-        .with_interval((dead_after / 10).max(second));
-    socket.set_tcp_keepalive(&probes)
+/// The socket of a connection, together with the network that it belongs to. It is not there as long as the connection
+/// is not begun.
+pub(super) struct LinkSocket<'a, N: Network> {
+    pub(super) network: &'a mut N,
+    pub(super) stream: &'a mut Option<N::Stream>,
+}
+
+impl<N: Network> Read for LinkSocket<'_, N> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.stream {
+            Some(stream) => self.network.read(stream, into),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl<N: Network> Write for LinkSocket<'_, N> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.stream {
+            Some(stream) => self.network.write(stream, pieces),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -80,19 +99,5 @@ mod tests {
         }
         drop(listeners);
         assert_eq!(listen(address, 1).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn a_connection_notices_a_machine_that_vanished() {
-        let listener = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
-        let address = listener[0].local_addr().unwrap();
-        let stream = std::net::TcpStream::connect(address).unwrap();
-        let socket = SockRef::from(&stream);
-        tune(SockRef::from(&stream), Duration::from_secs(20)).unwrap();
-        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
-        let limit = socket.tcp_user_timeout().unwrap();
-        assert_eq!(limit, Some(Duration::from_secs(20)));
-        assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), 10);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), 2);
     }
 }

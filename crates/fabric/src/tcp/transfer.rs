@@ -1,5 +1,9 @@
 //! Reads and writes of connections.
 
+use std::io::ErrorKind;
+
+use reactor::Network;
+
 use super::connection::Phase;
 use super::link_error::LinkError;
 use super::message_assembler::Progress;
@@ -8,33 +12,34 @@ use super::{LinkNotice, POOL, Tcp, note};
 use crate::inbox::Inbox;
 use crate::link::Event;
 
-impl Tcp {
+impl<N: Network> Tcp<N> {
     /// Gives a connection one read.
-    pub(super) fn serve(&mut self, place: usize, inbox: &mut Inbox) {
+    pub(super) fn serve(&mut self, network: &mut N, place: usize, inbox: &mut Inbox) {
         self.wake(place);
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
         connection.in_ready = false;
         let progress = match connection.phase {
-            Phase::Connecting(_) => return self.connected(place),
-            Phase::Greeting(..) => return self.greet(place, inbox),
+            Phase::Connecting(_) => return self.connected(network, place),
+            Phase::Greeting(..) => return self.greet(network, place, inbox),
             Phase::Up => {
-                let progress = connection.read(inbox, self.limits.message, &mut self.scratch);
+                let progress =
+                    connection.read(network, inbox, self.limits.message, &mut self.scratch);
                 connection
                     .charge()
                     .map_or_else(Progress::End, |()| progress)
             }
-            Phase::Ending(_) => connection.discard(inbox),
+            Phase::Ending(_) => connection.discard(network, inbox),
         };
         let progress = match (progress, connection.failed()) {
             (Progress::Dry, Some(why)) => Progress::End(why),
             (progress, _) => progress,
         };
-        if let Err(error) = connection.ring() {
+        if let Err(error) = connection.ring(network) {
             self.fail(place, &error);
         }
-        self.go_on(place, progress);
+        self.go_on(network, place, progress);
     }
 
     /// Notes that writing has failed. Bytes that arrived before are read first.
@@ -46,7 +51,7 @@ impl Tcp {
         }
     }
 
-    pub(super) fn go_on(&mut self, place: usize, progress: Progress) {
+    pub(super) fn go_on(&mut self, network: &mut N, place: usize, progress: Progress) {
         let connection = &mut self.connections[place];
         match progress {
             Progress::More => {
@@ -55,19 +60,22 @@ impl Tcp {
                 }
             }
             Progress::Dry => {}
-            Progress::End(why) => self.down(place, &why),
+            Progress::End(why) => self.down(network, place, &why),
         }
     }
 
     /// Handles an event about a connection that is being made.
-    pub(super) fn connected(&mut self, place: usize) {
+    pub(super) fn connected(&mut self, network: &mut N, place: usize) {
         let connection = &mut self.connections[place];
-        match connection.stream.take_error() {
-            Ok(None) if connection.stream.peer_addr().is_ok() => {}
-            // The event was about an earlier connection.
-            Ok(None) => return,
-            Ok(Some(error)) | Err(error) => {
-                return self.down(place, &LinkError::cannot_connect(&error));
+        let Some(stream) = &connection.stream else {
+            return;
+        };
+        let connected = network.connected(stream);
+        match connected.and_then(|()| network.set_dead_after(stream, self.limits.dead_after)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotConnected => return,
+            Err(error) => {
+                return self.down(network, place, &LinkError::cannot_connect(&error));
             }
         }
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
@@ -76,17 +84,17 @@ impl Tcp {
         }
         connection.full = false;
         note(&mut self.dirty, place, &mut connection.in_dirty);
-        self.go_on(place, Progress::More);
+        self.go_on(network, place, Progress::More);
     }
 
     /// Goes on with a handshake.
-    pub(super) fn greet(&mut self, place: usize, inbox: &mut Inbox) {
+    pub(super) fn greet(&mut self, network: &mut N, place: usize, inbox: &mut Inbox) {
         let connection = &mut self.connections[place];
         let phase = std::mem::replace(&mut connection.phase, Phase::Up);
         let Phase::Greeting(mut negotiation, mut arrived) = phase else {
             unreachable!("it was greeting");
         };
-        let mut progress = connection.read_greeting(&mut arrived, &mut self.scratch);
+        let mut progress = connection.read_greeting(network, &mut arrived, &mut self.scratch);
         let advanced = loop {
             let mut words = Vec::new();
             let (identity, transports) = (&self.identity, &self.transports);
@@ -105,12 +113,12 @@ impl Tcp {
             }
         };
         match advanced {
-            Err(refused) => self.refused(place, &refused),
+            Err(refused) => self.refused(network, place, &refused),
             Ok((used, None)) => {
                 arrived.drain(..used);
                 connection.phase = Phase::Greeting(negotiation, arrived);
                 note(&mut self.dirty, place, &mut connection.in_dirty);
-                self.go_on(place, progress);
+                self.go_on(network, place, progress);
             }
             Ok((used, Some(negotiated))) => {
                 self.up(place, negotiated);
@@ -120,8 +128,8 @@ impl Tcp {
                     return self.end_closed(place);
                 }
                 match connection.read_rest(&arrived[used..], inbox, self.limits.message) {
-                    Ok(()) => self.go_on(place, Progress::More),
-                    Err(why) => self.down(place, &why),
+                    Ok(()) => self.go_on(network, place, Progress::More),
+                    Err(why) => self.down(network, place, &why),
                 }
             }
         }
@@ -132,7 +140,7 @@ impl Tcp {
     }
 
     /// Writes the output of a connection.
-    pub(super) fn write(&mut self, place: usize) {
+    pub(super) fn write(&mut self, network: &mut N, place: usize) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
@@ -140,7 +148,7 @@ impl Tcp {
         if matches!(connection.phase, Phase::Connecting(_)) {
             return;
         }
-        match connection.write(&mut self.pool, &mut self.scratch) {
+        match connection.write(network, &mut self.pool, &mut self.scratch) {
             Ok(more) => {
                 // It holds less than before.
                 let _ = connection.charge();
@@ -152,7 +160,9 @@ impl Tcp {
                 }
                 if matches!(connection.phase, Phase::Ending(_)) && connection.is_written() {
                     // The peer may have gone; then reading finds out.
-                    drop(connection.stream.shutdown(std::net::Shutdown::Write));
+                    let stream = connection.stream.as_mut();
+                    // If it fails, the connection has no peer.
+                    drop(stream.map(|stream| network.end_output(stream)));
                 }
                 // An answer may come soon.
                 self.wake(place);
@@ -162,11 +172,11 @@ impl Tcp {
         }
     }
 
-    pub(super) fn write_dirty(&mut self) {
+    pub(super) fn write_dirty(&mut self, network: &mut N) {
         // A connection with more output is put in the list again, for the next turn.
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for place in dirty.drain(..) {
-            self.write(place);
+            self.write(network, place);
         }
         self.spare = dirty;
         self.pool.truncate(POOL);

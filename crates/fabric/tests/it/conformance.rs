@@ -42,6 +42,24 @@ macro_rules! conform {
                 crate::conformance::suite::$case(crate::conformance::tcp::Loopback::encrypted(crate::conformance::Transport::Shm));
             })*
         }
+        mod over_io_uring {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::LoopbackOver::<reactor::Uring>::new());
+            })*
+        }
+        mod over_shm_and_io_uring {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::LoopbackOver::<reactor::Uring>::over(crate::conformance::Transport::Shm));
+            })*
+        }
+        mod over_encrypted_io_uring {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::LoopbackOver::<reactor::Uring>::encrypted(crate::conformance::Transport::Tcp));
+            })*
+        }
         mod over_verbs {
             $(#[test]
             fn $case() {

@@ -67,7 +67,7 @@ pub(super) struct ReaderLoop {
     network: Sockets,
     events: Vec<SocketEvent>,
     waker: Arc<SocketWaker>,
-    fabric: Tcp,
+    fabric: Tcp<Sockets>,
     inbox: Inbox,
     reads: Box<dyn ReadQueue<ReadTarget>>,
     done: Vec<CompletedRead<ReadTarget>>,
@@ -102,7 +102,7 @@ pub(super) struct LoopHandle {
     /// The node's listener, for the first reader loop.
     pub(super) listener: Option<TcpListener>,
     /// The distribution of links among all reader loops.
-    pub(super) deal: Arc<ConnectionBalancer>,
+    pub(super) deal: Arc<ConnectionBalancer<Sockets>>,
     /// The reader loop's place among them.
     pub(super) number: usize,
 }
@@ -119,7 +119,6 @@ impl ReaderLoop {
         let waker = Arc::new(network.waker()?);
         let mut fabric = TcpOptions::new(Peer::Node(NodeId(1)), options.secret.clone(), CLUSTER);
         fabric.listener = handle.listener;
-        fabric.balancer_slot = Some(handle.deal.register(handle.number, Arc::clone(&waker)));
         fabric.transport = options.transport;
         fabric.encryption = options.encryption;
         fabric.shm = options.shm.clone();
@@ -127,7 +126,8 @@ impl ReaderLoop {
         fabric.budget = Arc::clone(&state.in_flight);
         fabric.limits.queue = options.limits.inline_bytes;
         fabric.limits.message = options.limits.message;
-        let fabric = Tcp::new(fabric, &mut network, FIRST_LINK)?;
+        let mut fabric = Tcp::new(fabric, &mut network, FIRST_LINK)?;
+        fabric.join(handle.deal.register(handle.number, Arc::clone(&waker)));
         let depth = match options.way {
             ReadMethod::Inline => options.depth.min(AT_ONCE),
             _ => options.depth,
@@ -241,9 +241,10 @@ impl ReaderLoop {
                 self.fabric.on_event(event);
             }
         }
-        self.fabric.tick(self.began.elapsed());
+        let (fabric, network) = (&mut self.fabric, &mut self.network);
+        fabric.tick(network, self.began.elapsed());
         let mut inbox = std::mem::take(&mut self.inbox);
-        self.fabric.receive(&mut inbox);
+        fabric.receive(network, &mut inbox);
         for (link, event) in inbox.iter() {
             self.on_event(link, event);
         }
@@ -261,7 +262,7 @@ impl ReaderLoop {
         self.disconnect_condemned();
         // The figures count a page before its reader hears of it.
         self.publish_figures();
-        self.fabric.flush();
+        self.fabric.flush(&mut self.network);
         Ok(())
     }
 

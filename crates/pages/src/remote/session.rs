@@ -54,7 +54,7 @@ pub struct Session {
     options: SessionOptions,
     network: Sockets,
     events: Vec<SocketEvent>,
-    fabric: Tcp,
+    fabric: Tcp<Sockets>,
     inbox: Inbox,
     link: Link,
     /// `false` before the handshake is complete.
@@ -348,7 +348,7 @@ impl Session {
     /// Returns an error if the link is down: no requested page comes any more.
     pub fn turn(&mut self, at_most: Duration) -> Result<(), Error> {
         self.send_batch();
-        self.fabric.flush();
+        self.fabric.flush(&mut self.network);
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.map_or(at_most, |timeout| timeout.min(at_most));
         if let Err(error) = self.network.wait(&mut self.events, Some(timeout)) {
@@ -357,9 +357,9 @@ impl Session {
         for event in self.events.drain(..) {
             self.fabric.on_event(event);
         }
-        self.fabric.tick(self.began.elapsed());
+        self.fabric.tick(&mut self.network, self.began.elapsed());
         let mut inbox = std::mem::take(&mut self.inbox);
-        self.fabric.receive(&mut inbox);
+        self.fabric.receive(&mut self.network, &mut inbox);
         for (link, event) in inbox.iter() {
             if link == self.link {
                 self.on_event(event);

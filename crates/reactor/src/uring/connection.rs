@@ -30,6 +30,8 @@ pub(super) struct WatchedConnection {
     pub(super) full: bool,
     /// The owner waits for room.
     pub(super) wanted: bool,
+    /// The output ends when the written bytes are sent.
+    pub(super) ends_output: bool,
     /// It is closed, and is dropped at this time.
     pub(super) closing: Option<Instant>,
 }
@@ -50,6 +52,7 @@ impl WatchedConnection {
             dirty: false,
             full: false,
             wanted: false,
+            ends_output: false,
             closing: None,
         }
     }

@@ -79,6 +79,11 @@ impl Uring {
             }
             if connection.closing.is_some() {
                 self.remove(place);
+            } else if std::mem::take(&mut connection.ends_output) {
+                let socket = self.ring.socket(connection.socket);
+                if let Err(error) = SockRef::from(&socket).shutdown(std::net::Shutdown::Write) {
+                    self.fail(place, &error);
+                }
             } else if std::mem::take(&mut connection.wanted) {
                 self.events
                     .push(event(connection.token, false, true, false));

@@ -210,6 +210,59 @@ fn closes_behind_what_a_slow_peer_has_not_taken<N: Network>() {
     assert!(read == expected, "{} of {}", read.len(), expected.len());
 }
 
+/// Checks that an output that is ended arrives before its end, and that the input goes on.
+fn ends_its_output_alone<N: Network>() {
+    let mut network = N::open().expect("a network");
+    for is_long in [false, true] {
+        let (_listener, mut stream, mut peer) = accepted(&mut network);
+        let expected = match is_long {
+            true => fill(&mut network, &mut stream),
+            false => {
+                let written = network.write(&mut stream, &[IoSlice::new(b"last words")]);
+                assert_eq!(written.expect("there is room"), 10);
+                b"last words".to_vec()
+            }
+        };
+        match network.end_output(&mut stream) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => return,
+            ended => ended.expect("it ends"),
+        }
+        let reads = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).expect("it ends");
+            peer.write_all(b"an answer")
+                .expect("the other side is open");
+            all
+        });
+        wait_until(&mut network, || reads.is_finished());
+        assert_eq!(read_to_end(&mut network, &mut stream), b"an answer");
+        assert!(reads.join().expect("no panic") == expected, "other bytes");
+        network.close(stream);
+    }
+}
+
+/// Checks that written data leaves before the thread waits, if it is flushed.
+fn flushes_what_was_written<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    for number in 0..100 {
+        let written = network.write(&mut stream, &[IoSlice::new(&[number; 3])]);
+        assert_eq!(written.expect("there is room"), 3);
+        network.flush().expect("it is sent");
+        let mut three = [0; 3];
+        peer.read_exact(&mut three).expect("they arrive");
+        assert_eq!(three, [number; 3]);
+    }
+    // Events that come meanwhile are not lost.
+    peer.write_all(b"input").expect("it is sent");
+    let written = network.write(&mut stream, &[IoSlice::new(b"output")]);
+    assert_eq!(written.expect("there is room"), 6);
+    network.flush().expect("it is sent");
+    peer.read_exact(&mut [0; 6]).expect("they arrive");
+    drop(peer);
+    assert_eq!(read_to_end(&mut network, &mut stream), b"input");
+}
+
 /// Checks that a peer cannot send without end while it is not read from.
 fn holds_up_who_is_not_read_from<N: Network>() {
     const LEN: usize = 64 << 20;
@@ -328,10 +381,13 @@ fn is_kept_alive(own: SocketAddr, peer: SocketAddr) -> bool {
 /// Checks that peers that have vanished without a word are noticed, on either side.
 fn looks_after_idle_connections<N: Network>() {
     let mut network = N::open().expect("a network");
-    let (_listener, _stream, peer) = accepted(&mut network);
+    let (_listener, stream, peer) = accepted(&mut network);
     let (own, client) = (peer.peer_addr(), peer.local_addr());
     let (own, client) = (own.expect("an address"), client.expect("an address"));
     assert!(is_kept_alive(own, client), "a client");
+    if let Err(error) = network.set_dead_after(&stream, Duration::from_secs(20)) {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
     let (listener, address) = bound();
     let stream = network.connect(address, STREAM).expect("an attempt");
     await_event(&mut network, STREAM, |event| event.writable);
@@ -368,6 +424,8 @@ pub(crate) fn carries_data<N: Network>() {
     carries_much_in_both_directions::<N>();
     closes_behind_what_was_written::<N>();
     closes_behind_what_a_slow_peer_has_not_taken::<N>();
+    ends_its_output_alone::<N>();
+    flushes_what_was_written::<N>();
     holds_up_who_is_not_read_from::<N>();
     tells_the_end_behind_the_rest::<N>();
     connects_or_says_why_not::<N>();

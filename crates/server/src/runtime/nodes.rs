@@ -13,19 +13,19 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 impl<N: Network> Runtime<N> {
     pub(super) fn note_fabric_event(&mut self, event: SocketEvent) {
-        if let Some(cluster) = &mut self.executor.cluster {
-            cluster.note_event(event);
+        if let Some(links) = &mut self.links {
+            links.note_event(event);
         }
     }
 
     /// Takes the messages of other nodes. Returns `true` if there were any.
     pub(super) fn hear_nodes(&mut self) -> bool {
-        let Some(cluster) = &mut self.executor.cluster else {
+        let (Some(cluster), Some(links)) = (&mut self.executor.cluster, &mut self.links) else {
             return false;
         };
         let (worker, now) = (&mut self.executor.worker, self.executor.context.now);
         worker.refresh();
-        let received = cluster.receive(worker, now);
+        let received = cluster.receive(links, &mut self.network, worker, now);
         self.more_from_nodes = received.more;
         received.any
     }
@@ -33,16 +33,16 @@ impl<N: Network> Runtime<N> {
     /// Closes the links to other nodes and clients, and sends what waited on them, for a limited
     /// time: a peer that is stopped or cut off does not take it.
     pub(super) fn close_links(&mut self) {
-        let Some(cluster) = &mut self.executor.cluster else {
+        let Some(links) = &mut self.links else {
             return;
         };
         let clock = self.executor.context.shared.started;
         let until = clock.elapsed() + CLOSING;
         let mut events = Vec::new();
-        cluster.close();
+        links.close_all();
         loop {
             let now = clock.elapsed();
-            let Some(pause) = cluster.continue_closing(now) else {
+            let Some(pause) = links.continue_closing(&mut self.network, now) else {
                 return;
             };
             let left = until.saturating_sub(now);
@@ -53,7 +53,7 @@ impl<N: Network> Runtime<N> {
             }
             for event in events.drain(..) {
                 if event.token >= FIRST_TOKEN {
-                    cluster.note_event(event);
+                    links.note_event(event);
                 }
             }
         }
@@ -87,8 +87,8 @@ impl<N: Network> Runtime<N> {
         if told {
             self.settle_touched();
         }
-        if let Some(cluster) = &mut self.executor.cluster {
-            cluster.send();
+        if let (Some(cluster), Some(links)) = (&mut self.executor.cluster, &mut self.links) {
+            cluster.send(links, &mut self.network);
         }
     }
 

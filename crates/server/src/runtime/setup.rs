@@ -10,19 +10,19 @@ use fabric::Peer;
 use fabric::tcp::{Tcp, TcpOptions};
 use reactor::Network;
 
-use crate::coordination::RuntimeNode;
+use crate::coordination::{NodeLinks, RuntimeNode};
 use crate::server_state::ServerState;
 
 /// The events of links begin here; those of clients' connections begin at 0.
 pub(super) const FIRST_TOKEN: usize = 1 << 40;
 
 /// Creates the part of the cluster that runtime `index` is, if the server is a node of one.
-pub(super) fn join(
+pub(super) fn join<N: Network>(
     shared: &Arc<ServerState>,
     index: usize,
-    network: &mut impl Network,
+    network: &mut N,
     listener: Option<TcpListener>,
-) -> std::io::Result<Option<Box<RuntimeNode>>> {
+) -> std::io::Result<Option<(Box<RuntimeNode>, NodeLinks<N>)>> {
     let (Some(membership), Some(routes)) = (&shared.config.cluster, &shared.routes) else {
         return Ok(None);
     };
@@ -49,8 +49,8 @@ pub(super) fn join(
     let now = shared.started.elapsed();
     let routes = Arc::clone(routes);
     let ramp = (shared.config.ramp, shared.published.clone());
-    let coordination = RuntimeNode::new(membership, ramp, routes, index, fabric, now);
-    Ok(Some(Box::new(coordination)))
+    let coordination = RuntimeNode::new(membership, ramp, routes, index, now);
+    Ok(Some((Box::new(coordination), NodeLinks::new(fabric))))
 }
 
 /// Returns the places of one of the server's threads.

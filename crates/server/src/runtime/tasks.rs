@@ -56,7 +56,9 @@ impl<N: Network> Runtime<N> {
         }
         let now = self.executor.context.shared.started.elapsed();
         let due = due.map(|due| due.saturating_sub(now));
-        let node = cluster.and_then(|node| node.due_in(now));
-        due.into_iter().chain(node).min()
+        let wakes = cluster.and_then(|node| node.wants().wake_at);
+        let node = wakes.map(|at| at.saturating_sub(now));
+        let links = self.links.as_ref().and_then(|links| links.due_in(now));
+        due.into_iter().chain(node).chain(links).min()
     }
 }

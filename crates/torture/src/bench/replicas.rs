@@ -1,4 +1,4 @@
-//! Reads of a replicated partition compared with those of one node, by redis-benchmark, in one run.
+//! Reads and writes of a replicated partition compared with those of one node, by redis-benchmark, in one run.
 //!
 //! | side | servers |
 //! |---|---|
@@ -23,7 +23,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use self::point::{AIM, Point, Run, SIDES, Side, header};
+use self::point::{Point, Run, SIDES, Side, header};
 use super::cell::{Asked, Load, Test};
 use super::machine::{Host, Meter};
 use super::{TOLERATED, WASTE, calibrate, check, preload};
@@ -54,6 +54,8 @@ pub struct Options {
     pub seconds: f64,
     /// Measure on a machine that is not quiet.
     pub noisy: bool,
+    /// `--io` of the servers.
+    pub io: String,
     /// The directory for the JSON file.
     pub out: PathBuf,
 }
@@ -61,6 +63,7 @@ pub struct Options {
 #[derive(Serialize)]
 struct Report {
     host: Host,
+    io: String,
     keys: u64,
     repetitions: usize,
     seconds: f64,
@@ -100,12 +103,13 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
     }
     bench.stop()?;
     println!(
-        "aim: reads of replicas at {AIM} of the rate of one node; of one: the median over the turns; \
-         client: its share of a core. Servers and client share {} cores",
+        "of one: the median over the turns of the rate relative to one node's; client: its share of a core. \
+         Servers and client share {} cores",
         std::thread::available_parallelism().map_or(0, usize::from)
     );
     let report = Report {
         host: Host::here(),
+        io: options.io.clone(),
         keys: options.keys,
         repetitions: options.repetitions,
         seconds: options.seconds,
@@ -129,7 +133,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn start(binary: &Path, dir: &Path, options: &'a Options) -> Result<Bench<'a>> {
-        let program = Program::kumiki(binary.to_owned(), vec![]);
+        let program = Program::kumiki(binary.to_owned(), vec!["--io".into(), options.io.clone()]);
         let mut one = program.start(&dir.join("one"), &vec![])?;
         one.wait_ready()?;
         let replicas = |program: &Program, name: &str| {

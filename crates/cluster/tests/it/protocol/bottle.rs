@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::partition::OwnedReply;
 use base::{Abort, NodeId, Op};
-use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
+use fabric::{Event, Link, Messages, Peer, SendError};
 use kumiki_cluster::message::{Message, Notice, Request};
 use kumiki_cluster::ramp::Algorithm;
 use kumiki_cluster::{Node, NodeOptions, Timeouts, Topology, codec};
@@ -38,12 +38,6 @@ impl Messages for Desk {
     fn send(&mut self, on: Link, message: &[u8]) -> Result<(), SendError> {
         self.sends.push((on, message.to_vec()));
         Ok(())
-    }
-
-    fn flush(&mut self) {}
-
-    fn receive(&mut self, _: &mut Inbox) -> bool {
-        false
     }
 
     fn close(&mut self, _: Link) {}

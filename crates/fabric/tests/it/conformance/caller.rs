@@ -12,7 +12,7 @@ use fabric::frame::RefusalCode;
 use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::{Messages, Secret};
 
-use crate::conformance::net::{Happened, Net, Party};
+use crate::conformance::net::{End, Happened, Net, Party};
 use crate::conformance::tcp::Loopback;
 
 /// A node on a thread of its own, which sends back each message. It does not answer `silence`, and

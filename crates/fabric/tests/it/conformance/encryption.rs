@@ -9,7 +9,7 @@ use fabric::tcp::{Encryption, Transport};
 use fabric::{Link, Messages, Peer};
 use testkit::relay::{Passing, Relay};
 
-use crate::conformance::net::{Party, linger, until};
+use crate::conformance::net::{End, Party, linger, until};
 use crate::conformance::tcp::{Loopback, TcpEnd};
 
 const SECRET: &[u8] = b"the balance of alice is 10";

@@ -11,7 +11,7 @@ use fabric::tcp::Transport;
 use fabric::{Inbox, Link, Messages, SendError};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::conformance::net::{Happened, Net, Party};
+use crate::conformance::net::{End, Happened, Net, Party};
 use crate::conformance::tcp::{Loopback, TcpEnd};
 
 /// Two ends of many links, each on a thread of its own that waits as a program does.
@@ -38,16 +38,18 @@ impl Messages for Waiting {
         self.0.send(on, message)
     }
 
+    fn close(&mut self, link: Link) {
+        self.0.close(link);
+    }
+}
+
+impl End for Waiting {
     fn flush(&mut self) {
         self.0.flush();
     }
 
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.0.receive_within(NAP, inbox)
-    }
-
-    fn close(&mut self, link: Link) {
-        self.0.close(link);
+    fn receive(&mut self, inbox: &mut Inbox) {
+        self.0.receive_within(NAP, inbox);
     }
 }
 

@@ -10,7 +10,7 @@ use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 /// A network of one implementation.
 pub(crate) trait Net {
     /// A participant.
-    type End: Messages;
+    type End: End;
     /// The number of bytes of a large message.
     const LARGE: usize;
     /// The number of bytes that may wait on a link; tests fill it.
@@ -26,6 +26,14 @@ pub(crate) trait Net {
     fn kill(&mut self, end: Self::End);
     /// Lets some time pass. Returns `false` when nothing more can happen by waiting.
     fn pass(&mut self) -> bool;
+}
+
+/// A participant whose turns the suite takes.
+pub(crate) trait End: Messages {
+    /// Sends the messages that were taken.
+    fn flush(&mut self);
+    /// Appends the events since the last call.
+    fn receive(&mut self, inbox: &mut Inbox);
 }
 
 /// An event that outlives its inbox.
@@ -49,7 +57,7 @@ pub(crate) struct Party<E> {
     down: HashSet<Link>,
 }
 
-impl<E: Messages> Party<E> {
+impl<E: End> Party<E> {
     pub(crate) fn new(end: E) -> Party<E> {
         Party {
             end,
@@ -198,7 +206,7 @@ pub(crate) struct Pair<E> {
     pub(crate) links: [Link; 2],
 }
 
-impl<E: Messages> Pair<E> {
+impl<E: End> Pair<E> {
     pub(crate) fn new<N: Net<End = E>>(net: &mut N) -> Pair<E> {
         let mut a = Party::new(net.node(1));
         let mut b = Party::new(net.node(2));

@@ -5,9 +5,10 @@ use std::time::Duration;
 use base::NodeId;
 use kumiki_fabric as fabric;
 
+use fabric::Inbox;
 use fabric::sim::{Endpoint, Network, Options};
 
-use crate::conformance::net::Net;
+use crate::conformance::net::{End, Net};
 
 pub(crate) struct Simulated(Network);
 
@@ -45,5 +46,15 @@ impl Net for Simulated {
 
     fn pass(&mut self) -> bool {
         self.0.step() && self.0.now() < Duration::from_secs(600)
+    }
+}
+
+impl End for Endpoint {
+    fn flush(&mut self) {
+        Endpoint::flush(self);
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) {
+        Endpoint::receive(self, inbox);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
+use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,18 @@ use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use reactor::{Network, SocketEvent, Sockets};
 
-use crate::conformance::net::Net;
+use crate::conformance::net::{End, Net};
 
 /// The greatest time of a case: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Loopback {
+/// The suite's network over the kernel's sockets.
+pub(crate) type Loopback = LoopbackOver<Sockets>;
+/// A participant with the kernel's sockets.
+pub(crate) type TcpEnd = EndOver<Sockets>;
+
+pub(crate) struct LoopbackOver<N> {
+    network: PhantomData<fn() -> N>,
     started: Instant,
     transport: Transport,
     encryption: Encryption,
@@ -30,25 +37,26 @@ pub(crate) struct Loopback {
 }
 
 /// A participant with a poll of its own, which is polled whenever it receives.
-pub(crate) struct TcpEnd {
-    pub(crate) network: Sockets,
+pub(crate) struct EndOver<N: Network> {
+    pub(crate) network: N,
     events: Vec<SocketEvent>,
-    pub(crate) tcp: Tcp,
+    pub(crate) tcp: Tcp<N>,
     started: Instant,
 }
 
-impl Loopback {
-    pub(crate) fn new() -> Loopback {
-        Loopback::over(Transport::Tcp)
+impl<N: Network> LoopbackOver<N> {
+    pub(crate) fn new() -> LoopbackOver<N> {
+        LoopbackOver::over(Transport::Tcp)
     }
 
-    pub(crate) fn over(transport: Transport) -> Loopback {
+    pub(crate) fn over(transport: Transport) -> LoopbackOver<N> {
         // All participants know the addresses of all.
         let address = |id| (NodeId(id), testkit::free_address().unwrap());
         let addresses = (1..=2).map(address);
         let mut memory = tempfile::Builder::new();
         let memory = memory.prefix("kumiki-test-").tempdir_in("/dev/shm");
-        Loopback {
+        LoopbackOver {
+            network: PhantomData,
             started: Instant::now(),
             transport,
             encryption: Encryption::Auto,
@@ -59,10 +67,10 @@ impl Loopback {
     }
 
     /// Returns a network whose connections are encrypted; memory of this machine can be used besides.
-    pub(crate) fn encrypted(transport: Transport) -> Loopback {
-        Loopback {
+    pub(crate) fn encrypted(transport: Transport) -> LoopbackOver<N> {
+        LoopbackOver {
             encryption: Encryption::Always,
-            ..Loopback::over(transport)
+            ..LoopbackOver::over(transport)
         }
     }
 
@@ -73,11 +81,11 @@ impl Loopback {
 
     /// Returns a network of links through an RDMA device. Prints a line and returns `None` if there
     /// is no device and none is required.
-    pub(crate) fn over_verbs() -> Option<Loopback> {
+    pub(crate) fn over_verbs() -> Option<LoopbackOver<N>> {
         match Device::open(&VerbsOptions::default()) {
-            Ok(device) => Some(Loopback {
+            Ok(device) => Some(LoopbackOver {
                 verbs: Some(device.domain().unwrap()),
-                ..Loopback::over(Transport::Verbs)
+                ..LoopbackOver::over(Transport::Verbs)
             }),
             Err(error) if std::env::var_os("KUMIKI_REQUIRE_RDMA").is_some() => panic!("{error}"),
             Err(error) => {
@@ -113,7 +121,7 @@ impl Loopback {
     }
 
     /// Makes a participant whose options are changed before it begins.
-    pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> TcpEnd {
+    pub(crate) fn end(&self, me: Peer, change: impl FnOnce(&mut TcpOptions)) -> EndOver<N> {
         let mut options = TcpOptions::new(me, Secret::new("the suite's"), 7);
         options.peers = self.addresses.clone();
         options.transport = self.transport;
@@ -134,7 +142,7 @@ impl Loopback {
             options.listener = Some(listener(self.addresses[&id]));
         }
         change(&mut options);
-        TcpEnd::new(options, self.started)
+        EndOver::new(options, self.started)
     }
 }
 
@@ -153,11 +161,11 @@ fn listener(address: SocketAddr) -> TcpListener {
     }
 }
 
-impl TcpEnd {
-    pub(crate) fn new(options: TcpOptions, started: Instant) -> TcpEnd {
-        let mut network = Sockets::open().unwrap();
+impl<N: Network> EndOver<N> {
+    pub(crate) fn new(options: TcpOptions, started: Instant) -> EndOver<N> {
+        let mut network = N::open().unwrap();
         let tcp = Tcp::new(options, &mut network, 10).unwrap();
-        TcpEnd {
+        EndOver {
             network,
             events: Vec::new(),
             tcp,
@@ -177,26 +185,26 @@ impl TcpEnd {
             assert!(self.tcp.owns(event.token));
             self.tcp.on_event(event);
         }
-        self.tcp.tick(self.started.elapsed());
-        self.tcp.receive(inbox)
+        self.tcp.tick(&mut self.network, self.started.elapsed());
+        self.tcp.receive(&mut self.network, inbox)
     }
 }
 
-impl Net for Loopback {
-    type End = TcpEnd;
+impl<N: Network> Net for LoopbackOver<N> {
+    type End = EndOver<N>;
     const LARGE: usize = 64 << 20;
     const QUEUE: usize = 2 << 20;
     const LIMIT: usize = 64 << 20;
 
-    fn node(&mut self, id: u16) -> TcpEnd {
+    fn node(&mut self, id: u16) -> EndOver<N> {
         self.end(Peer::Node(NodeId(id)), |_| {})
     }
 
-    fn client(&mut self) -> TcpEnd {
+    fn client(&mut self) -> EndOver<N> {
         self.end(Peer::Client, |_| {})
     }
 
-    fn kill(&mut self, end: TcpEnd) {
+    fn kill(&mut self, end: EndOver<N>) {
         drop(end);
     }
 
@@ -206,7 +214,7 @@ impl Net for Loopback {
     }
 }
 
-impl Messages for TcpEnd {
+impl<N: Network> Messages for EndOver<N> {
     fn connect(&mut self, to: NodeId) -> Link {
         self.tcp.connect(to)
     }
@@ -215,15 +223,17 @@ impl Messages for TcpEnd {
         self.tcp.send(on, message)
     }
 
-    fn flush(&mut self) {
-        self.tcp.flush();
-    }
-
-    fn receive(&mut self, inbox: &mut Inbox) -> bool {
-        self.poll(Duration::ZERO, inbox)
-    }
-
     fn close(&mut self, link: Link) {
         self.tcp.close(link);
+    }
+}
+
+impl<N: Network> End for EndOver<N> {
+    fn flush(&mut self) {
+        self.tcp.flush(&mut self.network);
+    }
+
+    fn receive(&mut self, inbox: &mut Inbox) {
+        self.poll(Duration::ZERO, inbox);
     }
 }

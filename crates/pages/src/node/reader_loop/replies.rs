@@ -96,7 +96,8 @@ impl ReaderLoop {
         }
         let connection = &mut self.readers[reader];
         if connection.overflow.is_empty() {
-            match self.fabric.send_parts(connection.link, parts) {
+            let (fabric, network) = (&mut self.fabric, &mut self.network);
+            match fabric.send_now(network, connection.link, parts) {
                 Ok(()) | Err(SendError::Down) => return Ok(()),
                 Err(SendError::TooLong) => return Err(TooLong(bytes)),
                 Err(SendError::Full) => {}

@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use testkit::eventually_some;
 
 use base::NodeId;
 use kumiki_replica::{MemberOptions, OpenError, Options, Partition};
+use reactor::Io;
 
 /// The time that a test waits before it fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,6 +20,16 @@ pub(crate) struct Members {
     addresses: Vec<SocketAddr>,
     /// The members; `None` where a member is stopped.
     pub(crate) members: Vec<Option<Arc<Partition>>>,
+}
+
+/// Returns how a member waits for the network: the first one by io_uring where the system has it, so that all tests
+/// run with both networks.
+fn io_of(at: usize) -> Io {
+    static OFFERED: LazyLock<Io> = LazyLock::new(|| Io::Auto.choose().expect("there is epoll"));
+    match at {
+        0 => *OFFERED,
+        _ => Io::Epoll,
+    }
 }
 
 impl Members {
@@ -71,6 +82,7 @@ impl Members {
         Options {
             dir: Some(self.data(at)),
             peers: addresses.collect(),
+            io: io_of(at),
             ..Options::new(member, listener)
         }
     }
