@@ -20,6 +20,7 @@
 //! 4. Holds are given back before [`Holds::releases`] grows: a transaction that met one, and has
 //!    read that number before, misses no release.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base::transaction::Holder;
@@ -37,7 +38,9 @@ const SHARDS: usize = 64;
 /// The holders of a record.
 pub(crate) enum Hold {
     Exclusive(Holder),
-    Shared(Vec<Holder>),
+    /// In the order in which they came, in which they mostly leave as well: every transaction that writes shares
+    /// the record of the generation.
+    Shared(VecDeque<Holder>),
 }
 
 /// Records and their holders.
@@ -117,9 +120,9 @@ impl Holds {
     ) -> Result<(), LockRefusal> {
         let mut shard = self.shard(record);
         record.word().share(seen)?;
-        let hold = shard.entry(record).or_insert(Hold::Shared(Vec::new()));
+        let hold = shard.entry(record).or_insert(Hold::Shared(VecDeque::new()));
         match hold {
-            Hold::Shared(holders) => holders.push(holder),
+            Hold::Shared(holders) => holders.push_back(holder),
             Hold::Exclusive(_) => unreachable!("its word says that it is not held exclusively"),
         }
         Ok(())
@@ -141,7 +144,9 @@ impl Holds {
         let mut shard = self.shard(record);
         match shard.get_mut(&record) {
             Some(Hold::Shared(holders)) => {
-                holders.retain(|holder| holder.id != id);
+                let place = holders.iter().position(|holder| holder.id == id);
+                place.and_then(|place| holders.remove(place));
+                debug_assert!(holders.iter().all(|holder| holder.id != id));
                 if !holders.is_empty() {
                     return false;
                 }
