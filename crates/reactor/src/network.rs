@@ -186,6 +186,11 @@ pub trait Network: Send + Sized + 'static {
         true
     }
 
+    /// Returns `true` if the last wait has asked for events: one without a timeout may leave that out.
+    fn has_looked(&self) -> bool {
+        true
+    }
+
     /// Waits until an event, until the thread is woken, or until the time has passed, and appends the
     /// events.
     ///

@@ -465,6 +465,10 @@ impl<N: Network> Network for Tls<N> {
         Ok(())
     }
 
+    fn has_looked(&self) -> bool {
+        self.inner.has_looked()
+    }
+
     fn is_settled(&self) -> bool {
         let mut sessions = self.sessions.iter();
         sessions.all(|(_, session)| session.phase != Phase::Closing)

@@ -382,6 +382,10 @@ impl Network for Uring {
         })
     }
 
+    fn has_looked(&self) -> bool {
+        !self.spared
+    }
+
     fn wait(
         &mut self,
         happened: &mut Vec<SocketEvent>,

@@ -236,14 +236,12 @@ impl MemberShared {
 
     /// Returns the ticket of a read that was executed at `time_ms` under the leadership of this
     /// number. Returns [`Epoch::ZERO`] if the read need not wait, and `None` if that leadership has
-    /// ended.
+    /// ended. If the read waits, the member must be woken.
     pub(crate) fn read_ticket(&self, time_ms: u64, leadership: u64) -> Option<Epoch> {
         if self.may_show(time_ms) && self.tickets.leaderships() == leadership {
             return Some(Epoch::ZERO);
         }
-        let ticket = self.tickets.read(leadership)?;
-        self.wake();
-        Some(Epoch(ticket))
+        self.tickets.read(leadership).map(Epoch)
     }
 
     pub(crate) fn set_fresh(&self, at: Duration) {

@@ -197,10 +197,15 @@ impl Tickets {
         Epoch(self.last_lost.load(Ordering::SeqCst))
     }
 
-    /// Returns whether a turn has entries to take, and whether reads wait for it.
-    pub(crate) fn waiting(&self) -> (bool, bool) {
+    /// Returns the number of entries that wait for a turn, [`usize::MAX`] if the next turn gets no more by waiting
+    /// longer, and whether reads wait for it.
+    pub(crate) fn waiting(&self) -> (usize, bool) {
         let queue = self.queue.lock();
-        let entries = queue.tick_ms.is_some() || !queue.entries.is_empty();
+        let is_full = queue.tick_ms.is_some() || queue.groups.len() > 1;
+        let entries = match is_full {
+            true => usize::MAX,
+            false => queue.entries.len(),
+        };
         (entries, queue.reads)
     }
 

@@ -54,6 +54,25 @@ pub struct Worker {
     /// The leadership in which the last call was executed.
     leadership: u64,
     observed: Observed,
+    wake_up: WakeUp,
+}
+
+/// The wake-up of the member for what a worker has submitted.
+#[derive(Debug, Default)]
+struct WakeUp {
+    /// The worker's owner announces what was submitted.
+    gathers: bool,
+    /// The member has not been woken for the last submission.
+    is_due: bool,
+}
+
+impl WakeUp {
+    fn note_submission(&mut self, shared: &MemberShared) {
+        match self.gathers {
+            true => self.is_due = true,
+            false => shared.wake(),
+        }
+    }
 }
 
 mod participant;
@@ -77,7 +96,27 @@ impl Worker {
             source: 0,
             leadership: 0,
             observed: Observed::default(),
+            wake_up: WakeUp::default(),
         })
+    }
+
+    /// Lets submissions gather from now on, so that more of them share an append and a round of messages: the
+    /// member is woken by [`Worker::announce`].
+    pub fn gather(&mut self) {
+        self.wake_up.gathers = true;
+    }
+
+    /// Returns `true` if something was submitted since the last [`Worker::announce`].
+    #[must_use]
+    pub fn has_unannounced(&self) -> bool {
+        self.wake_up.is_due
+    }
+
+    /// Wakes the member if something was submitted since the last call.
+    pub fn announce(&mut self) {
+        if std::mem::take(&mut self.wake_up.is_due) {
+            self.shared.wake();
+        }
     }
 
     /// Returns the engine of the partition.
@@ -224,7 +263,7 @@ impl Worker {
             Some(ticket) => self.observed = observed(Epoch(ticket), what.stamp_ms()),
             None => unreachable!("no time is later"),
         }
-        self.shared.wake();
+        self.wake_up.note_submission(&self.shared);
         number
     }
 
@@ -257,10 +296,19 @@ impl Worker {
     /// # Errors
     /// Returns an error if that leadership has ended: the read is to be repeated elsewhere.
     fn note_read(&mut self, time_ms: u64) -> Result<(), Abort> {
-        let ticket = self.shared.read_ticket(time_ms, self.leadership);
+        let ticket = self.read_ticket(time_ms);
         let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
         self.observed = observed(ticket, time_ms);
         Ok(())
+    }
+
+    /// Returns the ticket of a read of the current leadership; see [`MemberShared::read_ticket`].
+    fn read_ticket(&mut self, time_ms: u64) -> Option<Epoch> {
+        let ticket = self.shared.read_ticket(time_ms, self.leadership);
+        if ticket.is_some_and(|ticket| ticket > Epoch::ZERO) {
+            self.wake_up.note_submission(&self.shared);
+        }
+        ticket
     }
 
     fn read<T>(
@@ -273,6 +321,9 @@ impl Worker {
                 let time_ms = done.observed().time_ms;
                 let ticket = self.shared.read_ticket(time_ms, self.leadership);
                 let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
+                if ticket > Epoch::ZERO {
+                    self.wake_up.note_submission(&self.shared);
+                }
                 self.observed = observed(ticket, time_ms);
                 return Ok(see(done.replies(), self.observed));
             }
@@ -388,7 +439,7 @@ impl Worker {
             return false;
         };
         self.observed = observed(Epoch(ticket), time_ms);
-        self.shared.wake();
+        self.wake_up.note_submission(&self.shared);
         true
     }
 

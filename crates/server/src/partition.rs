@@ -122,7 +122,7 @@ impl Partition {
     pub(crate) fn request_durable(&self, epoch: Epoch) {
         match self {
             Partition::Local(db) => db.request_durable(epoch),
-            // The member has known it since the submission.
+            // A worker announces it.
             Partition::Replicated(_) => {}
         }
     }

@@ -171,7 +171,7 @@ impl<N: Network> Runtime<N> {
     pub(crate) fn new(
         index: usize,
         endpoints: Endpoints<N>,
-        worker: Worker,
+        mut worker: Worker,
         shared: Arc<ServerState>,
     ) -> std::io::Result<Runtime<N>> {
         let mut network = endpoints.network;
@@ -186,6 +186,7 @@ impl<N: Network> Runtime<N> {
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
         let cluster = setup::join(&shared, index, &mut network, endpoints.fabric)?;
         let (cluster, links) = cluster.unzip();
+        worker.gather();
         Ok(Runtime {
             newcomers: setup::newcomer_places(&shared),
             index,
@@ -242,7 +243,7 @@ impl<N: Network> Runtime<N> {
                     _ => self.note_event(event),
                 }
             }
-            let is_quiet = events.is_empty() && !woken;
+            let is_quiet = events.is_empty() && !woken && self.network.has_looked();
             events.clear();
             self.events = events;
             if woken {

@@ -127,9 +127,11 @@ impl Leadership {
             && self.proposals.has_room()
             && (!one_at_a_time || self.proposals.are_applied())
             && match shared.tickets.waiting() {
-                (true, _) => true,
                 // Reads gather during a round: the next round serves them all.
-                (false, reads) => reads && !self.rounds.is_open(),
+                (0, reads) => reads && !self.rounds.is_open(),
+                // Entries gather until there are as many as are under way: many small groups would each take a sync
+                // and a round of messages of their own.
+                (waiting, _) => waiting >= self.proposals.under_way(),
             }
     }
 

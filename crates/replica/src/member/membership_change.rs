@@ -249,7 +249,7 @@ impl ChangeInProgress {
         };
         // The transactions that were admitted are finished first; no new ones begin.
         leader.tenure.drain(shared);
-        if !leader.proposals.are_resolved() || shared.tickets.waiting() != (false, false) {
+        if !leader.proposals.are_resolved() || shared.tickets.waiting() != (0, false) {
             return None;
         }
         leader.tenure.give_up_lease(shared);

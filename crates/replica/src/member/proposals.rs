@@ -62,6 +62,11 @@ impl Proposals {
         self.entries.len() < MOST_ENTRIES && self.bytes < MOST_BYTES
     }
 
+    /// Returns the number of entries that are proposed and not applied.
+    pub(super) fn under_way(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Returns `true` if all proposed entries are applied.
     pub(super) fn are_applied(&self) -> bool {
         self.entries.is_empty()

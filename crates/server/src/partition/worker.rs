@@ -31,6 +31,25 @@ impl Worker {
         }
     }
 
+    /// Lets submissions to a replicated partition gather until [`Worker::announce`].
+    pub(crate) fn gather(&mut self) {
+        if let Worker::Replicated(worker) = self {
+            worker.gather();
+        }
+    }
+
+    /// Returns `true` if the partition does not know yet of all that was submitted.
+    pub(crate) fn has_unannounced(&self) -> bool {
+        matches!(self, Worker::Replicated(worker) if worker.has_unannounced())
+    }
+
+    /// Has the partition take what was submitted.
+    pub(crate) fn announce(&mut self) {
+        if let Worker::Replicated(worker) = self {
+            worker.announce();
+        }
+    }
+
     /// Assigns the next transactions to this client, until [`Worker::refresh`].
     #[inline]
     pub(crate) fn serve(&mut self, client: u64) {

@@ -2,7 +2,8 @@
 //!
 //! To let as many requests as possible share a sync, a sync starts when no more requests come. The
 //! thread then syncs by itself, if the device is quick: that saves two thread switches. Otherwise
-//! log threads do, and the thread serves meanwhile.
+//! log threads do, and the thread serves meanwhile. In the same way as many as possible share an append and
+//! a round of messages of a replicated partition.
 
 use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
@@ -44,6 +45,15 @@ impl<N: Network> Runtime<N> {
             self.settle_touched();
         }
         self.signal().announce_waiting_replies(false);
+        self.announce();
+    }
+
+    /// Has a replicated partition take what was submitted, when no more requests can be expected to join.
+    fn announce(&mut self) {
+        if self.executor.worker.has_unannounced() && self.has_gathered() {
+            self.deferred_until = None;
+            self.executor.worker.announce();
+        }
     }
 
     /// Returns `true` if no more requests can be expected to join those that wait for a sync.
@@ -57,8 +67,7 @@ impl<N: Network> Runtime<N> {
     /// Asks the log threads to make `epoch` durable.
     pub(super) fn request(&mut self, epoch: Epoch) {
         if self.executor.context.can_lose {
-            // The member has known since the execution that a reply waits.
-            return;
+            return self.announce();
         }
         if epoch > self.requested && self.requested > self.executor.context.durable {
             // Its turn comes when the running sync has ended; until then more can join.
