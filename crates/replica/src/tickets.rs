@@ -293,6 +293,22 @@ mod tests {
         assert_eq!(submit(&tickets), 4);
     }
 
+    #[test]
+    fn a_full_group_waits_for_no_more_entries() {
+        let tickets = Tickets::new(2);
+        tickets.open();
+        assert_eq!(tickets.waiting(), (0, false));
+        submit(&tickets);
+        submit(&tickets);
+        assert_eq!(tickets.waiting(), (2, false));
+        submit(&tickets);
+        assert_eq!(tickets.waiting().0, usize::MAX, "the first group is full");
+        tickets.take().unwrap();
+        assert_eq!(tickets.waiting().0, 1);
+        tickets.tick(6);
+        assert_eq!(tickets.waiting().0, usize::MAX, "the time is stated now");
+    }
+
     /// Returns the sizes of the groups into which entries of these sources fall.
     fn groups(group: usize, sources: &[u64]) -> Vec<usize> {
         let tickets = Tickets::new(group);

@@ -129,9 +129,8 @@ impl Leadership {
             && match shared.tickets.waiting() {
                 // Reads gather during a round: the next round serves them all.
                 (0, reads) => reads && !self.rounds.is_open(),
-                // Entries gather until there are as many as are under way: many small groups would each take a sync
-                // and a round of messages of their own.
-                (waiting, _) => waiting >= self.proposals.under_way(),
+                // Entries gather while others are under way.
+                (waiting, _) => self.proposals.let_through(waiting),
             }
     }
 

@@ -62,9 +62,10 @@ impl Proposals {
         self.entries.len() < MOST_ENTRIES && self.bytes < MOST_BYTES
     }
 
-    /// Returns the number of entries that are proposed and not applied.
-    pub(super) fn under_way(&self) -> usize {
-        self.entries.len()
+    /// Returns `true` if so many waiting entries may be proposed: at least as many as are proposed and not applied. Many small
+    /// groups would each take a sync and a round of messages of their own.
+    pub(super) fn let_through(&self, waiting: usize) -> bool {
+        waiting >= self.entries.len()
     }
 
     /// Returns `true` if all proposed entries are applied.
@@ -169,7 +170,9 @@ mod tests {
         assert_eq!(proposals.waiter(7), Some(70));
         assert_eq!(proposals.waiter(8), None);
         assert!(!proposals.has_room() && !proposals.are_applied());
+        assert!(!proposals.let_through(1) && proposals.let_through(2));
         proposals.clear();
         assert!(proposals.has_room() && proposals.are_applied());
+        assert!(proposals.let_through(1));
     }
 }

@@ -212,6 +212,28 @@ fn what_the_leader_acknowledges_is_everywhere_and_others_send_there() {
 }
 
 #[test]
+fn submissions_that_gather_are_taken_when_they_are_announced() {
+    let group = Group::start(3);
+    at_the_leader(&group, &[add(b"warm")]);
+    let at = group.leader();
+    let member = group.member(at);
+    let mut worker = group.worker(at);
+    worker.gather();
+    for round in 1..=20 {
+        for key in 0..10_u8 {
+            worker.execute(&[add(&[key])], |_, _| ()).unwrap();
+        }
+        let ticket = worker.observed().epoch;
+        assert!(worker.has_unannounced());
+        worker.announce();
+        assert!(!worker.has_unannounced());
+        assert!(wait(&member, ticket), "round {round}");
+    }
+    let read = at_the_leader(&group, &[Op::Get { key: &[7] }]);
+    assert_eq!(read, [OwnedReply::Bytes(b"20".into())]);
+}
+
+#[test]
 fn a_follower_shows_what_it_has_when_it_is_not_too_old() {
     let group = Group::start(3);
     at_the_leader(&group, &[Op::put(b"k", b"v")]);
