@@ -60,8 +60,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
-use budget::Budget;
-use budget::newcomers::Newcomers;
+use reactor::accept::AcceptSchedule;
+use reactor::budget::Budget;
+use reactor::newcomers::Newcomers;
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
@@ -88,10 +89,6 @@ const PLACE_BITS: u32 = 24;
 const TURN_BYTES: usize = 1 << 20;
 /// The approximate number of events after which `receive` stops.
 const TURN_EVENTS: usize = 1 << 14;
-/// The number of connections accepted in one turn.
-const ACCEPTS: usize = 64;
-/// The pause until accepting is tried again when the system has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The number of chunks kept for the next messages.
 const POOL: usize = 64;
 
@@ -133,8 +130,7 @@ pub struct Tcp<N: Network> {
     deadlines: BinaryHeap<Reverse<(Duration, Link)>>,
     /// Empty buffers.
     pool: Vec<Vec<u8>>,
-    /// The time from which on the listener may have connections.
-    accepting: Option<Duration>,
+    accepting: AcceptSchedule,
     now: Duration,
 }
 
@@ -197,7 +193,7 @@ impl<N: Network> Tcp<N> {
             notices: Vec::new(),
             deadlines: BinaryHeap::new(),
             pool: Vec::new(),
-            accepting: None,
+            accepting: AcceptSchedule::default(),
             now: Duration::ZERO,
         })
     }
@@ -229,7 +225,7 @@ impl<N: Network> Tcp<N> {
     pub fn on_event(&mut self, event: SocketEvent) {
         let place = match event.token - self.first {
             0 => {
-                self.accepting = Some(Duration::ZERO);
+                self.accepting.note_listener();
                 return;
             }
             token => token - 1,
@@ -268,7 +264,7 @@ impl<N: Network> Tcp<N> {
             return Some(pause);
         }
         let due = self.deadlines.peek().map(|Reverse((at, _))| *at);
-        let others = self.accepting.into_iter().chain(self.newcomers.due());
+        let others = self.accepting.due().into_iter().chain(self.newcomers.due());
         let due = due.into_iter().chain(others).min()?;
         Some(due.saturating_sub(now))
     }
@@ -315,6 +311,7 @@ impl<N: Network> Tcp<N> {
     /// long as there are turns.
     pub fn close_all(&mut self) {
         self.listener = None;
+        self.accepting.stop();
         let links: Vec<Link> = self.connections.iter().map(|(_, c)| c.link).collect();
         for link in links {
             self.close(link);
@@ -447,9 +444,7 @@ impl<N: Network> Tcp<N> {
     pub fn receive(&mut self, network: &mut N, inbox: &mut Inbox) -> bool {
         self.start_connections(network);
         self.deliver_notices(inbox);
-        if self.accepting.is_some_and(|from| from <= self.now) {
-            self.accept(network);
-        }
+        self.accept(network);
         self.accept_assigned(network);
         self.look_at_rings(network);
         for _ in 0..self.ready.len() {
@@ -464,7 +459,7 @@ impl<N: Network> Tcp<N> {
         }
         // This prevents a wake-up for a deadline that no longer counts.
         self.next_deadline();
-        !self.ready.is_empty() || self.accepting == Some(Duration::ZERO)
+        !self.ready.is_empty() || self.accepting.due() == Some(Duration::ZERO)
     }
 }
 

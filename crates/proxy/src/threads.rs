@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use budget::Budget;
-use budget::newcomers::places_of_thread;
+use reactor::budget::Budget;
+use reactor::newcomers::places_of_thread;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::{Config, Limits, Stack, StartError};

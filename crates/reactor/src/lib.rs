@@ -1,4 +1,4 @@
-//! The event loop's network: connections, readiness, wake-ups between threads, TLS.
+//! The event loop's network: connections, readiness, wake-ups between threads, TLS; and the limits of its connections.
 //!
 //! | module | concept |
 //! |---|---|
@@ -8,19 +8,26 @@
 //! | [`ring`] | the ring of io_uring that `uring` uses: requests to the kernel, and their outcomes |
 //! | `probe` | the choice between `sockets` and `uring`: what the kernel offers this process |
 //! | [`tls`] | encrypted connections on top of any network |
+//! | [`budget`] | memory in flight: what connections hold of requests and replies, and the bound that all of them have together |
+//! | [`newcomers`] | the places and the time of connections that have not authenticated yet |
+//! | [`accept`] | when a thread accepts connections |
 //! | [`buffered`] | limits that networks share which hold bytes between the kernel and a connection's owner |
 //! | `keep_alive` | settings by which the system notices that a silent peer is gone |
 //!
-//! The layers, from the bottom: `keep_alive`, [`buffered`], `ring`; `network`; `sockets`, `uring`, `probe`; `tls`. This
+//! The layers, from the bottom: [`budget`], [`newcomers`], [`accept`]; `keep_alive`, [`buffered`], `ring`; `network`;
+//! `sockets`, `uring`, `probe`; `tls`. This
 //! crate does not know the protocols and the owners of connections. Every implementation of [`Network`] passes
 //! the suite in `tests/it/conformance.rs`.
 //!
 //! Decisions that bind this crate: `docs/decisions/0063-tls-is-a-network-around-a-network.md`,
 //! `docs/decisions/0073-event-loops-share-one-network.md`.
 
+pub mod accept;
+pub mod budget;
 pub mod buffered;
 mod keep_alive;
 pub mod network;
+pub mod newcomers;
 mod probe;
 pub mod ring;
 mod sockets;

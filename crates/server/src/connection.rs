@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Epoch, Version};
-use budget::{Budget, Share, newcomers};
+use reactor::budget::{Budget, Share};
+use reactor::newcomers;
 use resp::{Parser, Writer};
 
 use crate::clients::ConnectedClient;

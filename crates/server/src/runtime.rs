@@ -31,8 +31,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use base::Epoch;
-use budget::newcomers::Newcomers;
 use cluster::Finished;
+use reactor::accept::AcceptSchedule;
+use reactor::newcomers::Newcomers;
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
@@ -54,8 +55,6 @@ const TLS_LISTENER: usize = usize::MAX - 2;
 pub(crate) const UNENCRYPTED: [usize; 2] = [LISTENER, setup::FIRST_TOKEN];
 /// The interval at which a stopping runtime checks if its time is over.
 const STOP_TICK: Duration = Duration::from_millis(20);
-/// After this time accepting is tried again when the system has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The network of one runtime, and its sockets that accept connections, which are bound.
 pub(crate) struct Endpoints<N> {
@@ -87,8 +86,7 @@ pub(crate) struct Runtime<N: Network> {
     lists: Lists,
     /// Output buffers of connections that are idle.
     pool: Vec<Vec<u8>>,
-    /// The listener may have more connections.
-    accepting: bool,
+    accepting: AcceptSchedule,
     /// Connections whose clients have not given the password.
     newcomers: Newcomers<usize>,
     /// The newest epoch whose durability was requested.
@@ -206,7 +204,7 @@ impl<N: Network> Runtime<N> {
             batch: CommandBatch::default(),
             lists: Lists::default(),
             pool: Vec::new(),
-            accepting: false,
+            accepting: AcceptSchedule::default(),
             requested: Epoch::ZERO,
             deferred_until: None,
             sync_here_from: Duration::ZERO,
@@ -238,7 +236,7 @@ impl<N: Network> Runtime<N> {
             let woken = self.signal().is_woken();
             for &event in &events {
                 match event.token {
-                    LISTENER | TLS_LISTENER => self.accepting = true,
+                    LISTENER | TLS_LISTENER => self.accepting.note_listener(),
                     setup::FIRST_TOKEN.. => self.note_fabric_event(event),
                     _ => self.note_event(event),
                 }
@@ -249,9 +247,7 @@ impl<N: Network> Runtime<N> {
             if woken {
                 self.on_wake();
             }
-            if self.accepting {
-                self.accept();
-            }
+            self.accept();
             self.close_late_newcomers();
             self.close_idle();
             self.sum_up_failures();
@@ -285,17 +281,8 @@ impl<N: Network> Runtime<N> {
         if more || self.deferred_until.is_some() || self.misses_a_release() {
             return Some(Duration::ZERO);
         }
-        let pause = if self.stopping.is_some() {
-            Some(STOP_TICK)
-        } else if self.accepting {
-            Some(ACCEPT_PAUSE)
-        } else {
-            None
-        };
-        match (pause, self.due_in()) {
-            (Some(pause), Some(due)) => Some(pause.min(due)),
-            (pause, due) => pause.or(due),
-        }
+        let pause = self.stopping.is_some().then_some(STOP_TICK);
+        pause.into_iter().chain(self.due_in()).min()
     }
 
     fn note_event(&mut self, event: SocketEvent) {

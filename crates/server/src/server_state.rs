@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use base::versions::ReadAtomic;
-use budget::Budget;
 use cluster::ramp::PublishedSlots;
 use reactor::Io;
+use reactor::budget::Budget;
 use replica::{Role, Status};
 use store::CheckpointStatus;
 

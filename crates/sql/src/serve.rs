@@ -56,10 +56,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use budget::newcomers::Newcomers;
 use parking_lot::Mutex;
 use pgwire::api::ConnectionManager;
 use pgwire::api::cancel::DefaultCancelHandler;
+use reactor::newcomers::Newcomers;
 use reactor::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, watch};

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
-use budget::{Budget, Full, Share, newcomers};
 use reactor::Network;
+use reactor::budget::{Budget, Full, Share};
+use reactor::newcomers;
 
 use super::connection_balancer::ConnectionCount;
 use super::link_error::LinkError;

@@ -1,7 +1,7 @@
 //! The beginning and the end of connections.
 
 use std::cmp::Reverse;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::connection::{Connection, Phase};
 use super::connection_balancer::{AssignedConnection, BalancerSlot, ConnectionCount};
 use super::link_error::LinkError;
 use super::negotiation::{Negotiated, Negotiation};
-use super::{ACCEPT_PAUSE, ACCEPTS, LinkNotice, PLACE_BITS, Tcp, connection_terms, note, place};
+use super::{LinkNotice, PLACE_BITS, Tcp, connection_terms, note, place};
 use crate::handshake::HandshakeRefusal;
 use crate::link::{Link, Peer};
 
@@ -72,15 +72,12 @@ impl<N: Network> Tcp<N> {
     }
 
     pub(super) fn accept(&mut self, network: &mut N) {
-        // More may wait than a turn accepts.
-        self.accepting = Some(Duration::ZERO);
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = None;
-                return;
-            };
-            match network.accept(listener) {
-                Ok((stream, address)) => match &self.balancer_slot {
+        if !self.accepting.begin(self.now) {
+            return;
+        }
+        while let Some(listener) = &self.listener {
+            match self.accepting.next(self.now, || network.accept(listener)) {
+                Ok(Some((stream, address))) => match &self.balancer_slot {
                     None => self.welcome(network, stream, address, None),
                     Some(balancer_slot) => {
                         let own = balancer_slot.assign(stream, address);
@@ -88,21 +85,11 @@ impl<N: Network> Tcp<N> {
                             .for_each(|own| self.welcome_assigned(network, own));
                     }
                 },
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => {
-                        self.accepting = None;
-                        return;
-                    }
-                    // These errors concern the connection that was to be accepted.
-                    ErrorKind::ConnectionAborted
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::Interrupted => {}
-                    _ => {
-                        tracing::warn!(%error, "cannot accept a connection; trying again");
-                        self.accepting = Some(self.now + ACCEPT_PAUSE);
-                        return;
-                    }
-                },
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again");
+                    return;
+                }
             }
         }
     }

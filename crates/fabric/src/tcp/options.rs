@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
-use budget::Budget;
+use reactor::budget::Budget;
 
 use crate::frame::TransportSet;
 use crate::handshake::{Identity, Secret};

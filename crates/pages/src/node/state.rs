@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use budget::Budget;
 use parking_lot::Mutex;
 use reactor::SocketWaker;
+use reactor::budget::Budget;
 
 use super::figures::StorageFigures;
 

@@ -22,9 +22,10 @@ use std::time::Duration;
 
 use base::log_limit::LogLimit;
 use base::size::Size;
-use budget::Budget;
-use budget::newcomers::Newcomers;
 use bytes::BytesMut;
+use reactor::accept::AcceptSchedule;
+use reactor::budget::Budget;
+use reactor::newcomers::Newcomers;
 use slab::Slab;
 
 use super::arena::ReadArena;
@@ -55,8 +56,7 @@ pub(crate) struct Frontend<N: Network, F: ClientProtocol> {
     /// Memory that connections of all threads hold for requests and replies.
     budget: Arc<Budget>,
     listener: Option<N::Listener>,
-    accepting: bool,
-    accept_from: Duration,
+    accepting: AcceptSchedule,
     connections: Slab<Connection<N::Stream, F::Client>>,
     accepted: u32,
     outbox: Outbox,
@@ -90,8 +90,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             limits,
             budget,
             listener: Some(listener),
-            accepting: false,
-            accept_from: Duration::ZERO,
+            accepting: AcceptSchedule::default(),
             connections: Slab::new(),
             accepted: 0,
             outbox,
@@ -109,7 +108,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
 
     /// Records that the listener has connections.
     pub(crate) fn note_listener(&mut self) {
-        self.accepting = true;
+        self.accepting.note_listener();
     }
 
     /// Records an event of a client's connection.
@@ -147,9 +146,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         if notices {
             self.deliver_notices(now);
         }
-        if self.accepting && now >= self.accept_from {
-            self.accept(network, now);
-        }
+        self.accept(network, now);
         self.turn_out(now);
         let more = self.take_replies(now);
         self.take_deferred_replies(now);
@@ -407,8 +404,11 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
 
     /// Returns how long the thread may sleep; `None`: until an event.
     pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
-        let accepting = self.accepting.then_some(self.accept_from);
-        let due = [self.outbox.due(now), accepting, self.deadlines.next()];
+        let due = [
+            self.outbox.due(now),
+            self.accepting.due(),
+            self.deadlines.next(),
+        ];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_sub(now))
     }
@@ -416,6 +416,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Stops accepting, answers the requests that were read, and closes.
     pub(crate) fn begin_stop(&mut self, now: Duration) {
         self.listener = None;
+        self.accepting.stop();
         if !std::mem::replace(&mut self.stopping, true) {
             let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
             for place in places {

@@ -9,13 +9,10 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use reactor::Network;
 
-use super::Runtime;
+use super::{ClientListener, Runtime};
 use crate::clients::{ClientNames, ConnectedClient};
 use crate::connection::Connection;
 use crate::refusal;
-
-/// Connections accepted in one turn.
-const ACCEPTS: usize = 128;
 
 /// A socket that was accepted and is no connection yet.
 struct AcceptedSocket<S> {
@@ -26,15 +23,17 @@ struct AcceptedSocket<S> {
 }
 
 impl<N: Network> Runtime<N> {
+    /// Accepts some of the clients that have connected.
     pub(super) fn accept(&mut self) {
-        for _ in 0..ACCEPTS {
-            match self.next_client() {
-                Ok(accepted) => self.admit(accepted),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                    return;
-                }
-                Err(error) if is_of_the_client(&error) => {}
+        let now = self.executor.context.now;
+        if !self.accepting.begin(now) {
+            return;
+        }
+        loop {
+            let (listeners, network) = (&self.listeners, &mut self.network);
+            match self.accepting.next(now, || next_client(listeners, network)) {
+                Ok(Some(accepted)) => self.admit(accepted),
+                Ok(None) => return,
                 Err(error) => {
                     // The system's limits may be reached for a long time, and each attempt fails.
                     let text = format!("cannot accept a connection; trying again: {error}");
@@ -43,23 +42,6 @@ impl<N: Network> Runtime<N> {
                 }
             }
         }
-    }
-
-    /// Returns the next connection of any listener.
-    fn next_client(&mut self) -> std::io::Result<AcceptedSocket<N::Stream>> {
-        for listener in &self.listeners {
-            match self.network.accept(&listener.socket) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                accepted => {
-                    return accepted.map(|(stream, address)| AcceptedSocket {
-                        stream,
-                        address,
-                        over_tls: listener.over_tls,
-                    });
-                }
-            }
-        }
-        Err(ErrorKind::WouldBlock.into())
     }
 
     /// Makes a connection of an accepted socket.
@@ -128,10 +110,22 @@ impl<N: Network> Runtime<N> {
     }
 }
 
-/// Returns `true` if accepting failed because of the connection that was to be accepted.
-fn is_of_the_client(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::Interrupted | ErrorKind::ConnectionReset
-    )
+/// Returns the next connection of any listener.
+fn next_client<N: Network>(
+    listeners: &[ClientListener<N::Listener>],
+    network: &mut N,
+) -> std::io::Result<AcceptedSocket<N::Stream>> {
+    for listener in listeners {
+        match network.accept(&listener.socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            accepted => {
+                return accepted.map(|(stream, address)| AcceptedSocket {
+                    stream,
+                    address,
+                    over_tls: listener.over_tls,
+                });
+            }
+        }
+    }
+    Err(ErrorKind::WouldBlock.into())
 }

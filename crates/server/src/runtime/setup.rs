@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use budget::newcomers::{Newcomers, places_of_thread};
 use fabric::Peer;
 use fabric::tcp::{Tcp, TcpOptions};
 use reactor::Network;
+use reactor::newcomers::{Newcomers, places_of_thread};
 
 use crate::coordination::{NodeLinks, RuntimeNode};
 use crate::server_state::ServerState;

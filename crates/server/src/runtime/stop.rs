@@ -15,7 +15,7 @@ impl<N: Network> Runtime<N> {
     /// Stops accepting, and makes every connection read the input that has come.
     pub(super) fn begin_stop(&mut self) {
         self.stopping = Some((Instant::now(), 0));
-        self.accepting = false;
+        self.accepting.stop();
         self.listeners.clear();
         let context = &self.executor.context;
         let until = context.now + context.shared.config.drain / 2;

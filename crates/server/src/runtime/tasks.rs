@@ -38,8 +38,8 @@ impl<N: Network> Runtime<N> {
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 
-    /// Returns the time until a task, a snapshot, a client that is idle or without the password, or
-    /// the node must be looked at.
+    /// Returns the time until a task, a snapshot, a client that waits to be accepted, is idle or is without the
+    /// password, or the node must be looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
         let idle = self.idle_due.filter(|_| !self.connections.is_empty());
@@ -48,6 +48,7 @@ impl<N: Network> Runtime<N> {
             self.snapshots_due,
             self.newcomers.due(),
             self.failures_due,
+            self.accepting.due(),
             idle,
         ];
         let due = due.into_iter().flatten().min();

@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use budget::newcomers::{Newcomers, Place};
 use bytes::BytesMut;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
@@ -20,6 +19,7 @@ use pgwire::tokio::TlsAcceptor;
 use pgwire::tokio::server::{
     MaybeTls, PgWireMessageServerCodec, negotiate_tls, process_error, process_message,
 };
+use reactor::newcomers::{Newcomers, Place};
 use reactor::tls::handshake_error;
 use tokio::io::Interest;
 use tokio::net::TcpStream;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
-use budget::Budget;
 use kumiki_fabric as fabric;
+use reactor::budget::Budget;
 
 use fabric::frame::{Frame, NONCE, RefusalCode, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};

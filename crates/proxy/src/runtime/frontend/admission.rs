@@ -1,7 +1,6 @@
 //! Accepts clients, and closes those that do not authenticate or do not go on in time.
 
-use budget::Share;
-use std::io::ErrorKind;
+use reactor::budget::Share;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,31 +11,20 @@ use crate::runtime::query::ClientId;
 use crate::runtime::token::client_token;
 use reactor::Network;
 
-/// Connections accepted in one turn.
-const ACCEPTS: usize = 128;
-/// Pause before accepting is tried again when the system has no descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Accepts some of the clients that have connected.
     pub(super) fn accept(&mut self, network: &mut N, now: Duration) {
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else {
-                self.accepting = false;
-                return;
-            };
-            match network.accept(listener) {
-                Ok((stream, address)) => self.admit(network, stream, address, now),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                    return;
-                }
-                Err(error) if is_of_the_client(&error) => {}
+        if !self.accepting.begin(now) {
+            return;
+        }
+        while let Some(listener) = &self.listener {
+            match self.accepting.next(now, || network.accept(listener)) {
+                Ok(Some((stream, address))) => self.admit(network, stream, address, now),
+                Ok(None) => return,
                 Err(error) => {
                     if let Some(left_out) = self.log_limit.count("accept", now) {
                         tracing::warn!(%error, "cannot accept a connection; trying again{left_out}");
                     }
-                    self.accept_from = now + ACCEPT_PAUSE;
                     return;
                 }
             }
@@ -117,12 +105,4 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         connection.dead = true;
         list(&mut self.touched, &mut connection.in_touched, place);
     }
-}
-
-/// Returns `true` if accepting failed because of the one connection that was next.
-fn is_of_the_client(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-    )
 }

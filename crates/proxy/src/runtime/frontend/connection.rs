@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use budget::Share;
-use budget::newcomers::Place;
 use bytes::BytesMut;
+use reactor::budget::Share;
+use reactor::newcomers::Place;
 
 use crate::config::Limits;
 use crate::runtime::out_batch::OutBatch;

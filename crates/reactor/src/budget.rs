@@ -1,10 +1,5 @@
-//! Resources that the connections of a process share: memory, and places before they have
-//! authenticated.
-//!
-//! | part | concept |
-//! |---|---|
-//! | this | memory in flight: what connections hold of requests and replies, and the bound that all of them have together |
-//! | [`newcomers`] | connections that have not authenticated yet |
+//! Memory in flight: what the connections of a process hold of requests and replies, and the bound that all of them
+//! have together.
 //!
 //! Each connection has a [`Share`], which it keeps at the size of its data. A share that would
 //! exceed the rest of the budget is refused: its owner closes the connection. Dropping a share
@@ -12,10 +7,6 @@
 //!
 //! Invariant: the sum of all shares is at most the limit, except for shares that grew at the same
 //! time as others, each by its last increase.
-
-#![forbid(unsafe_code)]
-
-pub mod newcomers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
