@@ -321,7 +321,8 @@ impl End {
     fn turn(&mut self, patience: Option<Duration>) {
         let timeout = self.tcp.timeout(self.started.elapsed());
         let timeout = timeout.into_iter().chain(patience).min();
-        self.network.wait(&mut self.events, timeout).expect("waits");
+        let waited = self.tcp.wait(&mut self.network, &mut self.events, timeout);
+        waited.expect("waits");
         for event in self.events.drain(..) {
             self.tcp.on_event(event);
         }

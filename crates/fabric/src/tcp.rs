@@ -1,6 +1,6 @@
 //! Links over TCP, inside a caller's event loop.
 //!
-//! A turn consists of these steps: wait for events of the network, sleeping at most as long as [`Tcp::timeout`] says →
+//! A turn consists of these steps: [`Tcp::wait`] for events of the network, at most as long as [`Tcp::timeout`] says →
 //! [`Tcp::on_event`] for each event that [`Tcp::owns`] → [`Tcp::tick`] → [`Tcp::receive`],
 //! once → the work that the messages cause → [`Tcp::flush`].
 //!

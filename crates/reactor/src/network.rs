@@ -191,6 +191,27 @@ pub trait Network: Send + Sized + 'static {
         true
     }
 
+    /// Takes events without sleeping, for a thread whose peers write to memory that it looks at as well: `look` returns
+    /// `true` if there is something in the memory. While there is, the kernel is asked only now and then.
+    ///
+    /// # Errors
+    /// Returns the system's errors.
+    fn look(
+        &mut self,
+        happened: &mut Vec<SocketEvent>,
+        look: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        if look() && self.since_look() < SPARED {
+            return Ok(());
+        }
+        self.wait(happened, Some(Duration::ZERO))
+    }
+
+    /// Returns the time since the kernel was asked for events.
+    fn since_look(&self) -> Duration {
+        Duration::MAX
+    }
+
     /// Waits until an event, until the thread is woken, or until the time has passed, and appends the
     /// events.
     ///
@@ -202,6 +223,9 @@ pub trait Network: Send + Sized + 'static {
         timeout: Option<Duration>,
     ) -> io::Result<()>;
 }
+
+/// A thread that has other work may leave the question for events out, if the last one was at most so long ago.
+pub(crate) const SPARED: Duration = Duration::from_micros(200);
 
 /// Repeats `call` as long as a signal interrupts it.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -24,6 +24,8 @@ pub struct Sockets {
     poll: Poll,
     events: Events,
     keep_alive: Duration,
+    /// When the kernel was asked last.
+    asked: Instant,
 }
 
 impl Wake for SocketWaker {
@@ -44,6 +46,7 @@ impl Network for Sockets {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS),
             keep_alive: CLIENT_KEEP_ALIVE,
+            asked: Instant::now(),
         })
     }
 
@@ -133,6 +136,10 @@ impl Network for Sockets {
         }
     }
 
+    fn since_look(&self) -> Duration {
+        self.asked.elapsed()
+    }
+
     fn wait(
         &mut self,
         happened: &mut Vec<SocketEvent>,
@@ -142,6 +149,7 @@ impl Network for Sockets {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
+        self.asked = Instant::now();
         let events = self.events.iter().filter(|event| event.token() != WAKER);
         happened.extend(events.map(SocketEvent::from));
         Ok(())

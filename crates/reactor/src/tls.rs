@@ -465,6 +465,10 @@ impl<N: Network> Network for Tls<N> {
         Ok(())
     }
 
+    fn since_look(&self) -> Duration {
+        self.inner.since_look()
+    }
+
     fn has_looked(&self) -> bool {
         self.inner.has_looked()
     }

@@ -32,15 +32,13 @@ use slab::Slab;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::buffered::{LINGER, LOOK, MOST};
-use crate::network::{Network, SocketEvent, Wake, uninterrupted};
+use crate::network::{Network, SPARED, SocketEvent, Wake, uninterrupted};
 use connection::{WatchedConnection, mark};
 
 /// From this length on (in bytes) written pieces are not copied.
 const LARGE: usize = 16 * 1024;
 /// Pieces that the kernel takes at a time (`IOV_MAX`): it refuses a longer list.
 const PIECES: usize = 1024;
-/// A wait may be left out if the last one was at most so long ago.
-const SPARED: Duration = Duration::from_micros(200);
 /// Events of other descriptors taken at a time.
 const EVENTS: usize = 1024;
 /// The key of the descriptors that are watched by a poll of their own.
@@ -380,6 +378,10 @@ impl Network for Uring {
             let connection = self.connections.get(place);
             connection.is_none_or(|connection| connection.closing.is_none())
         })
+    }
+
+    fn since_look(&self) -> Duration {
+        self.asked.elapsed()
     }
 
     fn has_looked(&self) -> bool {

@@ -23,6 +23,7 @@
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
 //! - `docs/decisions/0071-states-are-compared-at-an-entry.md`
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
+//! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 
 #![forbid(unsafe_code)]
 

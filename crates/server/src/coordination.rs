@@ -219,6 +219,16 @@ impl<N: Network> NodeLinks<N> {
         self.fabric.on_event(event);
     }
 
+    /// Waits for events of the network, and looks at links through memory meanwhile.
+    pub(crate) fn wait(
+        &self,
+        network: &mut N,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> std::io::Result<()> {
+        self.fabric.wait(network, happened, timeout)
+    }
+
     /// Returns the time until the links must be looked at.
     pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
         self.fabric.timeout(now)

@@ -64,6 +64,7 @@
 //! - `docs/decisions/0044-each-runtime-coordinates-by-itself.md`
 //! - `docs/decisions/0058-every-waiting-reply-has-a-mark-where-tickets-can-be-lost.md`
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
+//! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 
 #![forbid(unsafe_code)]
 

@@ -228,7 +228,11 @@ impl<N: Network> Runtime<N> {
         loop {
             let timeout = self.timeout();
             let mut events = std::mem::take(&mut self.events);
-            if let Err(error) = self.network.wait(&mut events, timeout) {
+            let waited = match &self.links {
+                Some(links) => links.wait(&mut self.network, &mut events, timeout),
+                None => self.network.wait(&mut events, timeout),
+            };
+            if let Err(error) = waited {
                 tracing::error!(%error, runtime = self.index, "cannot wait for events");
                 break;
             }

@@ -1,12 +1,13 @@
 //! Polls the rings of connections whose messages travel through memory, and puts them to sleep.
 
 use std::io;
+use std::time::Duration;
 
 use super::connection::RingPoll;
 use super::polled_connections::LONELY;
 use super::{Tcp, note};
 use crate::ring::Until;
-use reactor::Network;
+use reactor::{Network, SocketEvent};
 
 /// The result of a look at a connection.
 enum PollResult {
@@ -42,6 +43,23 @@ impl<N: Network> Tcp<N> {
         if let Err(error) = through.rings.wake() {
             self.fail(place, &io::Error::from(error));
         }
+    }
+
+    /// Waits for events of the network, and looks at rings meanwhile if the thread does not sleep.
+    ///
+    /// # Errors
+    /// Returns the network's errors.
+    pub fn wait(
+        &self,
+        network: &mut N,
+        happened: &mut Vec<SocketEvent>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        if self.polled.is_asleep() || timeout != Some(Duration::ZERO) {
+            return network.wait(happened, timeout);
+        }
+        let has_input = |&place: &usize| self.connections[place].look() != RingPoll::Nothing;
+        network.look(happened, || self.polled.awake.iter().any(has_input))
     }
 
     /// Looks at the rings of the connections that are awake. They go to sleep if the looks have

@@ -235,7 +235,8 @@ impl ReaderLoop {
     }
 
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.network.wait(&mut self.events, timeout)?;
+        let (fabric, network) = (&self.fabric, &mut self.network);
+        fabric.wait(network, &mut self.events, timeout)?;
         for event in self.events.drain(..) {
             if self.fabric.owns(event.token) {
                 self.fabric.on_event(event);

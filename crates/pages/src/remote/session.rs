@@ -351,7 +351,8 @@ impl Session {
         self.fabric.flush(&mut self.network);
         let timeout = self.fabric.timeout(self.began.elapsed());
         let timeout = timeout.map_or(at_most, |timeout| timeout.min(at_most));
-        if let Err(error) = self.network.wait(&mut self.events, Some(timeout)) {
+        let (fabric, network) = (&self.fabric, &mut self.network);
+        if let Err(error) = fabric.wait(network, &mut self.events, Some(timeout)) {
             self.lose(&error.to_string());
         }
         for event in self.events.drain(..) {

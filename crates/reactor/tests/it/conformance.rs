@@ -397,6 +397,24 @@ fn looks_after_idle_connections<N: Network>() {
     drop(node);
 }
 
+/// Checks that a thread that always finds something in memory gets events, too.
+fn reports_events_beside_memory<N: Network>() {
+    let mut network = N::open().expect("a network");
+    let (_listener, mut stream, mut peer) = accepted(&mut network);
+    for found in [true, false] {
+        peer.write_all(b"input").expect("it is sent");
+        let (begin, mut happened) = (Instant::now(), Vec::new());
+        let is_input = |event: &SocketEvent| event.token == STREAM && event.readable;
+        while !happened.iter().any(is_input) {
+            assert!(begin.elapsed() < PATIENCE, "no event");
+            let looked = network.look(&mut happened, || found);
+            looked.expect("it looks");
+        }
+        let read = network.read(&mut stream, &mut [0; 100]);
+        assert_eq!(read.expect("it is there"), 5);
+    }
+}
+
 fn is_woken_by_others<N: Network>() {
     let mut network = N::open().expect("a network");
     let waker = network.waker().expect("a waker");
@@ -430,6 +448,7 @@ pub(crate) fn carries_data<N: Network>() {
     tells_the_end_behind_the_rest::<N>();
     connects_or_says_why_not::<N>();
     is_woken_by_others::<N>();
+    reports_events_beside_memory::<N>();
     connections::writes_to_a_peer_that_has_ended_its_side::<N>();
     connections::writes_any_number_of_pieces::<N>();
     connections::serves_a_flood_of_connections::<N>();

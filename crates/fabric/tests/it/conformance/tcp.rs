@@ -180,7 +180,10 @@ impl<N: Network> EndOver<N> {
     }
 
     fn poll(&mut self, within: Duration, inbox: &mut Inbox) -> bool {
-        self.network.wait(&mut self.events, Some(within)).unwrap();
+        let waited = self
+            .tcp
+            .wait(&mut self.network, &mut self.events, Some(within));
+        waited.unwrap();
         for event in self.events.drain(..) {
             assert!(self.tcp.owns(event.token));
             self.tcp.on_event(event);
