@@ -33,6 +33,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::log_limit::LogLimit;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use slab::Slab;
@@ -52,7 +53,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Inner streams' numbers begin here; numbers of owners and of listeners are outside
 /// [`BASE`]`..2 * BASE`.
 const BASE: usize = 1 << (usize::BITS - 2);
-/// Each thread logs failed connections of clients at most once in this time.
+/// Each thread logs failed connections of clients at most once in this time, for each reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An encrypted stream, or a plain one.
@@ -77,7 +78,9 @@ pub struct Tls<N: Network> {
     events: Vec<SocketEvent>,
     raw: Vec<SocketEvent>,
     memory: SessionMemory,
-    logged: Option<Instant>,
+    /// Limits log lines about connections that fail before they are encrypted, by the reason.
+    logged: LogLimit<String>,
+    started: Instant,
 }
 
 /// The connections that are encrypted, and by which certificates.
@@ -118,7 +121,8 @@ impl<N: Network> Tls<N> {
             events: Vec::new(),
             raw: Vec::new(),
             memory: SessionMemory::default(),
-            logged: None,
+            logged: LogLimit::new(LOG_INTERVAL),
+            started: Instant::now(),
         }
     }
 
@@ -211,13 +215,13 @@ impl<N: Network> Tls<N> {
         let Some(peer) = session.client else {
             return;
         };
-        let now = Instant::now();
-        let lately = self.logged.is_some_and(|then| now < then + LOG_INTERVAL);
-        if lately || session.phase == Phase::Open {
+        if session.phase == Phase::Open {
             tracing::debug!(%peer, %error, "TLS with a client");
-        } else {
-            self.logged = Some(now);
-            tracing::warn!(%peer, %error, "TLS with a client");
+            return;
+        }
+        match self.logged.count(error.to_string(), self.started.elapsed()) {
+            Some(left_out) => tracing::warn!(%peer, %error, "TLS with a client{left_out}"),
+            None => tracing::debug!(%peer, %error, "TLS with a client"),
         }
     }
 

@@ -228,7 +228,10 @@ fn clients_see_and_end_what_others_do() {
         let pid = other.pid;
         other.ask("begin");
         let idle = format!("select state, query from pg_stat_activity where pid = {pid}");
-        assert_eq!(admin.ask(&idle).rows(), [["idle in transaction", "begin"]]);
+        // The answer leaves before the state changes.
+        testkit::eventually("it waits for its client", || {
+            admin.ask(&idle).rows() == [["idle in transaction", "begin"]]
+        });
         let asked = std::thread::spawn(move || {
             let answer = other.ask(LONG);
             (answer.error().0, other)
