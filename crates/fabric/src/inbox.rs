@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::link::{Event, Link, Peer};
 
-/// Holds the events that [`Messages::receive`](crate::Messages::receive) adds. Keeps its memory.
+/// Holds the events that [`Tcp::receive`](crate::tcp::Tcp::receive) adds. Keeps its memory.
 #[derive(Default, Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,

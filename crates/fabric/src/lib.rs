@@ -3,7 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`link`] | links, their peers and their events |
-//! | [`messages`] | the trait: messages on links |
+//! | [`messages`] | the trait: links and messages to be sent |
 //! | [`inbox`] | the events of links, in order |
 //! | `send_limit` | the limit on bytes that wait to be sent on a link |
 //! | [`frame`] | the encoding: frames of the handshake, and of messages |

@@ -2,7 +2,7 @@
 //!
 //! A [`Network`] is used by one thread. The caller lets time pass with [`Network::step`] or
 //! [`Network::advance`]; then endpoints may have something to
-//! [`receive`](crate::Messages::receive). The same seed and the same calls give the same schedule:
+//! [`receive`](Endpoint::receive). The same seed and the same calls give the same schedule:
 //! there is no other clock and no other randomness.
 //!
 //! | event | caused by |

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_compared_turn_by_turn_and_reads_alone_have_an_aim() {
+    fn rates_are_compared_turn_by_turn_and_with_the_aims() {
         let mut point = Point {
             load: Load {
                 test: Test::Get,
@@ -211,7 +211,13 @@ mod tests {
             "{text}"
         );
         point.load.test = Test::Set;
-        assert!(!point.lines().contains("missed"));
+        assert_eq!(
+            point.lines().matches("0.8 missed").count(),
+            2,
+            "0.6 and 0.4"
+        );
+        point.load.pipeline = 16;
+        assert_eq!(point.lines().matches("0.4 met").count(), 2, "0.6 and 0.4");
     }
 
     #[test]
