@@ -318,7 +318,7 @@ fn listeners(address: SocketAddr, count: usize) -> std::io::Result<Vec<TcpListen
     let mut address = address;
     // Sockets that share an address also share it with those of another process, and would take turns
     // with them. A socket that does not share fails if the address is in use.
-    drop(socket(address, false)?);
+    drop(reactor::bind_when_free(|| socket(address, false))?);
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
         let socket = socket(address, count > 1)?;

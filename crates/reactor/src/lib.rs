@@ -11,10 +11,11 @@
 //! | [`budget`] | memory in flight: what connections hold of requests and replies, and the bound that all of them have together |
 //! | [`newcomers`] | the places and the time of connections that have not authenticated yet |
 //! | [`accept`] | when a thread accepts connections |
+//! | `bind` | an address that an earlier process had |
 //! | [`buffered`] | limits that networks share which hold bytes between the kernel and a connection's owner |
 //! | `keep_alive` | settings by which the system notices that a silent peer is gone |
 //!
-//! The layers, from the bottom: [`budget`], [`newcomers`], [`accept`]; `keep_alive`, [`buffered`], `ring`; `network`;
+//! The layers, from the bottom: [`budget`], [`newcomers`], [`accept`]; `bind`, `keep_alive`, [`buffered`], `ring`; `network`;
 //! `sockets`, `uring`, `probe`; `tls`. This
 //! crate does not know the protocols and the owners of connections. Every implementation of [`Network`] passes
 //! the suite in `tests/it/conformance.rs`.
@@ -23,6 +24,7 @@
 //! `docs/decisions/0073-event-loops-share-one-network.md`.
 
 pub mod accept;
+mod bind;
 pub mod budget;
 pub mod buffered;
 mod keep_alive;
@@ -34,6 +36,7 @@ mod sockets;
 pub mod tls;
 mod uring;
 
+pub use bind::bind_when_free;
 pub use keep_alive::set_dead_after;
 pub use network::{Network, SocketEvent, Wake};
 pub use probe::{Io, NoUring};

@@ -44,7 +44,7 @@ pub(crate) fn listen_for_tls(
 
 /// Returns as many listeners on one address: the system spreads connections over them.
 pub(crate) fn listen(address: SocketAddr, count: usize) -> std::io::Result<Vec<TcpListener>> {
-    refuse_shared(address)?;
+    reactor::bind_when_free(|| refuse_shared(address))?;
     if count > 1 && address.port() != 0 {
         // Sockets that share an address share it with those of another server, too, and would take
         // turns with it. A socket that does not share detects that.

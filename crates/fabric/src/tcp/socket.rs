@@ -18,8 +18,11 @@ const BACKLOG: i32 = 1024;
 pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     // Listeners that share a port would also share it with those of another program of the same
     // user, which would get a part of the connections. A socket that does not share reveals this.
-    let alone = socket(address)?;
-    alone.bind(&address.into())?;
+    let alone = reactor::bind_when_free(|| {
+        let alone = socket(address)?;
+        alone.bind(&address.into())?;
+        Ok(alone)
+    })?;
     if count <= 1 {
         alone.listen(BACKLOG)?;
         return Ok(vec![alone.into()]);
