@@ -400,6 +400,7 @@ fn what_it_shows_is_durable() {
     // When the log fails it never is.
     served.gate.close();
     writer.send(&["SET", "a", "3"]);
+    assert!(writer.is_silent(Duration::from_millis(50)));
     client.send(BEGIN);
     client.send(NEXT);
     assert!(client.is_silent(Duration::from_millis(100)));
