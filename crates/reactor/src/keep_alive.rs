@@ -16,7 +16,7 @@ pub(crate) fn keep_node_alive(socket: &SockRef<'_>) -> io::Result<()> {
 }
 
 /// Lets the system notice a peer that has vanished: with data in transit (by the time-out for acknowledgements) or
-/// without (by probes). `dead_after` is rounded up to seconds.
+/// without (by probes). `dead_after` is at least a second.
 ///
 /// # Errors
 /// Returns the system's errors.

@@ -159,8 +159,8 @@ pub trait Network: Send + Sized + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Has the system break a connection whose peer has not answered for `dead_after`, rounded up to seconds:
-    /// with data in transit or without.
+    /// Has the system break a connection whose peer has not answered for `dead_after`, at least a second: with data in
+    /// transit or without.
     ///
     /// # Errors
     /// Returns the system's errors, or [`io::ErrorKind::Unsupported`] if this network knows no such limit.

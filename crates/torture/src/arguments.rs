@@ -216,7 +216,7 @@ pub(crate) enum Task {
         #[arg(long)]
         noisy: bool,
         /// As `--io` of `kumiki serve`.
-        #[arg(long, value_name = "KIND", default_value = "epoll")]
+        #[arg(long, default_value = "epoll", value_parser = ["auto", "epoll", "uring"])]
         io: String,
         /// Where the JSON file goes.
         #[arg(long, default_value = "results")]
