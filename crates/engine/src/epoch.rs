@@ -2,22 +2,29 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | current epoch | one atomic, read by every transaction, written once per epoch |
-//! | a worker's epoch | one cache line each; `IDLE` while it runs no transaction |
+//! | current epoch and phase of the grace period | one atomic ([`Moment`]), read by every transaction, written when an epoch or a grace period ends |
+//! | a worker's moment | one cache line each; `IDLE` while it runs no transaction |
+//! | number of the grace period | one atomic, read with replaced memory |
 //! | stamps | a ring of the last epochs' times in milliseconds |
+//!
+//! Epochs order commits and can be long. *Grace periods* decide when replaced memory is freed, and end
+//! as soon as enough of it waits, so that it is used again while it is in the processor's cache.
 //!
 //! Invariants:
 //! 1. The current epoch passes from *e* to *e* + 1 only when no worker is active before *e*; an
 //!    active worker is therefore at the current epoch or one behind.
 //! 2. Idle workers hold nothing back.
 //! 3. Stamps do not decrease, even if the clock does.
-//! 4. Memory that was taken out of shared structures while the epoch was *r* can be freed once
-//!    [`Epochs::finished`] ≥ *r*: a worker that could have seen it was pinned at *r* or before.
+//! 4. A grace period passes from *g* to *g* + 1 only when no worker is active before *g*.
+//! 5. Memory that an active worker took out of shared structures, and for which it then read *g* as the
+//!    grace period, can be freed once [`Epochs::ended_grace_period`] > *g*: while this worker is active,
+//!    which it is in *g* or *g* − 1, no other can enter *g* + 2; when it has left, no other finds the
+//!    memory. So the last that could have seen it is in *g* + 1 or before.
 //!
 //! The epochs of a *driven* engine (module [`crate::apply`]) are the indexes of a log: the applier
 //! alone moves them, one with each entry, and the only clocks are the log's stamps and
 //! [`crate::Engine::set_time_ms`]. The applier waits for no reader, so that invariant 1 does not
-//! hold there. It is not needed: no other worker commits, memory is freed by invariant 4, and a
+//! hold there. It is not needed: no other worker commits, memory is freed by invariant 5, and a
 //! reader that is far behind finds the stamp of a later epoch, which is not too early.
 
 use std::sync::Arc;
@@ -30,12 +37,34 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 const IDLE: u64 = u64::MAX;
+
+/// An epoch, and the lowest bit of a grace period's number, in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Moment(u64);
+
+impl Moment {
+    fn new(epoch: u64, phase: u64) -> Moment {
+        Moment(epoch << 1 | phase)
+    }
+
+    fn epoch(self) -> u64 {
+        self.0 >> 1
+    }
+
+    fn phase(self) -> u64 {
+        self.0 & 1
+    }
+}
+
 /// The length of the ring: more than the two epochs whose stamps are ever needed.
 const STAMPS: usize = 8;
 
 /// The epochs of one engine.
 pub struct Epochs {
-    current: CachePadded<AtomicU64>,
+    /// The current [`Moment`]. Written under `advancing`.
+    now: CachePadded<AtomicU64>,
+    /// The number of the current grace period. Written under `advancing`, before `now` is.
+    grace_period: AtomicU64,
     stamps: [AtomicU64; STAMPS],
     slots: Box<[CachePadded<AtomicU64>]>,
     /// Places in use have an index below this.
@@ -54,7 +83,8 @@ impl Epochs {
     pub(crate) fn new(slots: usize, clock: Arc<dyn Clock>, driven: bool) -> Epochs {
         let now = if driven { 0 } else { clock.now_ms() };
         Epochs {
-            current: CachePadded::new(AtomicU64::new(1)),
+            now: CachePadded::new(AtomicU64::new(Moment::new(1, 0).0)),
+            grace_period: AtomicU64::new(2),
             stamps: std::array::from_fn(|_| AtomicU64::new(now)),
             slots: (0..slots)
                 .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
@@ -82,7 +112,7 @@ impl Epochs {
         assert!(self.driven && next >= now, "the applier goes on");
         let stamp = self.stamp_ms(now).max(stamp_ms);
         self.stamps[next.0 as usize % STAMPS].store(stamp, Ordering::SeqCst);
-        self.current.store(next.0, Ordering::SeqCst);
+        self.set_epoch(next);
         // Last: keys that expire by this time, and are removed, were read in an earlier epoch by
         // readers that saw them alive, and these look at the stamps again.
         self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
@@ -145,7 +175,7 @@ impl Epochs {
         for slot in &self.stamps {
             slot.store(stamp, Ordering::SeqCst);
         }
-        self.current.store(epoch.0, Ordering::SeqCst);
+        self.set_epoch(epoch);
         self.logged_ms.fetch_max(stamp_ms, Ordering::SeqCst);
     }
 
@@ -159,15 +189,15 @@ impl Epochs {
     pub(crate) fn pin(&self, slot: usize) -> Epoch {
         let slot = &self.slots[slot];
         debug_assert_eq!(slot.load(Ordering::Relaxed), IDLE, "pinned twice");
-        let mut epoch = self.current.load(Ordering::Acquire);
+        let mut moment = self.now.load(Ordering::Acquire);
         loop {
             // The swap is also a full fence: the announcement is seen before anything is read.
-            slot.swap(epoch, Ordering::SeqCst);
-            let now = self.current.load(Ordering::SeqCst);
-            if now == epoch {
-                return Epoch(epoch);
+            slot.swap(moment, Ordering::SeqCst);
+            let now = self.now.load(Ordering::SeqCst);
+            if now == moment {
+                return Epoch(Moment(moment).epoch());
             }
-            epoch = now;
+            moment = now;
         }
     }
 
@@ -182,7 +212,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn commit_epoch(&self) -> Epoch {
         fence(Ordering::SeqCst);
-        Epoch(self.current.load(Ordering::SeqCst))
+        self.current()
     }
 
     /// Lets epochs last for `slack_ms` before `refresh` ends them: the caller makes sure that they
@@ -205,7 +235,7 @@ impl Epochs {
         }
     }
 
-    /// Moves on because memory waits for it, unless epochs have a length of their own.
+    /// Moves on because deleted or flushed keys wait for it, unless epochs have a length of their own.
     pub(crate) fn hurry(&self) {
         if self.slack_ms.load(Ordering::Relaxed) == 0 {
             self.advance(self.current());
@@ -219,20 +249,70 @@ impl Epochs {
         self.slots[slot].load(Ordering::Relaxed) != IDLE
     }
 
-    /// Returns the smallest epoch in which a worker is active, or the current one.
-    fn oldest_active(&self, current: u64) -> u64 {
-        let used = self.used.load(Ordering::SeqCst) as usize;
-        let slots = self.slots[..used].iter();
+    /// Returns the number of slots that are, or were, in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::SeqCst) as usize
+    }
+
+    /// Returns the moments of the active workers.
+    fn active(&self) -> impl Iterator<Item = Moment> {
+        let slots = self.slots[..self.used()].iter();
         slots
             .map(|slot| slot.load(Ordering::SeqCst))
-            .fold(current, u64::min)
+            .filter(|&moment| moment != IDLE)
+            .map(Moment)
+    }
+
+    /// Returns the smallest epoch in which a worker is active, or the current one.
+    fn oldest_active(&self, current: u64) -> u64 {
+        self.active().map(Moment::epoch).fold(current, u64::min)
+    }
+
+    fn moment(&self) -> Moment {
+        Moment(self.now.load(Ordering::SeqCst))
+    }
+
+    /// Changes the current epoch; the caller has `advancing` locked.
+    fn set_epoch(&self, epoch: Epoch) {
+        let moment = Moment::new(epoch.0, self.moment().phase());
+        self.now.store(moment.0, Ordering::SeqCst);
+    }
+
+    /// Returns the number of the current grace period.
+    #[inline]
+    pub(crate) fn grace_period(&self) -> u64 {
+        self.grace_period.load(Ordering::SeqCst)
+    }
+
+    /// Returns the newest grace period that every worker which is active now has outlived: it
+    /// entered a later one.
+    pub(crate) fn ended_grace_period(&self) -> u64 {
+        // Active workers are in the current grace period or in the one before it. This number was
+        // the current one, or still is: those that it takes for late may be early.
+        let current = self.grace_period();
+        let is_late = |moment: Moment| moment.phase() != current & 1;
+        current - 1 - u64::from(self.active().any(is_late))
+    }
+
+    /// Begins the next grace period if no worker is active in the one before the current one.
+    pub(crate) fn end_grace_period(&self) {
+        let Some(_one) = self.advancing.try_lock() else {
+            return;
+        };
+        let current = self.grace_period();
+        let moment = self.moment();
+        if self.active().all(|active| active.phase() == current & 1) {
+            self.grace_period.store(current + 1, Ordering::SeqCst);
+            let next = Moment::new(moment.epoch(), moment.phase() ^ 1);
+            self.now.store(next.0, Ordering::SeqCst);
+        }
     }
 }
 
 impl EpochClock for Epochs {
     #[inline]
     fn current(&self) -> Epoch {
-        Epoch(self.current.load(Ordering::SeqCst))
+        Epoch(self.moment().epoch())
     }
 
     fn advance(&self, from: Epoch) -> Epoch {
@@ -244,15 +324,15 @@ impl EpochClock for Epochs {
             let stamp = self.stamp_ms(from).max(self.clock.now_ms());
             let next = from.next();
             self.stamps[next.0 as usize % STAMPS].store(stamp, Ordering::SeqCst);
-            self.current.store(next.0, Ordering::SeqCst);
+            self.set_epoch(next);
             return next;
         }
         self.current()
     }
 
     fn finished(&self) -> Epoch {
-        let current = self.current.load(Ordering::SeqCst);
-        Epoch(self.oldest_active(current)).prev()
+        let current = self.current();
+        Epoch(self.oldest_active(current.0)).prev()
     }
 
     #[inline]
@@ -306,6 +386,29 @@ mod tests {
         epochs.unpin(0);
         assert_eq!(epochs.finished(), first);
         assert_eq!(epochs.advance(first.next()), first.next().next());
+    }
+
+    #[test]
+    fn a_grace_period_lasts_until_the_workers_of_the_one_before_have_left() {
+        let epochs = epochs(&Arc::default());
+        let epoch = epochs.pin(0);
+        let first = epochs.grace_period();
+        epochs.end_grace_period();
+        assert_eq!(epochs.grace_period(), first + 1);
+        epochs.pin(1);
+        epochs.end_grace_period();
+        assert_eq!(epochs.grace_period(), first + 1, "slot 0 is in the first");
+        assert_eq!(epochs.ended_grace_period(), first - 1);
+        epochs.unpin(0);
+        assert_eq!(epochs.ended_grace_period(), first, "slot 1 is in the next");
+        epochs.end_grace_period();
+        assert_eq!(epochs.grace_period(), first + 2);
+        assert_eq!(epochs.ended_grace_period(), first, "slot 1 still is");
+        epochs.unpin(1);
+        assert_eq!(epochs.ended_grace_period(), first + 1);
+        assert_eq!(epochs.pin(0), epoch, "epochs do not end with grace periods");
+        assert_eq!(epochs.advance(epoch), epoch.next());
+        assert_eq!(epochs.ended_grace_period(), first + 1, "nor the reverse");
     }
 
     #[test]

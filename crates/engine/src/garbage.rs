@@ -1,16 +1,14 @@
 //! Memory that was taken out of shared structures and waits until no worker can see it.
 //!
-//! Every worker has a bag. Memory that is put into it carries the epoch current at that time, read
-//! after the memory became unreachable; it is freed once that epoch has finished ([`Epochs`]
-//! invariant 4). The janitor empties the bags of workers that fell idle.
+//! Every worker has a bag. Memory that is put into it carries the grace period of that time, read
+//! after the memory became unreachable; it is freed once that grace period and the next one have ended
+//! ([`Epochs`] invariant 5). Workers end grace periods themselves as their bags grow, so that little
+//! memory waits, however long epochs are. The janitor empties the bags of workers that fell idle.
 
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-use base::Epoch;
-use base::epochs::EpochClock;
 
 use crate::epoch::Epochs;
 use crate::lookaside::HintTable;
@@ -29,48 +27,57 @@ pub(crate) enum Garbage {
 /// A bag of garbage, oldest first.
 #[derive(Default)]
 pub(crate) struct Bag {
-    items: VecDeque<(Epoch, Garbage)>,
-    /// Epochs up to this one are known to have finished.
-    finished: Epoch,
+    items: VecDeque<(u64, Garbage)>,
+    /// Grace periods up to this one are known to have ended.
+    ended: u64,
     /// Bytes freed since the last call of `take_freed`.
     freed: usize,
-    /// Bytes of versions that wait to be freed.
-    waiting: usize,
+    /// Entries and bytes that were added since the bag was last looked at.
+    added: usize,
+    added_bytes: usize,
 }
 
-/// A bag with this many entries tries to empty itself.
+/// A bag is looked at after this many entries, and later where there are many workers: a look reads
+/// a cache line of each.
 const LOOK_AFTER: usize = 64;
-/// Bytes that are worth an epoch of their own.
-const HEAVY: usize = 16 << 20;
+const LOOK_AFTER_PER_WORKER: usize = 8;
+/// It is also looked at after this many bytes.
+const LOOK_AFTER_BYTES: usize = 1 << 20;
 
 impl Bag {
-    /// Adds memory that has just become unreachable, and frees a little that is old enough.
+    /// Adds memory that has just become unreachable, and frees a little that is old enough. The
+    /// caller is in an epoch.
     pub(crate) fn put(&mut self, epochs: &Epochs, garbage: Garbage) {
-        let now = epochs.current();
+        self.added += 1;
         if let Garbage::Version(version) = &garbage {
-            self.waiting += version.bytes();
+            self.added_bytes += version.bytes();
         }
-        self.items.push_back((now, garbage));
-        if self.items.len() > LOOK_AFTER || self.waiting > HEAVY {
-            if self
-                .items
-                .front()
-                .is_some_and(|(epoch, _)| *epoch > self.finished)
-            {
-                if self.waiting > HEAVY {
-                    epochs.advance(now);
-                }
-                self.finished = epochs.finished();
-            }
-            self.free(4);
+        self.items.push_back((epochs.grace_period(), garbage));
+        let enough = LOOK_AFTER.max(LOOK_AFTER_PER_WORKER * epochs.used());
+        if self.added >= enough || self.added_bytes >= LOOK_AFTER_BYTES {
+            self.look(epochs);
         }
+        self.free(4);
     }
 
     /// Frees everything that is old enough. Returns `true` if something is left.
     pub(crate) fn sweep(&mut self, epochs: &Epochs) -> bool {
-        self.finished = epochs.finished();
+        self.look(epochs);
         self.free(usize::MAX);
         !self.items.is_empty()
+    }
+
+    /// Looks which grace periods have ended; ends the current one if the oldest entry waits for it.
+    fn look(&mut self, epochs: &Epochs) {
+        (self.added, self.added_bytes) = (0, 0);
+        self.ended = epochs.ended_grace_period();
+        if self
+            .items
+            .front()
+            .is_some_and(|(period, _)| *period >= self.ended)
+        {
+            epochs.end_grace_period();
+        }
     }
 
     /// Returns the bytes freed since the last call.
@@ -81,7 +88,7 @@ impl Bag {
     fn free(&mut self, most: usize) {
         for _ in 0..most {
             match self.items.front() {
-                Some((epoch, _)) if *epoch <= self.finished => {}
+                Some((period, _)) if *period < self.ended => {}
                 _ => return,
             }
             if let Some((_, garbage)) = self.items.pop_front() {
@@ -94,8 +101,7 @@ impl Bag {
         match garbage {
             Garbage::Version(version) => {
                 self.freed += version.bytes();
-                self.waiting -= version.bytes();
-                // SAFETY: its epoch has finished, so that no worker can have it any more.
+                // SAFETY: grace periods have ended since, so that no worker can have it any more.
                 unsafe { version.free() }
             }
             Garbage::Record(record) => {

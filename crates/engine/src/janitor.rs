@@ -143,9 +143,8 @@ impl Janitor {
             self.settle();
             self.list_slice(budget);
         }
-        // In a driven engine the garbage is freed with the next entry, which cannot be hurried.
-        let garbage = self.empty_bags() && !engine.epochs.is_driven();
-        if garbage || !self.waiting.is_empty() {
+        let garbage = self.empty_bags();
+        if !self.waiting.is_empty() || self.sweep.is_some() {
             engine.epochs.hurry();
         }
         JanitorReport {

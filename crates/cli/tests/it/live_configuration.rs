@@ -154,7 +154,9 @@ fn the_admin_endpoint_takes_a_certificate_that_is_read_again() {
         (&proxy, proxy_admin, "\nkumiki_proxy_"),
     ];
     for (process, admin, figure) in &endpoints {
-        assert!(process.output().contains("metrics on https://"));
+        eventually("the endpoint serves, and the banner says so", || {
+            process.output().contains("metrics on https://")
+        });
         assert!(gets(&authority, *admin, figure));
         assert!(http::get_over(http::connect(*admin), "/metrics").is_none());
     }

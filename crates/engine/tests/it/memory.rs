@@ -1,5 +1,6 @@
 //! The bound on memory.
 
+use base::epochs::EpochClock;
 use base::participant::{Isolation, State};
 use base::{Abort, Op};
 
@@ -60,4 +61,23 @@ fn what_needs_memory_that_is_not_there_is_refused() {
     assert_eq!(world.get(b"c"), None);
     world.engine.limit_memory(0);
     world.run(&[Op::put(b"d", &long)]);
+}
+
+/// Replaced versions are freed within the epoch in which they were replaced, unless a snapshot or a
+/// transaction can read them.
+#[test]
+fn replaced_versions_do_not_wait_for_the_end_of_a_long_epoch() {
+    let world = World::new();
+    // The world's clock stands still.
+    world.engine.epochs().set_slack_ms(u64::from(u32::MAX));
+    let epoch = world.engine.epochs().current();
+    let value = [b'x'; 1000];
+    world.run(&[Op::put(b"a", &value)]);
+    let before = world.engine.memory_bytes();
+    for _ in 0..10_000 {
+        world.run(&[Op::put(b"a", &value)]);
+    }
+    assert_eq!(world.engine.epochs().current(), epoch);
+    let waiting = world.engine.memory_bytes() - before;
+    assert!(waiting < 1_000_000, "{waiting} bytes of 10,000,000 wait");
 }
