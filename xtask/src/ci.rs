@@ -53,7 +53,7 @@ struct Step {
 /// What harnesses are made of, and what they judge.
 const JUDGED: StepInputs = StepInputs::CratesAndPeers(&["cli", "torture", "xtask"]);
 const LOOM: StepInputs = StepInputs::Crates(&["journal", "engine", "fabric", "cluster"]);
-const PLANTED: StepInputs = StepInputs::Crates(&["journal", "engine", "store"]);
+const PLANTED: StepInputs = StepInputs::Crates(&["journal", "engine", "store", "cluster"]);
 const PARSERS: StepInputs = StepInputs::Crates(&["torture"]);
 const SQL: StepInputs = StepInputs::CratesAndPeers(&["cli", "sql"]);
 

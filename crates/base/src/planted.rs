@@ -31,6 +31,8 @@ pub enum Bug {
     ForgottenToken,
     /// A lock table that has lost its memory grants before the leases that it forgot have ended.
     ForgottenGrace,
+    /// Slots are renewed with versions that are not durable yet.
+    EarlyRenewal,
 }
 
 /// Returns `true` if this process has this bug; always `false` in a build without planted bugs.
@@ -58,7 +60,7 @@ mod chosen {
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Bug; 10] = [
+        pub const ALL: [Bug; 11] = [
             Bug::EarlyReply,
             Bug::NoValidation,
             Bug::IgnoredHolds,
@@ -69,6 +71,7 @@ mod chosen {
             Bug::TrustedWallClock,
             Bug::ForgottenToken,
             Bug::ForgottenGrace,
+            Bug::EarlyRenewal,
         ];
 
         /// Returns the name that [`VARIABLE`] has for it.
@@ -85,6 +88,7 @@ mod chosen {
                 Bug::TrustedWallClock => "trusted-wall-clock",
                 Bug::ForgottenToken => "forgotten-token",
                 Bug::ForgottenGrace => "forgotten-grace",
+                Bug::EarlyRenewal => "early-renewal",
             }
         }
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use base::size::Size;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use cluster::ramp::Algorithm;
+use cluster::ramp::{Algorithm, Renewal};
 
 /// Options of read-atomic keys.
 #[derive(Args, Debug)]
@@ -27,4 +27,13 @@ pub(crate) struct ReadAtomicOptions {
     /// /dev/shm; with --transport verbs it is locked memory instead.
     #[arg(long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
     pub(crate) published: Size,
+    /// When such a version is replaced after a write of its key: on-commit (as soon as the write is
+    /// durable, while readers ask for the key from time to time) or on-request (when a reader asks for
+    /// the key).
+    #[arg(
+        long = "renew-published",
+        value_name = "WHEN",
+        default_value = "on-commit"
+    )]
+    pub(crate) renewal: Renewal,
 }

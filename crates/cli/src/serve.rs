@@ -247,6 +247,7 @@ fn config(
         staleness: options.replication.election(),
         ramp: options.ramp.algorithm,
         published: options.ramp.published.0 as usize,
+        renewal: options.ramp.renewal,
         admin: options.admin,
         build: BUILD,
         durability: match options.durability {

@@ -6,6 +6,7 @@
 //! | `served` | the result of a request: an answer, or the transaction for which it has to wait |
 //! | `execution` | transactions and reads of this partition alone |
 //! | `attempts` | the states of attempts of transactions over several partitions |
+//! | `slot_renewals` | slots of keys that were written |
 //! | `pending_answers` | answers that wait until their content is durable |
 //! | `wait_queue` | requests that wait for holds, and are tried again when some are released |
 //!
@@ -15,6 +16,7 @@ mod attempts;
 mod execution;
 mod pending_answers;
 mod served;
+mod slot_renewals;
 mod wait_queue;
 
 use std::sync::Arc;
@@ -37,6 +39,7 @@ use crate::requester::Requester;
 use attempts::Attempts;
 use pending_answers::{BatchOutcome, PendingAnswer, PendingAnswers, SyncUrgency};
 use served::ServedRequest;
+use slot_renewals::SlotRenewals;
 use wait_queue::{BlockedKind, BlockedRequest, HoldWaitQueue};
 
 pub(crate) use attempts::forget;
@@ -53,6 +56,7 @@ pub(crate) struct ParticipantService {
     /// The value of `TransactionExecutor::releases` when the blocked requests were last tried.
     releases: u64,
     published: Option<Arc<PublishedSlots>>,
+    renewals: SlotRenewals,
 }
 
 impl ParticipantService {
@@ -65,6 +69,7 @@ impl ParticipantService {
             attempts: Attempts::new(HoldWaitQueue::new(prepares)),
             releases: 0,
             published,
+            renewals: SlotRenewals::default(),
         }
     }
 
@@ -163,13 +168,17 @@ impl ParticipantService {
         }
     }
 
-    /// Delivers the answers that have become durable, and replaces those whose epoch was lost.
+    /// Delivers the answers that have become durable, and replaces those whose epoch was lost. Slots of
+    /// keys that were written are renewed first.
     pub(crate) fn deliver_due<P: Participant + ?Sized>(
         &mut self,
         context: &mut NodeContext,
-        partition: &P,
+        partition: &mut P,
     ) {
         let published = self.published.as_deref();
+        if let Some(published) = published {
+            self.renewals.run(context, partition, published);
+        }
         self.pending_answers
             .deliver_due(context, partition, published);
     }

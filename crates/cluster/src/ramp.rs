@@ -27,7 +27,7 @@ use std::str::FromStr;
 use base::change::siblings;
 
 pub use classify::{ReadAtomicRefusal, TransactionClass, check_one_kind, classify};
-pub use published_slots::{PublishedSlots, RegionAccess};
+pub use published_slots::{PublishedSlots, RegionAccess, Renewal, UnknownRenewal};
 pub use read::{ReadAtomicRead, ReadStep};
 
 /// What a version tells of the keys that were written with it, and how many rounds a read takes.

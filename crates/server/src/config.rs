@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::NodeId;
 use base::versions::ReadAtomic;
-use cluster::ramp::Algorithm;
+use cluster::ramp::{Algorithm, Renewal};
 use cluster::topology::NodeInfo;
 use cluster::{LinkSecrets, Timeouts, Topology};
 use fabric::tcp::{Encryption, Transport};
@@ -136,6 +136,8 @@ pub struct Config {
     /// on this machine or through an RDMA device; 0: none. Not used where messages travel over TCP
     /// alone.
     pub published: usize,
+    /// When a version in that memory is replaced, after a write of its key.
+    pub renewal: Renewal,
     /// The interval at which the log sums up commands that have failed.
     pub failure_summary: Duration,
     /// How long a stopping server waits for clients to take their replies.
@@ -167,6 +169,7 @@ impl Default for Config {
             read_atomic: ReadAtomic::default(),
             ramp: Algorithm::default(),
             published: 32 << 20,
+            renewal: Renewal::default(),
             failure_summary: Duration::from_secs(60),
             drain: Duration::from_secs(10),
         }

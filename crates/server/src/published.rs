@@ -78,7 +78,7 @@ pub(crate) fn publish(
         // Unless the leader asks the others, it is not certain that a version is the newest.
         Partition::Replicated(_) => return Ok(None),
     };
-    let published = match region(membership, config.published, lease) {
+    let published = match region(membership, config, lease) {
         Ok(published) => published,
         Err(error) => {
             tracing::warn!(
@@ -117,17 +117,17 @@ enum PublishError {
 
 fn region(
     membership: &Membership,
-    bytes: usize,
+    config: &Config,
     lease: u64,
 ) -> Result<Arc<PublishedSlots>, PublishError> {
-    let (memory, doors) = memory(membership, bytes / WORD)?;
+    let (memory, doors) = memory(membership, config.published / WORD)?;
     let options = Options {
         lease,
         grace: GRACE,
         ..Options::new(RandomState::new().hash_one(0) | 1)
     };
     let slots = Slots::new(memory, &options, Box::new(now))?;
-    Ok(PublishedSlots::new(slots, Box::new(doors)))
+    Ok(PublishedSlots::new(slots, Box::new(doors), config.renewal))
 }
 
 /// Registers memory of so many words, which peers reach by the transport.

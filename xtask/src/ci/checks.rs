@@ -46,6 +46,7 @@ const PLANTED_TESTS: &[(&str, &str, &str)] = &[
     ("early-reply", "kumiki-journal", "crash::one_logger"),
     ("ignored-holds", "kumiki-engine", "ignored_holds::"),
     ("no-validation", "kumiki-store", "histories::"),
+    ("early-renewal", "kumiki-cluster", "protocol::renewals::"),
 ];
 
 /// Runs each test with its bug chosen; the test must find it.

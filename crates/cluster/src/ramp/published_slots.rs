@@ -2,13 +2,22 @@
 //! addresses of their slots, and then has each key published.
 //!
 //! The engine reports every write when its version becomes the newest one ([`Watcher`]). From then on
-//! the key's slot is not valid. The next request for the key has the new version published, as soon as
-//! that is durable: a key that is written and not read costs its writer a look at a counter.
+//! the key's slot is not valid, until the new version is published as soon as that is durable:
+//!
+//! | by whom | when |
+//! |---|---|
+//! | the node ([`Renewal::OnCommit`]; paper 1, algorithm 2) | the key has a slot, and was asked for within its last writes. Addresses that readers keep stay good |
+//! | the next request for the key | otherwise |
+//!
+//! A key that is written and not read costs its writer a look at a counter.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::versions::{OwnedFound, OwnedVersion, Versioned, Watcher};
+use parking_lot::Mutex;
 
 use super::slots::{Address, Slots, Ticket};
 
@@ -21,10 +30,43 @@ pub trait RegionAccess: Send + Sync {
     fn open(&self, offer: &[u8]) -> Option<Vec<u8>>;
 }
 
+/// When a slot whose key was written is published again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Renewal {
+    /// When the write is durable, and before its writer is answered if that is a client of the cluster's
+    /// protocol.
+    #[default]
+    OnCommit,
+    /// When the key is asked for.
+    OnRequest,
+}
+
+/// A name that is none of a [`Renewal`].
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is no time of renewal: take on-commit or on-request")]
+pub struct UnknownRenewal(String);
+
+impl FromStr for Renewal {
+    type Err = UnknownRenewal;
+
+    fn from_str(name: &str) -> Result<Renewal, UnknownRenewal> {
+        match name {
+            "on-commit" => Ok(Renewal::OnCommit),
+            "on-request" => Ok(Renewal::OnRequest),
+            other => Err(UnknownRenewal(other.to_owned())),
+        }
+    }
+}
+
 /// The slots of a partition, and how peers reach them.
 pub struct PublishedSlots {
     slots: Slots,
     access: Box<dyn RegionAccess>,
+    renewal: Renewal,
+    /// Keys whose slots are to be renewed.
+    written: Mutex<Vec<Vec<u8>>>,
+    /// `true` if there are any.
+    has_written: AtomicBool,
 }
 
 impl fmt::Debug for PublishedSlots {
@@ -43,10 +85,34 @@ pub(crate) struct LocatedVersions {
 }
 
 impl PublishedSlots {
-    /// Creates slots in memory that peers reach through this door.
+    /// Creates slots in memory that peers reach by `access`.
     #[must_use]
-    pub fn new(slots: Slots, access: Box<dyn RegionAccess>) -> Arc<PublishedSlots> {
-        Arc::new(PublishedSlots { slots, access })
+    pub fn new(
+        slots: Slots,
+        access: Box<dyn RegionAccess>,
+        renewal: Renewal,
+    ) -> Arc<PublishedSlots> {
+        Arc::new(PublishedSlots {
+            slots,
+            access,
+            renewal,
+            written: Mutex::default(),
+            has_written: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns keys whose slots are to be renewed, each once for each write.
+    pub(crate) fn take_written(&self) -> Vec<Vec<u8>> {
+        match self.has_written.swap(false, Ordering::AcqRel) {
+            true => std::mem::take(&mut *self.written.lock()),
+            false => Vec::new(),
+        }
+    }
+
+    /// Notes that the slot of a key is to be renewed.
+    pub(crate) fn note_written(&self, key: Vec<u8>) {
+        self.written.lock().push(key);
+        self.has_written.store(true, Ordering::Release);
     }
 
     /// Returns the slots.
@@ -102,7 +168,9 @@ impl PublishedSlots {
 
 impl Watcher for PublishedSlots {
     fn writing(&self, key: &[u8]) {
-        self.slots.writing(key);
+        if self.slots.writing(key) && self.renewal == Renewal::OnCommit {
+            self.note_written(key.to_vec());
+        }
     }
 
     fn written(&self, key: &[u8]) {

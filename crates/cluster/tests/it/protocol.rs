@@ -5,6 +5,7 @@ mod bottle;
 mod guards;
 mod model;
 mod ramp;
+mod renewals;
 mod replicas;
 mod versions;
 

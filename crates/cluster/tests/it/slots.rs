@@ -14,6 +14,6 @@ mod histories;
 mod processes;
 mod protocol;
 mod reuse;
-mod support;
+pub(crate) mod support;
 mod torn;
 mod trust;

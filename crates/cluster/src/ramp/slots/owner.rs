@@ -123,15 +123,16 @@ impl Slots {
     }
 
     /// Begins a write of a key: a prepare, another write, a delete, or the removal of an expired
-    /// version. From now on readers reject its slot, until the key is published anew.
+    /// version. From now on readers reject its slot, until the key is published anew. Returns `true` if
+    /// the key has a slot which the writer should renew: it was asked for lately.
     ///
     /// To be called before any effect of the write can be seen; for a write that was prepared before a
     /// restart, before any key can be read.
-    pub fn writing(&self, key: &[u8]) {
+    pub fn writing(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);
-        if self.owner(0).gate(hash).enter() {
-            let part = self.part(hash).lock();
-            part.clear(self.owner(0), key, hash);
+        self.owner(0).gate(hash).enter() && {
+            let mut part = self.part(hash).lock();
+            part.clear(self.owner(0), key, hash)
         }
     }
 
@@ -252,8 +253,7 @@ impl Slots {
             .flatten()
     }
 
-    /// Returns `true` if a key has a slot, so that a writer should publish what it has written. This
-    /// does not count as a request for the key.
+    /// Returns `true` if a key has a slot. This does not count as a request for the key.
     #[must_use]
     pub fn has(&self, key: &[u8]) -> bool {
         let hash = self.hash(key);

@@ -75,11 +75,14 @@ impl RegionPart {
         }
     }
 
-    /// Clears the key's slot, because a writer has begun.
-    pub(super) fn clear(&self, owner: RegionOwner<'_>, key: &[u8], hash: u64) {
-        if let Some(index) = self.find(key, hash) {
-            state::clear(self.slot(owner.words, index));
-        }
+    /// Clears the key's slot, because a writer has begun. Returns `true` if the slot is to be renewed
+    /// after the write.
+    pub(super) fn clear(&mut self, owner: RegionOwner<'_>, key: &[u8], hash: u64) -> bool {
+        let Some(index) = self.find(key, hash) else {
+            return false;
+        };
+        state::clear(self.slot(owner.words, index));
+        self.allocator.take_renewal(index)
     }
 
     /// Clears all slots, because a writer of all keys has begun.

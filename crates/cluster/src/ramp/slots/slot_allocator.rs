@@ -42,7 +42,13 @@ pub(super) struct SlotHolder {
     pub(super) hash: u64,
     /// The key was asked for since the hand came by.
     is_asked: bool,
+    /// How often the slot may still be renewed before the key is asked for again.
+    renewals: u8,
 }
+
+/// A slot is renewed for so many writes after its key was asked for: the owner does not notice reads of
+/// slots, and a key that is written and not read should not cost its writers more for ever.
+const MOST_RENEWALS: u8 = 16;
 
 #[derive(Default)]
 struct SlotPage {
@@ -144,8 +150,22 @@ impl SlotAllocator {
 
     /// Marks the key of a slot as asked for.
     pub(super) fn ask(&mut self, index: SlotIndex) {
+        let holder = self.holder_mut(index);
+        holder.is_asked = true;
+        holder.renewals = MOST_RENEWALS;
+    }
+
+    /// Returns `true` if the slot is to be renewed after a write of its key, which this counts.
+    pub(super) fn take_renewal(&mut self, index: SlotIndex) -> bool {
+        let holder = self.holder_mut(index);
+        let is_left = holder.renewals > 0;
+        holder.renewals = holder.renewals.saturating_sub(1);
+        is_left
+    }
+
+    fn holder_mut(&mut self, index: SlotIndex) -> &mut SlotHolder {
         let holder = &mut self.pages[index.page as usize].slots[index.slot as usize];
-        holder.as_mut().expect("the slot is taken").is_asked = true;
+        holder.as_mut().expect("the slot is taken")
     }
 
     /// Takes a slot of a class for a key.
@@ -172,6 +192,7 @@ impl SlotAllocator {
             key: key.into(),
             hash,
             is_asked: true,
+            renewals: MOST_RENEWALS,
         });
         Some(index)
     }

@@ -8,7 +8,7 @@ use base::partition::OwnedReply;
 use base::{Abort, NodeId, Op};
 use fabric::{Event, Link, Messages, Peer, SendError};
 use kumiki_cluster::message::{Message, Notice, Request};
-use kumiki_cluster::ramp::Algorithm;
+use kumiki_cluster::ramp::{Algorithm, PublishedSlots};
 use kumiki_cluster::{Node, NodeOptions, Timeouts, Topology, codec};
 
 use crate::protocol::model::Model;
@@ -64,6 +64,8 @@ pub(crate) struct Bottle {
     topology: Arc<Topology>,
     /// The algorithm of nodes that start from now on.
     pub(crate) algorithm: Algorithm,
+    /// Slots of the first node, when it starts next.
+    pub(crate) published: Option<Arc<PublishedSlots>>,
 }
 
 impl Bottle {
@@ -106,6 +108,7 @@ impl Bottle {
             heard: Vec::new(),
             topology,
             algorithm: Algorithm::default(),
+            published: None,
         };
         for followers in holders.iter().map(|nodes| &nodes[1..]) {
             for follower in followers {
@@ -131,7 +134,7 @@ impl Bottle {
             leaders: Arc::new(kumiki_cluster::Leaders::new(&self.topology)),
             timeouts: Timeouts::default(),
             ramp: self.algorithm,
-            published: None,
+            published: self.published.clone().filter(|_| at == 0),
         };
         self.nodes[at] = Some(Node::new(options, self.now));
         self.settle(at);

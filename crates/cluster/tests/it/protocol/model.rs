@@ -1,16 +1,18 @@
 //! A partition in a few lines: one map, whole keys held, durability by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base::participant::{
     DurableEpochs, Isolation, Leadership, Prepare, State, TransactionExecutor, TwoPhaseCommit,
 };
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
-use base::versions::{Ask, Found};
+use base::versions::{Ask, Found, Watcher};
 use base::{Abort, Epoch, NodeId, Op, Reply, Tid, TransactionId, Version};
+use kumiki_cluster::ramp::PublishedSlots;
 
-use crate::protocol::versions::Versions;
+use crate::protocol::versions::{self, Versions};
 
 #[derive(Clone, Default)]
 pub(crate) struct Model {
@@ -43,6 +45,8 @@ pub(crate) struct Model {
     lost: Vec<(u64, u64)>,
     /// The state that was agreed upon before changes ceased to become durable.
     agreed: Option<Box<Model>>,
+    /// Notified of writes of read-atomic keys.
+    pub(crate) watcher: Option<Arc<PublishedSlots>>,
 }
 
 type Effects = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -191,6 +195,10 @@ impl Model {
     fn apply(&mut self, effects: Effects) -> Epoch {
         let epoch = self.changed();
         for (key, value) in effects {
+            if let Some(watcher) = self.watcher.as_ref().filter(|_| versions::covers(&key)) {
+                watcher.writing(&key);
+                watcher.written(&key);
+            }
             if let (Some(lock), Some(token)) = (key.strip_prefix(LOCKS), &value) {
                 let token = u64::from_le_bytes(token[..].try_into().unwrap());
                 self.tokens.insert(lock.to_vec(), token);

@@ -29,7 +29,7 @@ pub(crate) struct Versions {
 
 type Effects = [(Vec<u8>, Option<Vec<u8>>)];
 
-fn covers(key: &[u8]) -> bool {
+pub(crate) fn covers(key: &[u8]) -> bool {
     key.starts_with(PREFIX.as_bytes())
 }
 
