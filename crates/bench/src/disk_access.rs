@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use disk::{DirectDisk, Disk, RealDisk, Throttle, ThrottledDisk};
+use disk::{DirectDisk, Disk, MappedDisk, RealDisk, Throttle, ThrottledDisk};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
@@ -17,6 +17,8 @@ pub enum DeviceAccess {
     File,
     /// Direct I/O through io_uring.
     Direct,
+    /// Stores to mapped memory, as libpmem does it.
+    Map,
 }
 
 /// A device that is slower than the others.
@@ -37,6 +39,7 @@ impl DeviceAccess {
         match self {
             DeviceAccess::File => "file",
             DeviceAccess::Direct => "direct",
+            DeviceAccess::Map => "map",
         }
     }
 
@@ -51,6 +54,7 @@ impl DeviceAccess {
                 Ok(disk) => Ok(wrap(disk, slow)),
                 Err(error) => Err(RunError::Skipped(format!("no direct I/O here: {error}"))),
             },
+            DeviceAccess::Map => Ok(wrap(MappedDisk::default(), slow)),
         }
     }
 }

@@ -121,8 +121,9 @@ pub(crate) struct ServeOptions {
     /// 256MiB, and 64MiB for a replica.
     #[arg(help_heading = "Durability", long, value_name = "SIZE", value_parser = parse_segment_size)]
     pub(crate) log_segment_size: Option<Size>,
-    /// How logs and checkpoints are written. Data written one way is read by the other. Needs a
-    /// file system with direct I/O for 'direct'; docs/devices.md says when that is faster.
+    /// How logs and checkpoints are written. Data written one way is read by the others. 'direct'
+    /// needs a file system with direct I/O, and 'map' needs persistent memory to gain anything;
+    /// docs/devices.md says when each is faster.
     #[arg(
         help_heading = "Durability",
         long,

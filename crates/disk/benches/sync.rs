@@ -1,5 +1,5 @@
-//! Measures the cost of a single write and its sync: through the page cache and past it, on fresh
-//! room, on room set aside, and on room written before. Also measures the cost of continuing a log
+//! Measures the cost of a single write and its sync: through the page cache, past it, and by stores
+//! to mapped memory, on fresh room, on room set aside, and on room written before. Also measures the cost of continuing a log
 //! in a next file: in a new one, and in one that was written before and gets another name.
 //!
 //! `cargo bench --package kumiki-disk --bench sync -- [DIR] [ROUNDS]`: the devices take turns,
@@ -11,7 +11,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kumiki_disk::{DirectDisk, Disk, DiskFile, RealDisk};
+use kumiki_disk::{DirectDisk, Disk, DiskFile, MappedDisk, RealDisk};
 
 const SIZES: [usize; 6] = [512, 4096, 16_384, 65_536, 262_144, 524_288];
 
@@ -39,7 +39,9 @@ fn main() {
     let rounds = args.get(1).map_or(100, |n| n.parse().expect("a number"));
     let dir = tempfile::tempdir_in(dir).expect("makes a directory");
     let direct = DirectDisk::new().expect("io_uring");
-    let devices: [(&str, &dyn Disk); 2] = [("write", &RealDisk), ("direct", &direct)];
+    let map = MappedDisk::default();
+    let devices: [(&str, &dyn Disk); 3] =
+        [("write", &RealDisk), ("direct", &direct), ("map", &map)];
     println!(
         "{rounds} writes with sync each, in {}",
         dir.path().display()

@@ -11,7 +11,7 @@ use crate::{Access, Disk, DiskFile, LockError};
 /// # Panics
 /// Panics if `disk` deviates from the contract.
 pub fn check(disk: &dyn Disk, dir: &Path) {
-    let parts: [fn(&dyn Disk, &Path); 13] = [
+    let parts: [fn(&dyn Disk, &Path); 14] = [
         creates_and_lists,
         reads_what_was_written,
         writes_in_parts,
@@ -21,6 +21,7 @@ pub fn check(disk: &dyn Disk, dir: &Path) {
         says_its_alignment,
         changes_size,
         sets_space_aside,
+        writes_in_space_set_aside,
         renames,
         removes,
         keeps_access,
@@ -310,6 +311,58 @@ fn sets_space_aside(disk: &dyn Disk, dir: &Path) {
     disk.sync_dir(dir).expect("syncs");
     file.sync_data().expect("syncs");
     assert_eq!(content(&*file), b"abcdef");
+}
+
+/// Writes and syncs within space that was set aside, across its end and behind it, sets more of it
+/// aside, cuts it, and grows it without setting anything aside.
+fn writes_in_space_set_aside(disk: &dyn Disk, dir: &Path) {
+    let path = dir.join("f");
+    let file = disk.create_new(&path).expect("creates");
+    disk.sync_dir(dir).expect("syncs");
+    let other = disk.open(&path, Access::Read).expect("opens");
+    let mut rng = fastrand::Rng::with_seed(2);
+    let mut expected: Vec<u8> = Vec::new();
+    for round in 0..30 {
+        let size = match round {
+            // Neither a multiple of a page nor of a sector.
+            0 => 10_001,
+            _ => expected.len() + rng.usize(0..20_000),
+        };
+        match round % 5 {
+            4 => {
+                let size = rng.usize(size / 2..=size);
+                file.set_size(size as u64).expect("changes its size");
+                expected.resize(size, 0);
+            }
+            _ => {
+                file.allocate(size as u64).expect("sets space aside");
+                expected.resize(expected.len().max(size), 0);
+            }
+        }
+        for _ in 0..8 {
+            let at = rng.usize(0..=expected.len());
+            let len = rng.usize(0..6000);
+            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(len).collect();
+            let (left, right) = bytes.split_at(rng.usize(0..=bytes.len()));
+            let parts = [left, right].map(IoSlice::new);
+            if rng.bool() {
+                file.write_and_sync(&parts, at as u64).expect("writes");
+            } else {
+                file.write_all_at(&parts, at as u64).expect("writes");
+            }
+            overwrite(&mut expected, &bytes, at);
+            let from = at.saturating_sub(100);
+            let mut around = vec![0xee; bytes.len() + 200];
+            let n = other.read_at(&mut around, from as u64).expect("reads");
+            let there = &expected[from..expected.len().min(from + around.len())];
+            assert!(around[..n] == *there, "{} bytes at {at}", bytes.len());
+        }
+        assert!(content(&*file) == expected, "its own eyes, round {round}");
+        assert!(content(&*other) == expected, "another's, round {round}");
+    }
+    file.sync_data().expect("syncs");
+    drop(file);
+    assert!(content(&*other) == expected, "what is closed stays");
 }
 
 fn renames(disk: &dyn Disk, dir: &Path) {

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`RealDisk`] | the file system | production |
 //! | [`DirectDisk`] | the file system, past the page cache | production, on devices with fast syncs |
+//! | [`MappedDisk`] | the file system, through mapped memory | production, on persistent memory |
 //! | [`ForgetfulDisk`] | another disk, once synced | loses all unsynced data when the process is killed |
 //! | [`ThrottledDisk`] | another disk | is slow under one directory: for experiments with a slow device |
 //! | [`FaultDisk`] | memory | fails at a chosen operation, loses power, tears what was not synced |
@@ -38,6 +39,7 @@ mod direct;
 mod direct_write;
 mod fault;
 mod forgetful;
+mod mapped;
 pub mod reads;
 mod real;
 mod throttled;
@@ -51,6 +53,7 @@ use std::path::{Path, PathBuf};
 pub use direct::DirectDisk;
 pub use fault::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 pub use forgetful::ForgetfulDisk;
+pub use mapped::{MappedDisk, MappedMedium};
 pub use real::RealDisk;
 pub use throttled::{Throttle, ThrottledDisk};
 

@@ -42,13 +42,7 @@ impl Disk for RealDisk {
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(PRIVATE_FILE)
-            .open(path)?;
-        Ok(Box::new(RealFile(file)))
+        Ok(Box::new(RealFile::create(path)?))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
@@ -161,6 +155,25 @@ impl Drop for RealLock {
 /// A file of the file system, read and written the ordinary way.
 pub(crate) struct RealFile(pub(crate) File);
 
+impl RealFile {
+    /// Creates an empty file.
+    pub(crate) fn create(path: &Path) -> io::Result<RealFile> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE_FILE)
+            .open(path)?;
+        Ok(RealFile(file))
+    }
+
+    /// Sets space aside from `from` up to `to`, and makes the file end there at least.
+    pub(crate) fn set_aside(&self, from: u64, to: u64) -> Result<(), Errno> {
+        let set_aside = || rustix::fs::fallocate(&self.0, FallocateFlags::empty(), from, to - from);
+        rustix::io::retry_on_intr(set_aside)
+    }
+}
+
 impl DiskFile for RealFile {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
@@ -214,7 +227,7 @@ impl DiskFile for RealFile {
         if size <= now {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), now, size - now) {
+        match self.set_aside(now, size) {
             Err(Errno::OPNOTSUPP) => self.0.set_len(size),
             other => Ok(other?),
         }

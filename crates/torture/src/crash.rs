@@ -87,7 +87,7 @@ pub(crate) const CHECKPOINTS: &[&[&str]] = &[
     ],
 ];
 /// The log's devices; the first is the default.
-const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"]];
+const DEVICES: &[&[&str]] = &[&[], &["--log-device", "direct"], &["--log-device", "map"]];
 
 /// How the server waits for its connections; `auto` is io_uring where the system has it.
 const IO: &[&[&str]] = &[&["--io", "epoll"], &["--io", "auto"]];

@@ -123,6 +123,11 @@ fn thread(
     let prepare = || -> std::io::Result<Box<dyn DiskFile>> {
         let file = disk.create_new(&dir.join(name(number)))?;
         disk.sync_dir(dir)?;
+        if job.device == DeviceAccess::Map {
+            // Only that is mapped, as by the paper's `pmem_map_file`.
+            file.allocate(pieces * job.piece as u64)?;
+            file.sync_data()?;
+        }
         if job.warm_up {
             let piece = vec![1; job.piece];
             for n in 0..pieces {

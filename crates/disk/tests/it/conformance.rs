@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use kumiki_disk::{
-    Access, Crash, DirectDisk, Disk, Fault, FaultDisk, FaultKind, ForgetfulDisk, OpKind, RealDisk,
-    Throttle, ThrottledDisk, conformance,
+    Access, Crash, DirectDisk, Disk, Fault, FaultDisk, FaultKind, ForgetfulDisk, MappedDisk,
+    OpKind, RealDisk, Throttle, ThrottledDisk, conformance,
 };
 
 use crate::support::write;
@@ -40,6 +40,20 @@ fn the_forgetful_disk_conforms_over_the_direct_one() {
     let disk = ForgetfulDisk::new(DirectDisk::new().unwrap());
     assert_eq!(disk.alignment(), 4096);
     conformance::check(&disk, directory().path());
+}
+
+#[test]
+fn the_mapped_disk_conforms() {
+    for place in [env!("CARGO_TARGET_TMPDIR"), "/dev/shm"] {
+        let dir = tempfile::tempdir_in(place).unwrap();
+        conformance::check(&MappedDisk::default(), dir.path());
+    }
+}
+
+#[test]
+fn the_forgetful_disk_conforms_over_the_mapped_one() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    conformance::check(&ForgetfulDisk::new(MappedDisk::default()), dir.path());
 }
 
 #[test]

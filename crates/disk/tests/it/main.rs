@@ -1,6 +1,7 @@
-//! Tests of disks: conformance, ways of reading, throttling.
+//! Tests of disks: conformance, mapped files, ways of reading, throttling.
 
 mod conformance;
+mod mapped;
 mod reads;
 mod support;
 mod throttled;

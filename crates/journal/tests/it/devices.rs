@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::epochs::EpochClock;
-use disk::{Access, Crash, DirectDisk, Disk, FaultDisk, ForgetfulDisk, RealDisk};
+use disk::{Access, Crash, DirectDisk, Disk, FaultDisk, ForgetfulDisk, MappedDisk, RealDisk};
 use fastrand::Rng;
 use kumiki_journal::{Drive, Entry, Journal, Options, Recovered};
 
@@ -78,22 +78,36 @@ fn a_log_goes_on_in_a_file_that_was_written_before() {
     judge(&found, &run.logged, run.journal.durable()).unwrap();
 }
 
-/// The journal runs with threads, several segments, both ways to write, with and without warm-up;
+/// The journal runs with threads, several segments, all ways to write, with and without warm-up;
 /// then everything is read back.
 #[test]
 fn every_device_keeps_what_was_acknowledged() {
-    let disks: [(&str, Arc<dyn Disk>); 4] = [
-        ("write", Arc::new(RealDisk)),
-        ("direct", Arc::new(DirectDisk::new().unwrap())),
-        ("forgetful write", Arc::new(ForgetfulDisk::new(RealDisk))),
+    let (on_disk, in_memory) = (env!("CARGO_TARGET_TMPDIR"), "/dev/shm");
+    let direct = || DirectDisk::new().unwrap();
+    let disks: [(&str, Arc<dyn Disk>, &str); 7] = [
+        ("write", Arc::new(RealDisk), on_disk),
+        ("direct", Arc::new(direct()), on_disk),
+        ("map", Arc::new(MappedDisk::default()), on_disk),
+        ("map, memory", Arc::new(MappedDisk::default()), in_memory),
+        (
+            "forgetful write",
+            Arc::new(ForgetfulDisk::new(RealDisk)),
+            on_disk,
+        ),
         (
             "forgetful direct",
-            Arc::new(ForgetfulDisk::new(DirectDisk::new().unwrap())),
+            Arc::new(ForgetfulDisk::new(direct())),
+            on_disk,
+        ),
+        (
+            "forgetful map",
+            Arc::new(ForgetfulDisk::new(MappedDisk::default())),
+            in_memory,
         ),
     ];
-    for (name, disk) in disks {
+    for (name, disk, place) in disks {
         for warm_up in [false, true] {
-            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let dir = tempfile::tempdir_in(place).unwrap();
             let options = Options {
                 warm_up,
                 segment_size: 64 * 1024,
