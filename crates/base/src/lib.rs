@@ -7,6 +7,7 @@
 //! | [`clock`] | time as a parameter |
 //! | [`affinity`] | places of threads, and the processors of this machine |
 //! | [`memory`] | memory that peers read and write |
+//! | [`numa`] | where this process's memory lies |
 //! | [`text`] | numbers and sizes as texts |
 //! | [`private`] | files with secrets |
 //! | [`log_limit`] | the rate of log lines |
@@ -18,7 +19,7 @@
 //! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
 //! `docs/decisions/0070-time-goes-on-evenly.md`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod affinity;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod codec;
 pub mod log_limit;
 pub mod memory;
 pub mod model;
+pub mod numa;
 pub mod planted;
 pub mod private;
 pub mod text;

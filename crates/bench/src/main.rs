@@ -112,6 +112,9 @@ struct RunArguments {
     /// numbers of them are skipped.
     #[arg(long, value_name = "PLACEMENT")]
     affinity: Option<Affinity>,
+    /// Where the memory of a machine with several NUMA nodes comes from; of stores in this process.
+    #[arg(long, value_name = "HOW", default_value = "local")]
+    numa: MemoryPlacement,
     /// Only points whose name contains this, and what they are compared with.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -132,6 +135,15 @@ struct RunArguments {
     /// Write a wrong value, to see that it is found.
     #[arg(long, hide = true)]
     plant_failure: bool,
+}
+
+/// Where memory comes from.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]
+enum MemoryPlacement {
+    /// From the node of the thread that touches it first.
+    Local,
+    /// From all nodes by turns, page by page; log buffers stay near their thread.
+    Interleave,
 }
 
 /// Parses a time in seconds, which may have a fraction.
@@ -246,6 +258,11 @@ fn run(options: &RunArguments) -> Result<(), Failure> {
     if let Some(affinity) = &options.affinity {
         let usable = base::cpus::usable()?;
         affinity.check(&usable)?;
+    }
+    if options.numa == MemoryPlacement::Interleave {
+        let nodes = base::numa::interleave();
+        let nodes = nodes.map_err(|error| format!("cannot interleave memory: {error}"))?;
+        tracing::info!("memory is interleaved over {nodes} NUMA nodes");
     }
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();

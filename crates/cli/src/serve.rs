@@ -15,7 +15,7 @@ use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::build::BUILD;
 use crate::logging::LogControl;
-use crate::serve_options::{DurabilityOption, IoOption, ServeOptions};
+use crate::serve_options::{DurabilityOption, IoOption, NumaOption, ServeOptions};
 use crate::signals::{self, ConfigReload, stop_on};
 use crate::{
     descriptors, disk_layer, membership, memory, node_replica, owner, passwords, read_atomic,
@@ -30,6 +30,10 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
     let file = options.config.as_deref();
     let threads = options.threads();
+    let nodes = match options.numa {
+        NumaOption::Local => None,
+        NumaOption::Interleave => interleave(),
+    };
     // Taken before anything is opened, so that no signal finds the process without a handler.
     let signals =
         signals::take(file.is_some() || options.tls.are_given() || options.cluster.file.is_some())?;
@@ -73,7 +77,7 @@ pub(crate) fn serve(options: ServeOptions, log: &Arc<LogControl>) -> Result<(), 
         .with_certificate(certificate)
         .with_secrets(secrets);
     stop_on(signals, reload, move || stopper.stop());
-    announce(&running, &options, threads)
+    announce(&running, &options, threads, nodes)
         .map_err(|error| format!("cannot announce {listen}: {error}"))?;
     let served = running.wait().map_err(|error| error.to_string());
     let closed = opened.close();
@@ -264,6 +268,23 @@ fn config(
     }
 }
 
+/// Spreads this process's memory over the machine's NUMA nodes, before there are threads, which
+/// inherit that. Returns their number if there are several. A server that cannot do it goes on
+/// without.
+fn interleave() -> Option<usize> {
+    match base::numa::interleave() {
+        Ok(1) => {
+            tracing::info!("--numa interleave changes nothing: the memory is on one NUMA node");
+            None
+        }
+        Ok(nodes) => Some(nodes),
+        Err(error) => {
+            tracing::warn!("--numa interleave changes nothing: the kernel refuses it ({error})");
+            None
+        }
+    }
+}
+
 /// Warns of a number without a unit, which is a number of bytes and rarely meant.
 fn warn_of_little_memory(options: &ServeOptions) {
     const LITTLE: u64 = 1 << 20;
@@ -278,7 +299,12 @@ fn warn_of_little_memory(options: &ServeOptions) {
 
 /// Prints the one line that says which server this is, where it and its data are, and what to type
 /// next.
-fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::io::Result<()> {
+fn announce(
+    running: &Running,
+    options: &ServeOptions,
+    threads: usize,
+    numa_nodes: Option<usize>,
+) -> std::io::Result<()> {
     let data = if options.ephemeral {
         "data in memory only".to_owned()
     } else {
@@ -306,6 +332,9 @@ fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::i
     let tls = running
         .tls_address()
         .map_or_else(String::new, |address| format!(", TLS on {address}"));
+    let numa = numa_nodes.map_or_else(String::new, |nodes| {
+        format!(", memory interleaved over {nodes} NUMA nodes")
+    });
     let io = running.io();
     let address = running.address();
     let host = match address.ip() {
@@ -317,7 +346,7 @@ fn announce(running: &Running, options: &ServeOptions, threads: usize) -> std::i
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "kumiki: listening on {address}, {data}{durability}, threads: {threads}, {io}{node}{tls}{admin}, \
+        "kumiki: listening on {address}, {data}{durability}, threads: {threads}, {io}{numa}{node}{tls}{admin}, \
          version {version}; try: redis-cli{host} -p {port} set greeting hello"
     )?;
     out.flush()

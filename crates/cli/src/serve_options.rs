@@ -35,6 +35,15 @@ pub(crate) enum IoOption {
     Uring,
 }
 
+/// Where the memory of a machine with several NUMA nodes comes from.
+#[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
+pub(crate) enum NumaOption {
+    /// From the node of the thread that touches it first.
+    Local,
+    /// From all nodes by turns, page by page; log buffers stay near their thread.
+    Interleave,
+}
+
 /// Options of `kumiki serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
@@ -111,6 +120,14 @@ pub(crate) struct ServeOptions {
     /// on 5. It says how many threads of each kind there are.
     #[arg(help_heading = "Expert", long, value_name = "LIST")]
     pub(crate) affinity: Option<Affinity>,
+    /// Where the memory of a machine with several NUMA nodes comes from.
+    #[arg(
+        help_heading = "Expert",
+        long,
+        value_name = "HOW",
+        default_value = "local"
+    )]
+    pub(crate) numa: NumaOption,
     /// Log buffers for each thread that executes transactions.
     #[arg(help_heading = "Expert", long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=1024))]
     pub(crate) log_buffers: u16,

@@ -9,8 +9,8 @@
 //!
 //! A buffer goes on over any number of epochs, with a block for each: the rate at which epochs
 //! change does not affect the rate at which buffers go to the logger. Headers are filled in when
-//! the buffer is written. Its memory is first touched by the worker that fills it, so that it lies
-//! on that worker's NUMA node.
+//! the buffer is written. Its memory is first touched by the worker that fills it, and lies on that
+//! worker's NUMA node also when the process spreads its memory over all nodes.
 
 // Public for loom's model alone.
 #![cfg_attr(not(loom), allow(unreachable_pub))]
@@ -60,9 +60,11 @@ struct Arrivals {
 impl LogBuffer {
     /// Returns an empty buffer with room for `size` bytes.
     pub(crate) fn new(lane: usize, size: usize) -> LogBuffer {
+        let mut bytes = Vec::with_capacity(size + ALIGN);
+        base::numa::keep_near(bytes.spare_capacity_mut());
         LogBuffer {
             lane,
-            bytes: Vec::with_capacity(size + ALIGN),
+            bytes,
             blocks: Vec::new(),
             handed: Instant::now(),
         }
