@@ -21,6 +21,8 @@ pub enum Bug {
     EarlyDecision,
     /// Read-atomic reads leave out the second round.
     OneRound,
+    /// A client that coordinates a read-atomic write commits it when one participant has prepared.
+    EarlyCommit,
     /// A leader treats its lease as valid without reading the clock.
     StaleLease,
     /// A former leader keeps the effects that it has executed and not committed.
@@ -66,6 +68,7 @@ mod chosen {
             Bug::IgnoredHolds,
             Bug::EarlyDecision,
             Bug::OneRound,
+            Bug::EarlyCommit,
             Bug::StaleLease,
             Bug::KeptOverlay,
             Bug::TrustedWallClock,
@@ -83,6 +86,7 @@ mod chosen {
                 Bug::IgnoredHolds => "ignored-holds",
                 Bug::EarlyDecision => "early-decision",
                 Bug::OneRound => "one-round",
+                Bug::EarlyCommit => "early-commit",
                 Bug::StaleLease => "stale-lease",
                 Bug::KeptOverlay => "kept-overlay",
                 Bug::TrustedWallClock => "trusted-wall-clock",

@@ -43,6 +43,7 @@
 //! | 44 | reply: region | a flag; if set, a grant for the region (bytes) and the node's clock (8 bytes, ns) |
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
+//! | 66 | introduction | the key of the client's attempts (16 bytes): the ids of its attempts have the first 8 bytes of the SHA-256 of `kumiki coordinator key`, a zero byte and the key |
 //!
 //! Elements of bodies:
 //!
@@ -70,6 +71,7 @@ use base::Abort;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 
+use crate::coordinator_key::CoordinatorKey;
 use crate::message::{Answer, AttemptOutcome, Message, Notice, RegionInfo, Request};
 use crate::ramp::Algorithm;
 use crate::ramp::slots::Address;
@@ -114,6 +116,7 @@ mod kind {
     pub(super) const WAS_REGION: u8 = 44;
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
+    pub(super) const INTRODUCTION: u8 = 66;
 }
 
 /// Appends a message.
@@ -136,6 +139,10 @@ pub fn encode(message: &Message<'_>, to: &mut Vec<u8>) {
         Message::Notice(Notice::Forget { id }) => {
             head(to, kind::FORGET);
             to.extend_from_slice(&id.to_bytes());
+        }
+        Message::Introduction(key) => {
+            head(to, kind::INTRODUCTION);
+            to.extend_from_slice(key.as_bytes());
         }
     }
 }
@@ -162,6 +169,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         },
         kind::ABORT => Message::Notice(Notice::Abort { id: from.id()? }),
         kind::FORGET => Message::Notice(Notice::Forget { id: from.id()? }),
+        kind::INTRODUCTION => Message::Introduction(CoordinatorKey::new(from.array()?)),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "message"))),
     };
     from.end()?;

@@ -5,6 +5,7 @@ use base::partition::OwnedReply;
 use base::versions::{Ask, OwnedFound};
 use base::{Abort, Epoch, Op, PartitionId, Timestamp, TransactionId};
 
+use crate::coordinator_key::CoordinatorKey;
 use crate::ramp::Algorithm;
 use crate::ramp::slots::Address;
 
@@ -27,28 +28,44 @@ pub enum Message<'a> {
     },
     /// Needs no answer.
     Notice(Notice),
+    /// A client shows the key of the attempts that it coordinates; see [`CoordinatorKey`]. Needs no
+    /// answer.
+    Introduction(CoordinatorKey),
 }
 
 impl Message<'_> {
-    /// Returns `true` if a client may send the message: transactions, and questions about the cluster.
+    /// Returns `true` if a client may send the message: transactions, questions about the cluster, and the
+    /// requests of read-atomic writes that it coordinates. The ids of these have `unique`, which the
+    /// client has proved to be its own by an introduction, if it has.
     #[must_use]
-    pub fn may_come_from_a_client(&self) -> bool {
-        let Message::Request { request, .. } = self else {
-            return false;
+    pub fn may_come_from_a_client(&self, unique: Option<u64>) -> bool {
+        let is_own = |id: &TransactionId| Some(id.unique) == unique;
+        let request = match self {
+            Message::Request { request, .. } => request,
+            Message::Notice(Notice::Abort { id } | Notice::Forget { id }) => return is_own(id),
+            Message::Introduction(_) => return true,
+            Message::Reply { .. } => return false,
         };
-        matches!(
-            request,
+        match request {
             Request::Execute { .. }
-                | Request::Once { .. }
-                | Request::OpenSession
-                | Request::Each { .. }
-                | Request::Coordinate { .. }
-                | Request::Versions { .. }
-                | Request::Locate { .. }
-                | Request::Region { .. }
-                | Request::Ramp { .. }
-                | Request::Topology
-        )
+            | Request::Once { .. }
+            | Request::OpenSession
+            | Request::Each { .. }
+            | Request::Coordinate { .. }
+            | Request::Versions { .. }
+            | Request::Locate { .. }
+            | Request::Region { .. }
+            | Request::Ramp { .. }
+            | Request::Topology => true,
+            Request::Prepare { id, isolation, .. } => {
+                *isolation == Isolation::ReadAtomic && is_own(id)
+            }
+            Request::Commit { id, .. } | Request::Abandon { id } => is_own(id),
+            Request::Read { .. }
+            | Request::Vote { .. }
+            | Request::Outcome { .. }
+            | Request::Inquire { .. } => false,
+        }
     }
 }
 

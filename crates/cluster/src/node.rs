@@ -44,13 +44,18 @@
 //! answered at step 6, when all participants show what was written, so that a later read of one of the
 //! keys alone sees it.
 //!
+//! A client may be the coordinator of such a transaction ([`ramp::write`](crate::ramp::write)): it
+//! carries out steps 1, 3, 4 and 6 itself. It does not wait with `Commit` for anything but the votes, and
+//! the home looks after an attempt whose client is gone as after one whose node is. Nodes take requests for
+//! an attempt only from the client to which its id belongs ([`CoordinatorKey`](crate::CoordinatorKey)).
+//!
 //! A partition is where its leader is: its participant's state is the same at each of its nodes. A
 //! request to another node is answered [`Elsewhere`](base::Abort::Elsewhere), and sent again to the leader. A node that
 //! loses the leadership does not know what becomes of writes that were not durable yet: then a missing
 //! vote counts as one that did not come, and anything else is asked again. A new leader goes on with
 //! what its predecessor has prepared, as a restarted node does.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,8 +94,9 @@ pub struct Node<C> {
     coordinator: Coordinator<C>,
     /// One of the nodes of a process has it.
     resolver: Option<Resolver>,
-    /// Links that lead to clients.
-    clients: HashSet<Link>,
+    /// Links that lead to clients, and the second half of the ids of the attempts that the client at the
+    /// other end coordinates, if it has introduced itself.
+    clients: HashMap<Link, Option<u64>>,
     /// The number of its leadership, or the node that leads instead, when it was last checked.
     leadership: Option<Result<u64, Option<NodeId>>>,
     next_sweep: Duration,
@@ -111,7 +117,7 @@ impl<C> Node<C> {
             participant: ParticipantService::new(options.waiting_prepares, options.published),
             coordinator: Coordinator::new(options.ramp, options.unique),
             resolver: has_resolver.then(|| Resolver::new(now)),
-            clients: HashSet::new(),
+            clients: HashMap::new(),
             leadership: None,
             next_sweep: now,
             context: NodeContext {
@@ -164,7 +170,7 @@ impl<C> Node<C> {
         match event {
             Event::Up(peer) => {
                 if peer == Peer::Client {
-                    self.clients.insert(link);
+                    self.clients.insert(link, None);
                 }
                 connections.link_up(link);
             }
@@ -192,8 +198,9 @@ impl<C> Node<C> {
         link: Link,
         message: Message<'_>,
     ) {
-        if self.clients.contains(&link) && !message.may_come_from_a_client() {
-            tracing::warn!("a client has sent what only nodes may; its link is closed");
+        let client = self.clients.get(&link);
+        if client.is_some_and(|unique| !message.may_come_from_a_client(*unique)) {
+            tracing::warn!("a client has sent what only others may; its link is closed");
             return self.context.connections.close(link);
         }
         match message {
@@ -228,6 +235,11 @@ impl<C> Node<C> {
             Message::Notice(notice) => {
                 self.participant
                     .notice(&mut self.context, partition, notice);
+            }
+            Message::Introduction(key) => {
+                if let Some(unique) = self.clients.get_mut(&link) {
+                    *unique = Some(key.unique());
+                }
             }
         }
     }

@@ -32,8 +32,8 @@ use fabric::Link;
 use crate::codec;
 use crate::context::{NodeContext, REPEAT_AFTER};
 use crate::message::{Answer, Notice, ParticipantList, RegionInfo, Request};
-use crate::ramp::PublishedSlots;
 use crate::ramp::published_slots::LocatedVersions;
+use crate::ramp::{self, PublishedSlots};
 use crate::requester::Requester;
 
 use attempts::Attempts;
@@ -115,6 +115,12 @@ impl ParticipantService {
                 if let Some(what) = malformed_prepare(context, &participant_list, siblings) {
                     let abort = Abort::Unavailable { what };
                     return context.deliver(requester, Answer::Aborted(abort));
+                }
+                let declared = context.topology.read_atomic();
+                if isolation == Isolation::ReadAtomic
+                    && let Err(refusal) = ramp::check_one_kind(declared, &ops)
+                {
+                    return context.deliver(requester, Answer::Aborted(refusal.into()));
                 }
                 let mut note = Vec::new();
                 codec::encode_participant_list(&participant_list, &mut note);

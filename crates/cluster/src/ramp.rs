@@ -6,6 +6,7 @@
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`read`] | a read, step by step |
+//! | [`write`] | a write that its client coordinates, step by step |
 //! | [`slots`] | published versions that other processes read without the server |
 //! | `key_query` | the question of each of a read's operations |
 //! | `published_slots` | where the slots of a node's keys are |
@@ -20,6 +21,7 @@ mod key_query;
 pub(crate) mod published_slots;
 pub mod read;
 pub mod slots;
+pub mod write;
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,6 +31,7 @@ use base::change::siblings;
 pub use classify::{ReadAtomicRefusal, TransactionClass, check_one_kind, classify};
 pub use published_slots::{PublishedSlots, RegionAccess, Renewal, UnknownRenewal};
 pub use read::{ReadAtomicRead, ReadStep};
+pub use write::{ReadAtomicWrite, WriteStage, WriteStep};
 
 /// What a version tells of the keys that were written with it, and how many rounds a read takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

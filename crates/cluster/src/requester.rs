@@ -73,9 +73,9 @@ pub(crate) enum ResolutionStep {
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LostRequest {
+pub struct LostRequest {
     /// The request may have arrived.
-    pub(crate) sent: bool,
+    pub sent: bool,
     /// The reason, for people.
-    pub(crate) why: String,
+    pub why: String,
 }

@@ -4,7 +4,7 @@
 //! kept in memory and knows which epochs are durable, over a simulated network. In half of the runs
 //! there are partitions that three nodes hold, whose leader changes. Clients run
 //! transactions over few keys while nodes crash and start again, links break, nodes are separated,
-//! disks are slow and clocks wrong. Then the faults stop.
+//! disks are slow and clocks wrong. Clients go away, also while they coordinate a write. Clients go away, also while they coordinate a write. Then the faults stop.
 //!
 //! There are two scenarios: ordinary transactions alone, and transactions of read-atomic keys with
 //! ordinary ones beside them.
@@ -26,7 +26,7 @@
 //! | `environment` | time, network, and what is recorded of a run |
 //! | `machine`, `machines` | processes with nodes: they step, crash and start again; leaders change |
 //! | `outgoing_messages` | observes what nodes send, and lets crashes come between messages |
-//! | `clients` | clients |
+//! | `clients`, `coordinating_clients` | clients; writes that they coordinate |
 //! | `faults` | the faults |
 //! | `recorded_history`, `uncertain_transaction`, `final_check` | the judgement |
 //! | `coverage` | the points that runs should reach |
@@ -37,6 +37,7 @@
 
 mod client_transaction;
 mod clients;
+mod coordinating_clients;
 mod coverage;
 mod engine_partition;
 mod environment;

@@ -42,6 +42,8 @@ pub enum Bug {
     EarlyDecision,
     /// Read-atomic reads leave out the second round.
     OneRound,
+    /// A client that coordinates a write commits it when one participant has prepared.
+    EarlyCommit,
     /// A leader takes its lease for valid without reading the clock.
     StaleLease,
     /// Transactions that were executed and not committed outlive the leadership.
@@ -60,7 +62,7 @@ impl Bug {
     pub fn protocol(self) -> Protocol {
         match self {
             Bug::IgnoredHolds | Bug::EarlyDecision => Protocol::TwoPhaseCommit,
-            Bug::OneRound => Protocol::Ramp,
+            Bug::OneRound | Bug::EarlyCommit => Protocol::Ramp,
             Bug::StaleLease | Bug::KeptOverlay => Protocol::Replica,
             Bug::TrustedWallClock | Bug::ForgottenToken | Bug::ForgottenGrace => Protocol::Locks,
         }
@@ -71,6 +73,7 @@ impl Bug {
             Bug::IgnoredHolds => planted::Bug::IgnoredHolds,
             Bug::EarlyDecision => planted::Bug::EarlyDecision,
             Bug::OneRound => planted::Bug::OneRound,
+            Bug::EarlyCommit => planted::Bug::EarlyCommit,
             Bug::StaleLease => planted::Bug::StaleLease,
             Bug::KeptOverlay => planted::Bug::KeptOverlay,
             Bug::TrustedWallClock => planted::Bug::TrustedWallClock,

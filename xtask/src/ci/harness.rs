@@ -70,7 +70,7 @@ const PLANTED_ROUNDS: u64 = 100;
 /// The protocols that are simulated, and the bugs that their simulations must find.
 const SIMULATIONS: &[(&str, &[&str])] = &[
     ("2pc", &["ignored-holds", "early-decision"]),
-    ("ramp", &["one-round"]),
+    ("ramp", &["one-round", "early-commit"]),
     ("replica", &["stale-lease", "kept-overlay"]),
     (
         "locks",

@@ -1,7 +1,8 @@
 //! Clients: each runs one transaction after the other and records the answers.
 //!
 //! Half of them are attached to nodes, as Redis clients are: a node begins their transactions as its
-//! own caller's. The others are peers in the network and send requests.
+//! own caller's. The others are peers in the network and send requests; some of their writes of read-atomic
+//! keys they coordinate themselves (module `coordinating_clients`).
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use history::Outcome;
 
 use super::client_transaction::{ClientTransaction, TransactionGenerator, Watched};
+use super::coordinating_clients::{ClientWrite, CoordinatingClient};
 use super::coverage::Point;
 use super::environment::{CallerId, ClientAnswer, Environment, Event, Incarnation};
 use super::machines::SimulatedMachines;
@@ -31,8 +33,10 @@ pub(super) struct SimulatedClient {
 }
 
 /// A transaction under way.
-struct CurrentTransaction {
-    transaction: ClientTransaction,
+pub(super) struct CurrentTransaction {
+    pub(super) transaction: ClientTransaction,
+    /// Its state, if the client coordinates it.
+    pub(super) write: Option<ClientWrite>,
     start: Duration,
     node: usize,
     /// The partition of that node.
@@ -43,8 +47,9 @@ struct CurrentTransaction {
 }
 
 /// A client in the network.
-struct RemoteClient {
-    endpoint: Endpoint,
+pub(super) struct RemoteClient {
+    pub(super) endpoint: Endpoint,
+    pub(super) coordinator: CoordinatingClient,
     inbox: Inbox,
     link: Option<(usize, Link)>,
     up: bool,
@@ -58,6 +63,21 @@ impl SimulatedClient {
 
     pub(super) fn is_busy(&self) -> bool {
         self.current.is_some()
+    }
+
+    pub(super) fn life(&self) -> Incarnation {
+        self.life
+    }
+
+    pub(super) fn remote_mut(&mut self) -> Option<&mut RemoteClient> {
+        self.remote.as_mut()
+    }
+
+    /// Returns the transaction under way of a client in the network.
+    pub(super) fn current_and_remote(
+        &mut self,
+    ) -> Option<(&mut CurrentTransaction, &mut RemoteClient)> {
+        self.current.as_mut().zip(self.remote.as_mut())
     }
 }
 
@@ -84,9 +104,10 @@ impl SimulatedClients {
         self.pause(env, self.clients.len() - 1);
     }
 
-    fn connect_client(env: &Environment) -> RemoteClient {
+    fn connect_client(env: &mut Environment) -> RemoteClient {
         RemoteClient {
             endpoint: env.network.client(),
+            coordinator: CoordinatingClient::new(env),
             inbox: Inbox::default(),
             link: None,
             up: false,
@@ -134,17 +155,23 @@ impl SimulatedClients {
                 transaction.steps
             ),
         );
+        let is_write = transaction.writes_several_read_atomic_keys(&env.keys)
+            && transaction.partitions(&env.keys, own).len() > 1;
         let client = &mut self.clients[at];
+        let coordinates = is_write && client.remote.is_some() && env.random.u8(..3) > 0;
         client.left -= 1;
         client.current = Some(CurrentTransaction {
             transaction,
+            write: None,
             start: env.now,
             node,
             own,
             begun: false,
             heard: false,
         });
-        if client.remote.is_some() {
+        if coordinates {
+            self.begin_write(env, at);
+        } else if client.remote.is_some() {
             self.send(env, machines, at);
         } else {
             let delay = env.while_up_to(env.plan.delay);
@@ -247,7 +274,7 @@ impl SimulatedClients {
     }
 
     /// Ends a client's transaction: the client records it and goes on.
-    fn end(
+    pub(super) fn end(
         &mut self,
         env: &mut Environment,
         at: usize,
@@ -308,6 +335,7 @@ impl SimulatedClients {
                 }
             }
             (_, None) => {
+                counts.committed += u64::from(outcome == Outcome::Committed);
                 let ops = transaction.attempted(&env.keys, own);
                 env.recorded_history.record(process, time, outcome, &ops);
             }
@@ -409,7 +437,9 @@ impl SimulatedClients {
         }
         let inbox = std::mem::take(&mut remote.inbox);
         for (link, event) in inbox.iter() {
-            self.client_event(env, at, link, &event);
+            if !self.coordinator_event(env, at, link, &event) {
+                self.client_event(env, at, link, &event);
+            }
         }
     }
 

@@ -31,6 +31,8 @@ use super::scenario::Scenario;
         RampWrite => "a read-atomic write was begun",
         SecondRound => "a read-atomic read needed a second round",
         RampOvertaken => "a read-atomic write was overtaken",
+        ClientWrite => "a client coordinated a read-atomic write",
+        ClientGone => "a client went away while it coordinated",
         CommitWaited => "a read-atomic write waited for its commit",
     }
 }
@@ -42,7 +44,12 @@ impl Scenario {
         match self {
             Scenario::TwoPhaseCommit => !matches!(
                 point,
-                Point::RampWrite | Point::SecondRound | Point::RampOvertaken | Point::CommitWaited
+                Point::RampWrite
+                    | Point::SecondRound
+                    | Point::RampOvertaken
+                    | Point::CommitWaited
+                    | Point::ClientWrite
+                    | Point::ClientGone
             ),
             Scenario::Ramp => point != Point::Flushed,
         }

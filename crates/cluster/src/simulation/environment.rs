@@ -46,6 +46,8 @@ pub(super) enum Event {
     Submit(usize, Incarnation),
     /// An attached client hears of its transaction.
     Answer(usize, Incarnation, ClientAnswer),
+    /// A client that coordinates looks at the time.
+    Look(usize, Incarnation),
     /// Faults are drawn.
     Tick,
     /// The separation of two nodes ends.

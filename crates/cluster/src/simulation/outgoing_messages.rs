@@ -109,6 +109,7 @@ impl fmt::Display for MessageText<'_, '_> {
             Message::Reply { number, reply } => write!(f, "reply to {number}: {reply:?}"),
             Message::Notice(Notice::Abort { id }) => write!(f, "abort {id}"),
             Message::Notice(Notice::Forget { id }) => write!(f, "forget {id}"),
+            Message::Introduction(key) => write!(f, "introduction of {:x}", key.unique()),
         }
     }
 }
@@ -147,6 +148,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
         ),
         Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),
         Message::Notice(_) => true,
+        Message::Introduction(_) => false,
     }
 }
 

@@ -103,6 +103,7 @@ impl World {
             Event::Restart(node, life) => machines.restart(env, node, life),
             Event::Think(client, life) => clients.think((env, machines), client, life),
             Event::Submit(client, life) => clients.submit((env, machines), client, life),
+            Event::Look(client, life) => clients.look(env, client, life),
             Event::Answer(client, life, answered) => clients.answered(env, client, life, answered),
             Event::Tick => faults::draw_faults(env, machines, clients),
             Event::Heal(a, b) => faults::heal(env, machines, a, b),

@@ -13,7 +13,7 @@ const PLANTED_SEEDS: u64 = 400;
 
 /// Returns the scenario in which the planted bug shows, if there is one.
 fn planted() -> Option<Scenario> {
-    if planted::is(Bug::OneRound) {
+    if planted::is(Bug::OneRound) || planted::is(Bug::EarlyCommit) {
         Some(Scenario::Ramp)
     } else if planted::is(Bug::EarlyDecision) || planted::is(Bug::IgnoredHolds) {
         Some(Scenario::TwoPhaseCommit)
@@ -88,6 +88,8 @@ fn read_atomic_keys_keep_their_promises_too() {
         Point::SecondRound,
         Point::RampOvertaken,
         Point::CommitWaited,
+        Point::ClientWrite,
+        Point::ClientGone,
     ];
     run_all(Scenario::Ramp, &often);
 }

@@ -6,6 +6,7 @@ use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
+use kumiki_cluster::CoordinatorKey;
 use kumiki_cluster::message::{
     Answer, AttemptOutcome, Message, Notice, ParticipantList, RegionInfo, Request,
 };
@@ -397,10 +398,11 @@ pub(crate) fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
         },
         _ => {
             let id = id(random);
-            Message::Notice(match random.bool() {
-                true => Notice::Abort { id },
-                false => Notice::Forget { id },
-            })
+            match (random.bool(), random.u8(..3)) {
+                (_, 0) => Message::Introduction(CoordinatorKey::new(id.to_bytes())),
+                (true, _) => Message::Notice(Notice::Abort { id }),
+                (false, _) => Message::Notice(Notice::Forget { id }),
+            }
         }
     }
 }

@@ -225,14 +225,29 @@ impl Caller {
     /// # Errors
     /// Returns an error if the peer has not got the message, and never will; see [`CallError`].
     pub fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), CallError> {
-        let (len, limit) = (message.len(), self.message);
-        if len > limit {
+        self.send_together(&[message], deadline)
+    }
+
+    /// Sends messages in this order, in one piece.
+    ///
+    /// # Errors
+    /// Returns an error if the peer has not got the last message, and never will, or if one is too long;
+    /// then none is sent. See [`CallError`].
+    pub fn send_together(
+        &mut self,
+        messages: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<(), CallError> {
+        let (len, limit) = (messages.iter().map(|one| one.len()).max(), self.message);
+        if let Some(len) = len.filter(|len| *len > limit) {
             return Err(CallError::TooLong { len, limit });
         }
         let mut output = std::mem::take(&mut self.output);
         output.clear();
-        output.extend_from_slice(&message_head(len));
-        output.extend_from_slice(message);
+        for message in messages {
+            output.extend_from_slice(&message_head(message.len()));
+            output.extend_from_slice(message);
+        }
         let sent = self.write(&output, deadline);
         if output.capacity() <= KEPT {
             self.output = output;

@@ -363,5 +363,6 @@ fn short(message: &Message<'_>) -> &'static str {
         Message::Reply { .. } => "reply",
         Message::Notice(Notice::Abort { .. }) => "abort!",
         Message::Notice(Notice::Forget { .. }) => "forget!",
+        Message::Introduction(_) => "introduction",
     }
 }
