@@ -7,6 +7,7 @@ use std::time::Instant;
 use base::NodeId;
 use cluster::Topology;
 
+use crate::attempt_ids::AttemptIds;
 use crate::cluster_map::ClusterMapCache;
 use crate::connection_pool::ConnectionPool;
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub struct Client {
     pub(crate) pool: ConnectionPool,
     pub(crate) sessions: FreeSessions,
     pub(crate) reads: ReadCounters,
+    pub(crate) attempt_ids: AttemptIds,
     /// Published memory of nodes. `None` if [`Options::one_sided`] is off or messages travel over TCP.
     pub(crate) one_sided: Option<OneSided>,
 }
@@ -39,7 +41,8 @@ impl Client {
         options: Options,
     ) -> Result<Client, Error> {
         let verbs = options.device()?;
-        let pool = ConnectionPool::new(&options, verbs.as_ref());
+        let attempt_ids = AttemptIds::new();
+        let pool = ConnectionPool::new(&options, verbs.as_ref(), attempt_ids.key());
         let deadline = Instant::now() + options.timeout;
         let map = ClusterMapCache::fetch(&pool, addresses.into_iter().collect(), deadline)?;
         let one_sided = options.one_sided && options.transport != Transport::Tcp;
@@ -50,6 +53,7 @@ impl Client {
             pool,
             sessions: FreeSessions::default(),
             reads: ReadCounters::default(),
+            attempt_ids,
         })
     }
 

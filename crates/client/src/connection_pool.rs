@@ -4,15 +4,18 @@
 //! 1. A connection is given to one call at a time, and returns to the pool only if every request on it
 //!    was answered.
 //! 2. The number of connections to a node never exceeds the bound; a call that finds none free waits.
-//! 3. A kept connection is tested before it is used again: a node that was restarted has closed it.
+//! 3. Notices that are owed to a node travel with the next request to it, and at the latest when the client is
+//!    dropped. Before the first notice, and the first request of a write that this client coordinates, the
+//!    client introduces itself on the connection.
+//! 4. A kept connection is tested before it is used again: a node that was restarted has closed it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use base::NodeId;
-use cluster::codec;
-use cluster::message::{Answer, Message, Request};
+use cluster::message::{Answer, Message, Notice, Request};
+use cluster::{CoordinatorKey, codec};
 use fabric::frame::RefusalCode;
 use fabric::tcp::{CallError, Caller, CallerOptions, Transport};
 use fabric::verbs::Domain;
@@ -20,11 +23,16 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::options::Options;
 
+/// The longest time for the last notices of a client.
+const LAST_NOTICES: Duration = Duration::from_millis(100);
+
 /// A connection, and the number of requests that were sent on it.
 pub(crate) struct NodeConnection {
     caller: Caller,
     requests: u64,
     output: Vec<u8>,
+    /// The node knows the key of this client's attempts.
+    introduced: bool,
 }
 
 /// Why a request has no answer.
@@ -47,6 +55,8 @@ pub(crate) struct ConnectionPool {
     bound: usize,
     idle_after: Duration,
     caller: CallerOptions,
+    /// The key of the attempts that this client coordinates.
+    key: CoordinatorKey,
 }
 
 /// Connections to a node.
@@ -56,11 +66,18 @@ struct NodeConnections {
     free: VecDeque<(Instant, SocketAddr, NodeConnection)>,
     /// Number of connections in use.
     used: usize,
+    /// Notices about attempts of this client that the node has not got yet.
+    owed: Vec<Notice>,
 }
 
 impl ConnectionPool {
-    /// Creates a pool whose connections use this RDMA device, if the transport says so.
-    pub(crate) fn new(options: &Options, verbs: Option<&Domain>) -> ConnectionPool {
+    /// Creates a pool whose connections use this RDMA device, if the transport says so. `key` is that of the
+    /// attempts that this client coordinates.
+    pub(crate) fn new(
+        options: &Options,
+        verbs: Option<&Domain>,
+        key: CoordinatorKey,
+    ) -> ConnectionPool {
         let mut caller = CallerOptions::new(options.secret.clone());
         caller.limits.handshake = options.connect_within;
         caller.limits.message = options.message;
@@ -73,6 +90,7 @@ impl ConnectionPool {
             bound: options.connections_per_node.max(1),
             idle_after: options.idle_after,
             caller,
+            key,
         }
     }
 
@@ -105,7 +123,7 @@ impl ConnectionPool {
                 connect(address, options, deadline)?
             }
         };
-        match connection.send(request, deadline) {
+        match connection.send_behind(&lent.owed, self.key, request, deadline) {
             Ok(()) => Ok(SentRequest {
                 lent,
                 address,
@@ -152,6 +170,11 @@ impl ConnectionPool {
         Ok((answer, connection))
     }
 
+    /// Has a notice sent with the next request to a node. It is lost if that request cannot be sent.
+    pub(crate) fn owe(&self, node: NodeId, notice: Notice) {
+        self.nodes.lock().entry(node).or_default().owed.push(notice);
+    }
+
     /// Waits for the right to use a connection to a node.
     fn borrow(
         &self,
@@ -165,10 +188,12 @@ impl ConnectionPool {
                 return Err(RequestFailure::NotSent(why));
             }
         }
-        nodes.entry(node).or_default().used += 1;
+        let node_connections = nodes.entry(node).or_default();
+        node_connections.used += 1;
         Ok(LentConnection {
             pool: self,
             node,
+            owed: std::mem::take(&mut node_connections.owed),
             back: None,
         })
     }
@@ -216,11 +241,30 @@ impl ConnectionPool {
     }
 }
 
+impl Drop for ConnectionPool {
+    /// Sends the notices that are owed to nodes with an open connection.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + LAST_NOTICES;
+        for connections in self.nodes.get_mut().values_mut() {
+            let owed = std::mem::take(&mut connections.owed);
+            if let (Some((.., mut connection)), false) =
+                (connections.free.pop_back(), owed.is_empty())
+            {
+                let sent = connection.send_notices(&owed, self.key, deadline);
+                // The home asks about them later.
+                drop(sent);
+            }
+        }
+    }
+}
+
 /// The right to use a connection to a node. It is given back when dropped, with a connection if one can
 /// be used again.
 struct LentConnection<'a> {
     pool: &'a ConnectionPool,
     node: NodeId,
+    /// Notices that leave with the request.
+    owed: Vec<Notice>,
     back: Option<(SocketAddr, NodeConnection)>,
 }
 
@@ -274,6 +318,7 @@ fn connect(
         caller,
         requests: 0,
         output: Vec::new(),
+        introduced: false,
     })
 }
 
@@ -290,9 +335,73 @@ impl NodeConnection {
         self.output.clear();
         codec::encode(&Message::Request { number, request }, &mut self.output);
         let sent = self.caller.send(&self.output, deadline);
+        self.end_send(sent)
+    }
+
+    /// Sends a request behind notices, and the introduction if it is needed, in one piece.
+    fn send_behind(
+        &mut self,
+        notices: &[Notice],
+        key: CoordinatorKey,
+        request: Request<'_>,
+        deadline: Instant,
+    ) -> Result<(), RequestFailure> {
+        let belongs_to_attempt = matches!(
+            request,
+            Request::Prepare { .. } | Request::Commit { .. } | Request::Abandon { .. }
+        );
+        if notices.is_empty() && (self.introduced || !belongs_to_attempt) {
+            return self.send(request, deadline);
+        }
+        let mut ends = self.put_notices(notices, key);
+        self.requests += 1;
+        let number = self.requests;
+        codec::encode(&Message::Request { number, request }, &mut self.output);
+        ends.push(self.output.len());
+        self.send_output(&ends, deadline)
+    }
+
+    fn send_notices(
+        &mut self,
+        notices: &[Notice],
+        key: CoordinatorKey,
+        deadline: Instant,
+    ) -> Result<(), RequestFailure> {
+        let ends = self.put_notices(notices, key);
+        self.send_output(&ends, deadline)
+    }
+
+    /// Puts notices into the output, behind the introduction if it is needed. Returns where each message
+    /// ends.
+    fn put_notices(&mut self, notices: &[Notice], key: CoordinatorKey) -> Vec<usize> {
+        self.output.clear();
+        let introduction = (!self.introduced).then_some(Message::Introduction(key));
+        self.introduced = true;
+        let notices = notices.iter().map(|notice| Message::Notice(*notice));
+        let messages = introduction.into_iter().chain(notices);
+        let put = |message| {
+            codec::encode(&message, &mut self.output);
+            self.output.len()
+        };
+        messages.map(put).collect()
+    }
+
+    fn send_output(&mut self, ends: &[usize], deadline: Instant) -> Result<(), RequestFailure> {
+        let begins = std::iter::once(&0).chain(ends);
+        let messages = begins.zip(ends).map(|(from, to)| &self.output[*from..*to]);
+        let messages: Vec<&[u8]> = messages.collect();
+        let sent = self.caller.send_together(&messages, deadline);
+        self.end_send(sent)
+    }
+
+    fn end_send(&mut self, sent: Result<(), CallError>) -> Result<(), RequestFailure> {
         self.output.shrink_to(1 << 20);
         sent.map_err(|error| match error {
-            CallError::TooLong { .. } => RequestFailure::TooLong(error.to_string()),
+            CallError::TooLong { .. } => {
+                // Nothing was sent, no introduction either.
+                self.introduced = false;
+                RequestFailure::TooLong(error.to_string())
+            }
             error => RequestFailure::NotSent(error.to_string()),
         })
     }

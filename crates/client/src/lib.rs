@@ -34,6 +34,8 @@
 //! | `attempt` | what the answer to one attempt means |
 //! | `bulk` | many transactions in one message, each by itself |
 //! | `ramp` | read-atomic keys: several of them read, or written, all or nothing and without locks |
+//! | `direct_write` | a write of read-atomic keys that the client coordinates |
+//! | `attempt_ids` | the ids of such writes |
 //! | `one_sided` | reads of newest versions that nodes have published, without the nodes |
 //! | `transact` | transactions in steps: reads, then writes, on condition that the reads hold |
 //! | `cluster_map` | the cluster's file, as nodes have it |
@@ -59,17 +61,20 @@
 //!
 //! - `docs/decisions/0017-transactions-over-partitions-are-one-shot.md`
 //! - `docs/decisions/0028-the-rust-client-reads-without-a-coordinator.md`
+//! - `docs/decisions/0077-a-client-may-coordinate-its-read-atomic-writes.md`
 //! - `docs/decisions/0049-sessions-are-opened-by-entries.md`
 
 #![forbid(unsafe_code)]
 
 mod attempt;
+mod attempt_ids;
 mod backoff;
 mod bulk;
 mod client;
 mod cluster_map;
 mod commands;
 mod connection_pool;
+mod direct_write;
 mod error;
 mod execute;
 mod one_sided;
@@ -85,6 +90,6 @@ pub use base::{Abort, Op};
 pub use client::Client;
 pub use cluster::ramp::Algorithm;
 pub use error::Error;
-pub use options::{Encryption, Options, Reads, Transport, VerbsOptions};
+pub use options::{Encryption, Options, Reads, Transport, VerbsOptions, Writes};
 pub use read_counts::ReadCounts;
 pub use transact::Txn;

@@ -22,6 +22,19 @@ pub enum Reads {
     ByNode,
 }
 
+/// Who coordinates [`Client::put_all`](crate::Client::put_all), if several partitions take part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// The client (paper 1, algorithm 1): it has each participant prepare, then commit, itself. Two round
+    /// trips, and no messages between nodes; the client has two messages for each partition. If the client
+    /// dies in between, the partitions decide in its stead, within seconds.
+    Direct,
+    /// A node that leads one of the partitions: one message to it and one back. The nodes send each other
+    /// the rest.
+    #[default]
+    ByNode,
+}
+
 /// How a client is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -43,6 +56,8 @@ pub struct Options {
     pub idle_after: Duration,
     /// Who runs reads of several read-atomic keys.
     pub reads: Reads,
+    /// Who coordinates writes of several read-atomic keys.
+    pub writes: Writes,
     /// Longest message in either direction, in bytes.
     pub message: usize,
     /// [`Client::get_all`](crate::Client::get_all) reads the versions that nodes have published in
@@ -61,7 +76,7 @@ pub struct Options {
 
 impl Options {
     /// Returns the defaults: 10 s for a call, 3 s for an answer, 2 s for connecting, 32 connections to a
-    /// node, closed after 30 s, direct reads, messages to 1 GiB, over TCP, encrypted if they
+    /// node, closed after 30 s, direct reads, writes by a node, messages to 1 GiB, over TCP, encrypted if they
     /// leave the machine, any RDMA device.
     #[must_use]
     pub fn new(secret: impl AsRef<[u8]>) -> Options {
@@ -73,6 +88,7 @@ impl Options {
             connections_per_node: 32,
             idle_after: Duration::from_secs(30),
             reads: Reads::default(),
+            writes: Writes::default(),
             message: 1 << 30,
             one_sided: true,
             transport: Transport::Tcp,

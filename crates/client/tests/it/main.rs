@@ -2,6 +2,7 @@
 
 mod bulk;
 mod calls;
+mod direct_writes;
 mod nodes;
 mod numbered;
 mod ramp;

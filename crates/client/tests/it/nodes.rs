@@ -13,10 +13,10 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::OpError;
 use base::versions::{Ask, OwnedFound, OwnedVersion};
-use base::{Abort, Epoch, NodeId, Op};
-use cluster::message::{Answer, Message, Request};
+use base::{Abort, Epoch, NodeId, Op, TransactionId};
+use cluster::message::{Answer, AttemptOutcome, Message, Notice, Request};
 use cluster::ramp::Algorithm;
-use cluster::{Topology, codec};
+use cluster::{CoordinatorKey, Topology, codec};
 use fabric::tcp::{Tcp, TcpOptions, listen};
 use fabric::{Event, Inbox, Link, Messages, Peer, Secret};
 use kumiki_client::{Client, Options};
@@ -28,6 +28,8 @@ pub(crate) const SECRET: &str = "a secret of the test's own";
 /// What a node does with the next transaction instead of serving it.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
+    /// Serves it: the next fault is for the one after it.
+    None,
     /// Closes the link; nothing has happened.
     CloseBefore,
     /// Executes it, then closes the link.
@@ -65,6 +67,10 @@ pub(crate) struct Data {
     pub(crate) versions_of: BTreeMap<Vec<u8>, Vec<OwnedVersion>>,
     /// How the client asked nodes to coordinate writes.
     pub(crate) coordinated: Vec<Coordinated>,
+    /// Attempts that clients coordinate, at each node: what they write if they have not committed.
+    attempts: BTreeMap<(NodeId, TransactionId), Option<Vec<u8>>>,
+    /// Notices of clients about attempts, with the node that got them.
+    pub(crate) notices: Vec<(NodeId, Notice)>,
     /// The greatest token of each lock.
     pub(crate) tokens: BTreeMap<Vec<u8>, u64>,
     /// The leader, if the nodes hold a partition together.
@@ -353,6 +359,8 @@ struct Node {
     topology: Topology,
     data: Arc<Mutex<Data>>,
     shared: Arc<Shared>,
+    /// Keys that clients have shown.
+    introduced: BTreeMap<Link, CoordinatorKey>,
 }
 
 impl Node {
@@ -375,6 +383,7 @@ impl Node {
             topology,
             data,
             shared,
+            introduced: BTreeMap::new(),
         }
     }
 
@@ -408,8 +417,18 @@ impl Node {
     }
 
     fn serve(&mut self, link: Link, bytes: &[u8]) {
-        let Ok(Message::Request { number, request }) = codec::decode(bytes) else {
-            panic!("a client says only requests");
+        let (number, request) = match codec::decode(bytes) {
+            Ok(Message::Request { number, request }) => (number, request),
+            Ok(Message::Introduction(key)) => {
+                self.introduced.insert(link, key);
+                return;
+            }
+            Ok(Message::Notice(notice)) => {
+                let (Notice::Abort { id } | Notice::Forget { id }) = notice;
+                self.check_introduced(link, id);
+                return self.data.lock().notices.push((self.me, notice));
+            }
+            other => panic!("a client does not say {other:?}"),
         };
         let answer = |node: &mut Node, reply: Answer| {
             let mut bytes = Vec::new();
@@ -426,7 +445,7 @@ impl Node {
             let leader = leader.map(NodeId);
             return answer(self, Answer::Aborted(Abort::Elsewhere { leader }));
         }
-        let (mut once, mut each, mut asked) = (None, None, None);
+        let (mut once, mut each, mut asked, mut of_attempt) = (None, None, None, None);
         let coordinated = |how| self.data.lock().coordinated.push(how);
         let (ops, coordinate) = match request {
             Request::Topology => {
@@ -458,6 +477,11 @@ impl Node {
                 each = Some(transactions);
                 (Vec::new(), false)
             }
+            Request::Prepare { id, .. } | Request::Commit { id, .. } | Request::Abandon { id } => {
+                self.check_introduced(link, id);
+                of_attempt = Some(request);
+                (Vec::new(), false)
+            }
             other => panic!("a client does not ask {other:?}"),
         };
         let fault = self.shared.faults.lock().pop_front();
@@ -467,10 +491,11 @@ impl Node {
             Some(Fault::Silence) => return,
             Some(_) | None => {}
         }
-        let reply = match (once, each, asked) {
+        let reply = match (once, each, asked, of_attempt) {
             (Some(of), ..) => self.execute_once(&ops, of),
-            (_, Some(all), _) => Answer::Each(all.iter().map(|ops| self.one_of(ops)).collect()),
-            (.., Some(asks)) => self.find(&asks),
+            (_, Some(all), ..) => Answer::Each(all.iter().map(|ops| self.one_of(ops)).collect()),
+            (.., Some(asks), _) => self.find(&asks),
+            (.., Some(request)) => self.serve_attempt(request),
             _ => self.execute(&ops, coordinate),
         };
         match fault {
@@ -485,6 +510,44 @@ impl Node {
             }
             Some(Fault::SayAfter(reply)) => answer(self, reply),
             _ => answer(self, reply),
+        }
+    }
+
+    /// Checks that a client has shown that an attempt is its own.
+    fn check_introduced(&self, link: Link, id: TransactionId) {
+        let key = self.introduced.get(&link);
+        assert_eq!(key.map(CoordinatorKey::unique), Some(id.unique));
+    }
+
+    /// Serves a request of an attempt that a client coordinates. An attempt is decided by its state here.
+    fn serve_attempt(&mut self, request: Request<'_>) -> Answer {
+        self.shared.executed.fetch_add(1, Ordering::SeqCst);
+        let mut data = self.data.lock();
+        match request {
+            Request::Prepare { id, ops, .. } => {
+                let own = self.topology.partition_at(self.me);
+                let mut keys = ops.iter().map(|op| op.key().unwrap());
+                assert!(keys.all(|key| Some(self.topology.partition_of(key)) == own));
+                let mut bytes = Vec::new();
+                codec::encode_ops(&ops, &mut bytes);
+                data.attempts.insert((self.me, id), Some(bytes));
+                Answer::Replies(vec![OwnedReply::Ok; ops.len()])
+            }
+            Request::Commit { id, awaited } => {
+                assert!(awaited);
+                let attempt = data.attempts.get_mut(&(self.me, id));
+                let bytes = attempt.expect("it has prepared").take();
+                if let Some(bytes) = bytes {
+                    data.execute(&codec::decode_ops(&bytes).unwrap()).unwrap();
+                }
+                Answer::Done
+            }
+            Request::Abandon { id } => {
+                let attempt = data.attempts.remove(&(self.me, id)).flatten();
+                assert!(attempt.is_some(), "the client has not committed it");
+                Answer::AttemptOutcome(AttemptOutcome::Aborted)
+            }
+            other => panic!("{other:?} is of no attempt"),
         }
     }
 
