@@ -90,6 +90,6 @@ pub use base::{Abort, Op};
 pub use client::Client;
 pub use cluster::ramp::Algorithm;
 pub use error::Error;
-pub use options::{Encryption, Options, Reads, Transport, VerbsOptions, Writes};
+pub use options::{Encryption, Options, Reads, Transport, VerbsOptions, WriteCoordinator};
 pub use read_counts::ReadCounts;
 pub use transact::Txn;

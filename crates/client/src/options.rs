@@ -24,15 +24,15 @@ pub enum Reads {
 
 /// Who coordinates [`Client::put_all`](crate::Client::put_all), if several partitions take part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writes {
+pub enum WriteCoordinator {
     /// The client (paper 1, algorithm 1): it has each participant prepare, then commit, itself. Two round
     /// trips, and no messages between nodes; the client has two messages for each partition. If the client
     /// dies in between, the partitions decide in its stead, within seconds.
-    Direct,
+    Client,
     /// A node that leads one of the partitions: one message to it and one back. The nodes send each other
     /// the rest.
     #[default]
-    ByNode,
+    Node,
 }
 
 /// How a client is set up.
@@ -57,7 +57,7 @@ pub struct Options {
     /// Who runs reads of several read-atomic keys.
     pub reads: Reads,
     /// Who coordinates writes of several read-atomic keys.
-    pub writes: Writes,
+    pub writes: WriteCoordinator,
     /// Longest message in either direction, in bytes.
     pub message: usize,
     /// [`Client::get_all`](crate::Client::get_all) reads the versions that nodes have published in
@@ -88,7 +88,7 @@ impl Options {
             connections_per_node: 32,
             idle_after: Duration::from_secs(30),
             reads: Reads::default(),
-            writes: Writes::default(),
+            writes: WriteCoordinator::default(),
             message: 1 << 30,
             one_sided: true,
             transport: Transport::Tcp,

@@ -4,7 +4,7 @@
 //! | | who does it |
 //! |---|---|
 //! | a read | the client, unless [`Reads::ByNode`] says otherwise: it asks the partitions of the keys, all at once, and asks those again that lag behind the others; see [`cluster::ramp`] |
-//! | a write | a node that leads one of the partitions, or the client if [`Writes::Direct`] says so; it coordinates |
+//! | a write | a node that leads one of the partitions, or the client if [`WriteCoordinator::Client`] says so; it coordinates |
 //!
 //! An answer from an earlier attempt of a round is kept when another partition does not answer.
 
@@ -25,7 +25,7 @@ use crate::cluster_map::{ClusterMap, route};
 use crate::connection_pool::{RequestFailure, SentRequest};
 use crate::error::Error;
 use crate::one_sided::OneSided;
-use crate::options::{Reads, Writes};
+use crate::options::{Reads, WriteCoordinator};
 use crate::read_counts::ReadCounts;
 use crate::replies::check;
 
@@ -127,7 +127,7 @@ impl Client {
                 None => Op::Delete { key },
             })
             .collect();
-        let is_direct = self.options.writes == Writes::Direct;
+        let is_direct = self.options.writes == WriteCoordinator::Client;
         if is_direct && route(&self.map.current().topology, &ops).several {
             return self.write_directly(&ops, algorithm, deadline);
         }

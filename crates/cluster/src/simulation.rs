@@ -26,6 +26,7 @@
 //! | `environment` | time, network, and what is recorded of a run |
 //! | `machine`, `machines` | processes with nodes: they step, crash and start again; leaders change |
 //! | `outgoing_messages` | observes what nodes send, and lets crashes come between messages |
+//! | `coordinated_write` | the state of clients that coordinate writes |
 //! | `clients`, `coordinating_clients` | clients; writes that they coordinate |
 //! | `faults` | the faults |
 //! | `recorded_history`, `uncertain_transaction`, `final_check` | the judgement |
@@ -37,6 +38,7 @@
 
 mod client_transaction;
 mod clients;
+mod coordinated_write;
 mod coordinating_clients;
 mod coverage;
 mod engine_partition;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::{NodeId, Op, PartitionId, Timestamp, TransactionId};
-use client::{Algorithm, Client, Options, Writes};
+use base::{NodeId, Op, PartitionId, TransactionId};
+use client::{Algorithm, Client, Options, WriteCoordinator};
 use cluster::clock::HybridClock;
 use cluster::message::{Answer, Message, Notice};
 use cluster::ramp::{ReadAtomicWrite, WriteStep};
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    fn client(&self, writes: Writes) -> Client {
+    fn client(&self, writes: WriteCoordinator) -> Client {
         let options = Options {
             writes,
             ..Options::new(SECRET)
@@ -223,7 +223,8 @@ fn values(client: &Client, keys: &[String]) -> Vec<Option<String>> {
 #[test]
 fn a_write_is_seen_everywhere_when_the_call_returns() {
     let cluster = Cluster::start();
-    let [direct, by_node] = [Writes::Direct, Writes::ByNode].map(|writes| cluster.client(writes));
+    let [direct, by_node] =
+        [WriteCoordinator::Client, WriteCoordinator::Node].map(|writes| cluster.client(writes));
     let keys = cluster.keys("seen");
     for round in 0..30 {
         let text = round.to_string();
@@ -256,7 +257,7 @@ fn a_write_is_seen_everywhere_when_the_call_returns() {
 #[test]
 fn a_dead_clients_write_is_committed_if_all_had_prepared_and_else_aborted() {
     let cluster = Cluster::start();
-    let reader = cluster.client(Writes::ByNode);
+    let reader = cluster.client(WriteCoordinator::Node);
     for messages in 0..=6 {
         let keys = cluster.keys(&format!("dead{messages}-"));
         let pairs: Vec<(String, i64)> = keys.iter().map(|key| (key.clone(), 7)).collect();
@@ -273,7 +274,7 @@ fn a_dead_clients_write_is_committed_if_all_had_prepared_and_else_aborted() {
         thread::sleep(Duration::from_millis(if messages < 3 { 700 } else { 0 }));
         assert_eq!(values(&reader, &keys), expected, "after {messages}");
         // Nothing is in the way of the next write.
-        let client = cluster.client(Writes::Direct);
+        let client = cluster.client(WriteCoordinator::Client);
         let pairs: Vec<(&[u8], Option<&[u8]>)> = keys
             .iter()
             .map(|key| (key.as_bytes(), Some(&b"8"[..])))
@@ -288,7 +289,7 @@ fn a_dead_clients_write_is_committed_if_all_had_prepared_and_else_aborted() {
 #[test]
 fn a_client_cannot_touch_the_attempts_of_others() {
     let cluster = Cluster::start();
-    let reader = cluster.client(Writes::ByNode);
+    let reader = cluster.client(WriteCoordinator::Node);
     let keys = cluster.keys("others");
     let ops: Vec<Op<'_>> = keys
         .iter()
@@ -376,7 +377,11 @@ fn histories_with_clients_that_die_are_read_atomic() {
     let recorder = Recorder::new();
     let until = Instant::now() + Duration::from_secs(4);
     thread::scope(|scope| {
-        for writes in [Writes::Direct, Writes::Direct, Writes::ByNode] {
+        for writes in [
+            WriteCoordinator::Client,
+            WriteCoordinator::Client,
+            WriteCoordinator::Node,
+        ] {
             let (mut log, client) = (recorder.process(), cluster.client(writes));
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(log.process().into());
@@ -412,7 +417,7 @@ fn histories_with_clients_that_die_are_read_atomic() {
             });
         }
         for _ in 0..2 {
-            let (mut log, client) = (recorder.process(), cluster.client(Writes::ByNode));
+            let (mut log, client) = (recorder.process(), cluster.client(WriteCoordinator::Node));
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(log.process().into());
                 while Instant::now() < until {

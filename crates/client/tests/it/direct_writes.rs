@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::{Abort, NodeId, Timestamp};
 use cluster::message::{Answer, AttemptOutcome, Notice};
-use kumiki_client::{Algorithm, Client, Error, Options, Writes};
+use kumiki_client::{Algorithm, Client, Error, Options, WriteCoordinator};
 
 use crate::nodes::{Cluster, Fault, RA_ON_1, RA_ON_2};
 
@@ -14,7 +14,7 @@ const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
 
 fn client(cluster: &Cluster, timeout: Duration) -> Client {
     cluster.client_with(Options {
-        writes: Writes::Direct,
+        writes: WriteCoordinator::Client,
         timeout,
         ..Cluster::options()
     })

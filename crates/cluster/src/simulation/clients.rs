@@ -13,7 +13,7 @@ use fabric::{Event as LinkEvent, Inbox, Link, Messages};
 use history::Outcome;
 
 use super::client_transaction::{ClientTransaction, TransactionGenerator, Watched};
-use super::coordinating_clients::{ClientWrite, CoordinatingClient};
+use super::coordinated_write::{ClientWrite, CoordinatingClient};
 use super::coverage::Point;
 use super::environment::{CallerId, ClientAnswer, Environment, Event, Incarnation};
 use super::machines::SimulatedMachines;

@@ -4,126 +4,29 @@
 //! Such a client has a link to each participant. It notes nothing beyond its life: the client that replaces
 //! it has another key.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::simulation::draw;
-use base::{Abort, NodeId, PartitionId, Timestamp, TransactionId};
-use fabric::sim::Endpoint;
+use base::{Abort, NodeId, PartitionId, Timestamp};
 use fabric::{Event as LinkEvent, Link, Messages};
 use history::Outcome;
 
 use super::clients::SimulatedClients;
+use super::coordinated_write::{ClientWrite, StageRequest};
 use super::coverage::Point;
-use super::environment::{BEGIN_MS, Environment, Event, Incarnation};
+use super::environment::{Environment, Event, Incarnation};
 use super::outgoing_messages::MessageText;
 use crate::clock::HybridClock;
 use crate::codec;
-use crate::coordinator_key::CoordinatorKey;
-use crate::leaders::Leaders;
 use crate::message::{Answer, Message, Notice};
 use crate::ramp::{ReadAtomicWrite, WriteStage, WriteStep};
 use crate::requester::LostRequest;
-
-/// What a client that coordinates has besides the write under way.
-pub(super) struct CoordinatingClient {
-    key: CoordinatorKey,
-    clock: HybridClock,
-    /// How far its clock is ahead of the true time.
-    ahead_ms: i64,
-    leaders: Leaders,
-    /// Its links, and whether they are up.
-    links: BTreeMap<NodeId, (Link, bool)>,
-    /// The number of the last request.
-    number: u64,
-    /// Requests without an answer.
-    sent: BTreeMap<u64, SentRequest>,
-}
-
-struct SentRequest {
-    stage: WriteStage,
-    of: PartitionId,
-    to: NodeId,
-    on: Link,
-}
-
-/// A write under way.
-pub(super) struct ClientWrite {
-    attempt: ReadAtomicWrite,
-    begun: Duration,
-    attempts: u32,
-    attempt_begun: Duration,
-    /// When the requests of this stage are sent again, or the next attempt begins.
-    again_at: Duration,
-}
 
 /// Interval at which a client looks at the time while it coordinates.
 const LOOK: Duration = Duration::from_millis(5);
 /// Requests are sent again after this time.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 const MOST_ATTEMPTS: u32 = 20;
-
-impl CoordinatingClient {
-    pub(super) fn new(env: &mut Environment) -> CoordinatingClient {
-        let limit = env.plan.faults.clock_step_ms;
-        let is_wrong = draw::chance(&mut env.random, env.plan.faults.clock_step * 10);
-        CoordinatingClient {
-            key: CoordinatorKey::new(env.random.u128(..).to_le_bytes()),
-            clock: HybridClock::default(),
-            ahead_ms: if is_wrong {
-                env.random.i64(-limit..=limit)
-            } else {
-                0
-            },
-            leaders: Leaders::new(&env.topology),
-            links: BTreeMap::new(),
-            number: 0,
-            sent: BTreeMap::new(),
-        }
-    }
-
-    fn next_id(&mut self, now: Duration) -> TransactionId {
-        let time_ms = BEGIN_MS + now.as_millis() as u64;
-        TransactionId {
-            timestamp: self
-                .clock
-                .next(time_ms.saturating_add_signed(self.ahead_ms)),
-            unique: self.key.unique(),
-        }
-    }
-
-    fn node_at(&self, link: Link) -> Option<NodeId> {
-        let mut links = self.links.iter();
-        links
-            .find(|(_, (own, _))| *own == link)
-            .map(|(node, _)| *node)
-    }
-
-    /// Returns the link to a node. On a new one the client introduces itself.
-    fn link_to(&mut self, endpoint: &mut Endpoint, to: NodeId) -> Link {
-        if let Some((link, _)) = self.links.get(&to) {
-            return *link;
-        }
-        let link = endpoint.connect(to);
-        self.links.insert(to, (link, false));
-        let mut bytes = Vec::new();
-        codec::encode(&Message::Introduction(self.key), &mut bytes);
-        // If it is not taken, the link goes down.
-        let _ = endpoint.send(link, &bytes);
-        link
-    }
-
-    /// Notes what an answer says of a partition's leader.
-    fn learn(&self, request: &SentRequest, answer: &Answer) {
-        match answer {
-            Answer::Aborted(Abort::Elsewhere { leader }) => {
-                self.leaders.redirect(request.of, request.to, *leader);
-            }
-            Answer::Aborted(Abort::Unknown { .. }) | Answer::Failed(_) => {}
-            _ => self.leaders.served(request.of, request.to),
-        }
-    }
-}
 
 impl SimulatedClients {
     /// Begins the write of a client, which is its current transaction.
@@ -171,7 +74,7 @@ impl SimulatedClients {
             coordinator.number += 1;
             let number = coordinator.number;
             let stage = write.attempt.stage();
-            let sent = SentRequest { stage, of, to, on };
+            let sent = StageRequest { stage, of, to, on };
             coordinator.sent.insert(number, sent);
             let mut bytes = Vec::new();
             codec::encode(&Message::Request { number, request }, &mut bytes);
@@ -256,7 +159,7 @@ impl SimulatedClients {
             LinkEvent::Drained => {}
             LinkEvent::Down(why) => {
                 let was_up = coordinator.links.remove(&node).is_some_and(|(_, up)| up);
-                let on = |_: &u64, request: &mut SentRequest| request.on == link;
+                let on = |_: &u64, request: &mut StageRequest| request.on == link;
                 let lost: Vec<_> = coordinator.sent.extract_if(.., on).collect();
                 let why = (*why).to_owned();
                 for (_, request) in lost {
@@ -288,7 +191,7 @@ impl SimulatedClients {
         &mut self,
         env: &mut Environment,
         at: usize,
-        request: &SentRequest,
+        request: &StageRequest,
         answer: Result<Answer, LostRequest>,
     ) {
         let Some((current, _)) = self.clients[at].current_and_remote() else {
