@@ -21,6 +21,7 @@ mod ramp_reads;
 mod ramp_scale;
 mod ramp_size;
 mod ramp_transport;
+mod ramp_writes;
 mod ramp_ycsb;
 mod remote_io;
 mod silo;
@@ -38,6 +39,7 @@ pub const ALL: &[Experiment] = &[
     ramp_size::EXPERIMENT,
     ramp_reads::EXPERIMENT,
     ramp_ycsb::EXPERIMENT,
+    ramp_writes::EXPERIMENT,
     ramp_idle::EXPERIMENT,
     ramp_mget::EXPERIMENT,
     ramp_scale::EXPERIMENT,

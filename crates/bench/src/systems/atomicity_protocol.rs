@@ -5,15 +5,16 @@
 //! | `s2pl` | strict two-phase locking: everything that is read is held until the transaction is decided | two-phase commit, everything held | ordinary ones |
 //! | `ramp-f` | RAMP-Fast: one round, or two | RAMP: two-phase commit that holds nothing | read atomic |
 //! | `ramp-f-direct` | the same, run by the client instead of a server | the same | read atomic |
+//! | `ramp-f-client` | the same, run by the client instead of a server | the same, coordinated by the client instead of a server | read atomic |
 //! | `ramp-s` | RAMP-Small: two rounds | the same | read atomic |
 //! | `ramp-h` | RAMP-Hybrid: one round, or two | the same | read atomic |
 //!
-//! Writes are coordinated by a server, and so are reads unless the table says otherwise. Names of
+//! Writes are coordinated by a server, and so are reads, unless the table says otherwise. Names of
 //! keys are equally long in all of them.
 
 use base::Op;
 use base::partition::OwnedReply;
-use client::{Algorithm, Client, Reads};
+use client::{Algorithm, Client, Reads, WriteCoordinator};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
@@ -39,6 +40,8 @@ pub enum AtomicityProtocol {
     RampF,
     /// RAMP-Fast, whose reads the client runs.
     RampFDirect,
+    /// RAMP-Fast, whose reads and writes the client runs.
+    RampFClient,
     /// RAMP-Small.
     RampS,
     /// RAMP-Hybrid.
@@ -61,6 +64,7 @@ impl AtomicityProtocol {
             AtomicityProtocol::S2pl => "s2pl",
             AtomicityProtocol::RampF => "ramp-f",
             AtomicityProtocol::RampFDirect => "ramp-f-direct",
+            AtomicityProtocol::RampFClient => "ramp-f-client",
             AtomicityProtocol::RampS => "ramp-s",
             AtomicityProtocol::RampH => "ramp-h",
         }
@@ -71,7 +75,9 @@ impl AtomicityProtocol {
     pub fn algorithm(self) -> Option<Algorithm> {
         match self {
             AtomicityProtocol::S2pl => None,
-            AtomicityProtocol::RampF | AtomicityProtocol::RampFDirect => Some(Algorithm::Fast),
+            AtomicityProtocol::RampF
+            | AtomicityProtocol::RampFDirect
+            | AtomicityProtocol::RampFClient => Some(Algorithm::Fast),
             AtomicityProtocol::RampS => Some(Algorithm::Small),
             AtomicityProtocol::RampH => Some(Algorithm::Hybrid),
         }
@@ -80,8 +86,16 @@ impl AtomicityProtocol {
     /// Returns where its reads run.
     pub(crate) fn reads(self) -> Reads {
         match self {
-            AtomicityProtocol::RampFDirect => Reads::Direct,
+            AtomicityProtocol::RampFDirect | AtomicityProtocol::RampFClient => Reads::Direct,
             _ => Reads::ByNode,
+        }
+    }
+
+    /// Returns where its writes are coordinated.
+    pub(crate) fn writes(self) -> WriteCoordinator {
+        match self {
+            AtomicityProtocol::RampFClient => WriteCoordinator::Client,
+            _ => WriteCoordinator::Node,
         }
     }
 

@@ -147,11 +147,20 @@ impl KumikiCluster {
         })
     }
 
-    /// Returns a Rust client; `reads` says where RAMP's reads run.
+    /// Returns a Rust client; `reads` says where RAMP's reads run. Its writes are coordinated by servers.
     pub(crate) fn connect(&self, reads: client::Reads) -> Result<Client, RunError> {
+        self.connect_with(reads, client::WriteCoordinator::Node)
+    }
+
+    /// As [`KumikiCluster::connect`]; `writes` says where writes are coordinated.
+    pub(crate) fn connect_with(
+        &self,
+        reads: client::Reads,
+        writes: client::WriteCoordinator,
+    ) -> Result<Client, RunError> {
         let transport = self.shape.transport;
         let mut options = client::Options::new(&self.secret);
-        options.reads = reads;
+        (options.reads, options.writes) = (reads, writes);
         options.transport = transport.of_client();
         options.one_sided = transport.is_one_sided();
         options.timeout = ANSWER_TIMEOUT;

@@ -82,7 +82,8 @@ pub(super) fn run_with(
     };
     let mut servers = KumikiCluster::new(binary, dir.path(), shape)?;
     servers.start()?;
-    let client = servers.connect(reads)?;
+    let writes = job.protocol.writes();
+    let client = servers.connect_with(reads, writes)?;
     let load = ClusterRun {
         job,
         context,
@@ -106,7 +107,7 @@ pub(super) fn run_with(
         let what = "what was acknowledged is recovered";
         servers.kill();
         servers.start()?;
-        let again = servers.connect(reads).map_err(RunError::of);
+        let again = servers.connect_with(reads, writes).map_err(RunError::of);
         let again = again.and_then(|client| load.check(&client, &history));
         let same = again.and_then(|again| match again == held {
             true => Ok(()),

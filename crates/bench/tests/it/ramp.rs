@@ -20,6 +20,7 @@ fn what_needs_servers_is_skipped_without_a_program() {
         "ramp-size",
         "ramp-reads",
         "ramp-ycsb",
+        "ramp-writes",
         "ramp-idle",
         "ramp-mget",
         "ramp-scale",
