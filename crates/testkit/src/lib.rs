@@ -13,7 +13,7 @@
 //! | [`own_process`] | tests that must be alone in their process |
 //! | [`cluster_file`] | the text of a cluster's file |
 //! | [`peers`] | programs of other projects: their places, and the selection of groups |
-//! | [`relay`] | a relay between two peers that can change the bytes that pass |
+//! | [`relay`] | relays between two peers: one that changes the bytes that pass, and links with a delay and a rate |
 //! | [`wait`] | waiting until a condition holds |
 //! | [`workload`] | workloads that verify themselves: transfers, counters, transactions over few hot keys |
 //!
