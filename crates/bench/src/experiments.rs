@@ -13,6 +13,7 @@ mod raft;
 mod raft_bulk;
 mod raft_etcd;
 mod raft_grouping;
+mod raft_links;
 mod raft_servers;
 mod ramp;
 mod ramp_idle;
@@ -58,6 +59,7 @@ pub const ALL: &[Experiment] = &[
     raft_grouping::EXPERIMENT,
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,
+    raft_links::EXPERIMENT,
     raft_etcd::EXPERIMENT,
     ycsb::EXPERIMENT,
     transfers::EXPERIMENT,

@@ -20,7 +20,7 @@ use base::affinity::Affinity;
 use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
 use bench::runner::{self, Options};
-use bench::{experiments, older_proxy, report, storage_node, table};
+use bench::{experiments, older_proxy, report, storage_node, table, target};
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -67,6 +67,13 @@ enum Command {
     #[command(hide = true)]
     OlderProxy {
         /// The configuration of the proxy, as JSON.
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
+    },
+    /// Be the clients of a replicated partition: an experiment starts this program again for them.
+    #[command(hide = true)]
+    ReplicaClients {
+        /// The configuration of the clients, as JSON.
         #[arg(value_name = "CONFIGURATION")]
         config: String,
     },
@@ -181,6 +188,7 @@ fn execute(what: Command) -> Result<(), Failure> {
         Command::Run(options) => run(&options),
         Command::StorageNode { config } => Ok(storage_node::serve(&config)?),
         Command::OlderProxy { config } => Ok(older_proxy::serve(&config)?),
+        Command::ReplicaClients { config } => Ok(target::serve_clients(&config)?),
         Command::Report { dir } => {
             let path = report::write(&dir)?;
             print_line(&format!("kumiki-bench: the report is {}", path.display()))

@@ -57,8 +57,8 @@ pub struct RunContext<'c> {
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
-    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments
-    /// need, if there is one.
+    /// The program whose `storage-node`, `older-proxy` and `replica-clients` are the processes that
+    /// only experiments need, if there is one.
     pub laboratory: Option<&'c Path>,
     /// What targets share among the runs of this round.
     pub round_state: &'c SharedState,
@@ -85,8 +85,8 @@ impl<'c> RunContext<'c> {
         self.server()
     }
 
-    /// Returns the program whose `storage-node` and `older-proxy` are started; `what` is the process
-    /// that is needed.
+    /// Returns the program whose `storage-node`, `older-proxy` and `replica-clients` are started;
+    /// `what` is the process that is needed.
     pub(crate) fn laboratory(&self, what: &str) -> Result<&'c Path, RunError> {
         let none =
             || RunError::Skipped(format!("there is no program whose {what} could be started"));

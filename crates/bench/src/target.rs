@@ -53,7 +53,7 @@ pub use placement::{
 pub use puts::{PutsJob, ReplicatedSystem};
 pub use queries::{QueriesJob, QueryRoute};
 pub use reads::{AccessPattern, FileReader, ReadsJob, RemoteReaders};
-pub use replicas::{Consensus, ReplicasJob};
+pub use replicas::{Consensus, ReplicaClientsConfig, ReplicaNetwork, ReplicasJob, serve_clients};
 pub use scaling::ScaleJob;
 pub use store::{LogSettings, StoreJob};
 

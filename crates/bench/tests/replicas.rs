@@ -85,6 +85,66 @@ fn raft_bulk() {
     assert!(text.contains("283") && text.contains("201"), "{text}");
 }
 
+/// Returns the options of a run whose clients are a process of their own.
+fn with_clients(dir: &Path) -> Options {
+    Options {
+        laboratory: Some(env!("CARGO_BIN_EXE_kumiki-bench").into()),
+        ..options(dir)
+    }
+}
+
+#[test]
+fn raft_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = run("raft-links", &with_clients(dir.path()));
+    assert_eq!(outcome.failure(), None);
+    let results = outcome.results;
+    assert!(results.complete);
+    for point in &results.points {
+        assert_eq!(point.skipped, None, "{}", point.id);
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        assert!(checks().any(|check| check.name.contains("on every member")));
+        for metric in ["throughput", "ceiling", "of-ceiling", "cpu"] {
+            assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
+        }
+        let has_links = point.id.contains("links=1 Gb/s");
+        assert_eq!(point.summary.contains_key("link-cpu"), has_links);
+        if has_links {
+            // Four delays of 0.1 ms.
+            let median = point.summary["latency-p50"].min;
+            assert!(median >= 0.4, "{}: {median}", point.id);
+        }
+    }
+    let text = table::show(experiment("raft-links"), &results);
+    assert!(text.contains("31.7") && text.contains("283"), "{text}");
+}
+
+#[test]
+fn clients_elsewhere_need_their_program_and_their_failures_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let only = Some("links=loopback delay=0 transfer=bulk".to_owned());
+    let without = Options {
+        only: only.clone(),
+        ..options(dir.path())
+    };
+    let results = run("raft-links", &without).results;
+    let skipped = |point: &PointResult| {
+        point
+            .skipped
+            .as_ref()
+            .is_some_and(|why| why.contains("clients"))
+    };
+    assert!(results.points.iter().all(skipped));
+    let planted = Options {
+        plant: true,
+        only,
+        ..with_clients(dir.path())
+    };
+    let outcome = run("raft-links", &planted);
+    let failure = outcome.failure().expect("the wrong counter is found");
+    assert!(failure.contains("additions were acknowledged"), "{failure}");
+}
+
 #[test]
 fn an_addition_that_was_not_acknowledged_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();

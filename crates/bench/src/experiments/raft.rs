@@ -4,7 +4,7 @@ use crate::experiment::SweepPoint;
 use crate::parameters::Param;
 use crate::plot::{Plot, PlotKind};
 use crate::run_context::StorageMedium;
-use crate::target::{Consensus, ReplicasJob, TargetJob};
+use crate::target::{Consensus, ReplicaNetwork, ReplicasJob, TargetJob};
 
 /// The paper does not say how many keys it has, or whether its transactions conflict. A relative of
 /// the authors' code transfers between ten million slots and has groups of up to 100.
@@ -41,21 +41,27 @@ impl Transfer {
 /// The place of the log, by its name among the parameters: as in the paper, and synced.
 pub(super) const LOGS: [&str; 2] = ["memory", "disk"];
 
-/// Returns a point: so many members and clients, a log and a way to transfer it.
-pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> SweepPoint {
+/// Returns a job: so many members and clients, and a log and a way to transfer it.
+pub(super) fn job(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> ReplicasJob {
     let (consensus, bulk) = match transfer {
         Transfer::Naive => (Consensus::Naive, 1),
         Transfer::Group(size) => (Consensus::Group(size), 1),
         Transfer::Bulk => (Consensus::Group(GROUP), BULK),
     };
-    let job = ReplicasJob {
+    ReplicasJob {
         nodes,
         clients,
         consensus,
         bulk,
         counters: COUNTERS,
         log: (log == "disk").then_some(StorageMedium::Disk),
-    };
+        network: ReplicaNetwork::Inside,
+    }
+}
+
+/// Returns a point: so many members and clients, a log and a way to transfer it.
+pub(super) fn point(log: &str, transfer: Transfer, nodes: usize, clients: usize) -> SweepPoint {
+    let job = job(log, transfer, nodes, clients);
     let params = [
         ("log", log.into()),
         ("transfer", transfer.param()),
@@ -116,7 +122,7 @@ pub(super) const COLUMNS: &[&str] = &[
     "cpu",
 ];
 
-/// The setting of all of them.
+/// The setting of those whose clients are in the leader's process.
 pub(super) const SETTING: &str = "All members live in one process, each with a thread of its own; \
     their links are sockets on loopback. Clients are tasks of one further thread, for every way to \
     transfer alike: each has one request under way, and begins the next when the last is known to \

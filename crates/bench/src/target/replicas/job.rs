@@ -1,6 +1,9 @@
 //! Which transactions on a replicated partition are measured.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use testkit::relay::LinkQuality;
 
 use crate::run_context::StorageMedium;
 
@@ -12,6 +15,39 @@ pub enum Consensus {
     Naive,
     /// Executed before consensus; at most so many share an append, a sync and a transfer.
     Group(usize),
+}
+
+/// Where the clients are, and what lies between the machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplicaNetwork {
+    /// Clients are tasks of the leader's process. The members' links are sockets on loopback.
+    #[default]
+    Inside,
+    /// Clients are a process of their own, and reach the leader over TCP. All links are sockets on
+    /// loopback.
+    Loopback,
+    /// As before, but each member and the clients' process stand for machines, whose links have a
+    /// delay and a rate.
+    Links {
+        /// The time from one machine to another, in microseconds.
+        delay_us: u64,
+        /// What a machine sends at most, in megabits a second.
+        megabits: u64,
+    },
+}
+
+impl ReplicaNetwork {
+    /// Returns the quality of the links, if they have a delay and a rate.
+    pub(super) fn quality(self) -> Option<LinkQuality> {
+        match self {
+            ReplicaNetwork::Inside | ReplicaNetwork::Loopback => None,
+            ReplicaNetwork::Links { delay_us, megabits } => Some(LinkQuality {
+                delay: Duration::from_micros(delay_us),
+                bytes_per_second: Some(megabits * 1_000_000 / 8),
+            }),
+        }
+    }
 }
 
 /// Transactions on a replicated partition.
@@ -29,4 +65,7 @@ pub struct ReplicasJob {
     pub counters: u64,
     /// The place of the members' logs; `None`: only in the process's memory.
     pub log: Option<StorageMedium>,
+    /// Where the clients are, and what lies between the machines.
+    #[serde(default)]
+    pub network: ReplicaNetwork,
 }

@@ -1,4 +1,5 @@
-//! The members of a partition, all in this process; their links are sockets on loopback.
+//! The members of a partition, all in this process; their links are sockets on loopback, or links
+//! with a delay.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::{NodeId, Tid};
 use replica::{Grouping, MemberOptions, Options, Partition};
+use testkit::relay::DelayedLinks;
 
 use super::job::{Consensus, ReplicasJob};
 use crate::error::RunError;
@@ -37,8 +39,13 @@ pub(super) struct MemberState {
 }
 
 impl Members {
-    /// Starts all of them, with logs below `dir`, if given, and waits for a leader.
-    pub(super) fn open(job: &ReplicasJob, dir: Option<&Path>) -> Result<Members, RunError> {
+    /// Starts all of them, with logs below `dir`, if given, and waits for a leader. With `links`
+    /// each is a machine of its own, with the node's number.
+    pub(super) fn open(
+        job: &ReplicasJob,
+        dir: Option<&Path>,
+        links: Option<&DelayedLinks>,
+    ) -> Result<Members, RunError> {
         let nodes: Vec<NodeId> = (1..=job.nodes as u16).map(NodeId).collect();
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listeners = nodes.iter().map(|_| fabric::tcp::listen(anywhere, 1));
@@ -52,6 +59,19 @@ impl Members {
             .map(|(&node, address)| Ok((node, address?)))
             .collect();
         let peers = peers.map_err(|error| RunError::failed("listening")(&error))?;
+        let peers_of = |from: NodeId| match links {
+            None => Ok(peers.clone()),
+            Some(links) => peers
+                .iter()
+                .map(|(&to, &address)| {
+                    let link = links.add(usize::from(from.0), usize::from(to.0), address);
+                    Ok((
+                        to,
+                        link.map_err(|error| RunError::failed("linking")(&error))?,
+                    ))
+                })
+                .collect::<Result<_, RunError>>(),
+        };
         let mut members = Members {
             partitions: Vec::new(),
         };
@@ -65,7 +85,7 @@ impl Members {
             };
             let options = Options {
                 dir: dir.map(|dir| dir.join(format!("node{node}"))),
-                peers: peers.clone(),
+                peers: peers_of(node)?,
                 ..Options::new(member, listener)
             };
             let partition = Partition::open(options, &mut |_, _| {});
@@ -77,10 +97,11 @@ impl Members {
     }
 
     /// Returns the member that leads and may serve.
-    pub(super) fn leader(&self) -> Result<&Arc<Partition>, RunError> {
-        let mut all = self.partitions.iter().map(|(_, partition)| partition);
+    pub(super) fn leader(&self) -> Result<&(NodeId, Arc<Partition>), RunError> {
+        let mut all = self.partitions.iter();
         let none = || RunError::Failed("no member leads any more".to_owned());
-        all.find(|partition| partition.is_leader()).ok_or_else(none)
+        all.find(|(_, partition)| partition.is_leader())
+            .ok_or_else(none)
     }
 
     /// Waits until all have applied all entries. Statuses are updated once in a turn, and may be

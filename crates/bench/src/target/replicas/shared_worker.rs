@@ -1,8 +1,8 @@
-//! Clients of a replicated partition, within its leader's process.
+//! Sessions of clients on a replicated partition, within its leader's process.
 //!
 //! All of them share a worker of the leader, as the connections of one thread of a server do: each
 //! executes its request, gets a *ticket*, and is woken when the ticket has resolved. Another
-//! task of the same thread learns from the member when tickets have resolved, and wakes the clients.
+//! task of the same thread learns from the member when tickets have resolved, and wakes the sessions.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,14 +11,12 @@ use std::sync::{Arc, Weak};
 
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op};
-use fastrand::Rng;
 use parking_lot::Mutex;
 use replica::{Partition, Sequenced, Worker};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, oneshot};
 
-use super::state_check::AdditionLedger;
-use crate::driver::AsyncClient;
+use super::counter_client::CounterExecutor;
 use crate::error::RunError;
 use crate::keys;
 
@@ -204,47 +202,27 @@ async fn wake_resolved(
     }
 }
 
-/// A client.
-pub(super) struct CounterClient {
-    pub(super) worker: Rc<SharedWorker>,
-    pub(super) ledger: AdditionLedger,
-    /// Transactions of a request.
-    pub(super) bulk: usize,
-    pub(super) share: CounterShare,
-    /// Its session, from its first request on.
-    pub(super) session: Option<u64>,
-    /// Requests that it has sent.
-    pub(super) sequence: u64,
-    pub(super) rng: Rng,
+/// A client's session, whose transactions are numbered.
+pub(super) struct WorkerSession {
+    worker: Rc<SharedWorker>,
+    /// Its number, from the first transaction on.
+    session: Option<u64>,
+    /// Transactions that it has sent.
+    sequence: u64,
 }
 
-/// The counters of a client: each client has its own, so that no client waits for another's locks.
-#[derive(Clone, Copy)]
-pub(super) struct CounterShare {
-    /// The client's number, from 1 on.
-    pub(super) client: u64,
-    pub(super) clients: u64,
-    /// Counters in all.
-    pub(super) counters: u64,
-}
-
-impl CounterShare {
-    /// Returns two different ones.
-    fn draw(self, rng: &mut Rng) -> [u64; 2] {
-        let own = self.counters / self.clients;
-        let first = rng.u64(0..own);
-        let second = (first + rng.u64(1..own)) % own;
-        [first, second].map(|place| place * self.clients + self.client - 1)
+impl WorkerSession {
+    pub(super) fn new(worker: &Rc<SharedWorker>) -> WorkerSession {
+        WorkerSession {
+            worker: Rc::clone(worker),
+            session: None,
+            sequence: 0,
+        }
     }
 }
 
-impl AsyncClient for CounterClient {
-    async fn call(&mut self) -> Result<(), RunError> {
-        let draw = |_| self.share.draw(&mut self.rng);
-        let drawn: Vec<u64> = (0..self.bulk).flat_map(draw).collect();
-        let keys: Vec<[u8; 8]> = drawn.iter().map(|&index| keys::encode(index)).collect();
-        let ops = keys.iter().map(|key| Op::Add { key, delta: 1 });
-        let ops: Vec<Op<'_>> = ops.collect();
+impl CounterExecutor for WorkerSession {
+    async fn execute(&mut self, ops: &[Op<'_>]) -> Result<Vec<OwnedReply>, RunError> {
         let session = match self.session {
             Some(session) => session,
             None => *self.session.insert(self.worker.open_session().await?),
@@ -252,34 +230,6 @@ impl AsyncClient for CounterClient {
         self.sequence += 1;
         let sequence = self.sequence;
         let sequenced = Sequenced { session, sequence };
-        let replies = self.worker.execute(&ops, sequenced).await?;
-        self.ledger.acknowledged(&drawn, &replies)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn clients_share_the_counters_and_none_with_another() {
-        let mut rng = Rng::with_seed(1);
-        let mut owners = vec![0; 100];
-        for client in 1..=7 {
-            let share = CounterShare {
-                client,
-                clients: 7,
-                counters: 100,
-            };
-            let drawn = (0..1000).map(|_| share.draw(&mut rng));
-            let drawn: Vec<[u64; 2]> = drawn.collect();
-            assert!(drawn.iter().all(|[first, second]| first != second));
-            let own: BTreeSet<u64> = drawn.into_iter().flatten().collect();
-            assert_eq!(own.len(), 14);
-            own.iter().for_each(|&index| owners[index as usize] += 1);
-        }
-        assert!(owners.iter().all(|&owners| owners <= 1));
+        self.worker.execute(ops, sequenced).await
     }
 }

@@ -8,13 +8,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use base::partition::OwnedReply;
+use serde::{Deserialize, Serialize};
 
 use super::members::{MemberState, Members};
 use crate::error::RunError;
 
 /// The acknowledged transactions of a counter.
-#[derive(Clone, Copy, Default)]
-struct AcknowledgedAdditions {
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct AcknowledgedAdditions {
     additions: u64,
     /// The sum of the answers.
     sum: u64,
@@ -26,10 +27,17 @@ pub(super) struct AdditionLedger(Rc<RefCell<Vec<AcknowledgedAdditions>>>);
 
 impl AdditionLedger {
     pub(super) fn new(counters: u64) -> AdditionLedger {
-        AdditionLedger(Rc::new(RefCell::new(vec![
-            AcknowledgedAdditions::default();
-            counters as usize
-        ])))
+        AdditionLedger::of(vec![AcknowledgedAdditions::default(); counters as usize])
+    }
+
+    /// Returns the ledger of clients that were elsewhere.
+    pub(super) fn of(counts: Vec<AcknowledgedAdditions>) -> AdditionLedger {
+        AdditionLedger(Rc::new(RefCell::new(counts)))
+    }
+
+    /// Returns what was acknowledged, by counter.
+    pub(super) fn counts(&self) -> Vec<AcknowledgedAdditions> {
+        self.0.borrow().clone()
     }
 
     /// Adds a transaction that added to these counters, in this order, with these answers.
