@@ -18,7 +18,7 @@ use crate::support::{experiment, left, options, peers, run};
 
 /// Runs an experiment, and repeats it if nothing was done at one of its points: on a busy machine a
 /// group may elect a leader for as long as such a short point lasts.
-fn running(name: &str) -> Results {
+fn running(measured: impl Fn() -> Results) -> Results {
     let is_idle = |results: &Results| {
         let throughput =
             |point: &PointResult| point.summary.get("throughput").map(|one| one.median);
@@ -27,10 +27,10 @@ fn running(name: &str) -> Results {
             .iter()
             .any(|point| throughput(point) == Some(0.0))
     };
-    let mut results = whole(name);
+    let mut results = measured();
     for _ in 0..2 {
         if is_idle(&results) {
-            results = whole(name);
+            results = measured();
         }
     }
     results
@@ -38,7 +38,7 @@ fn running(name: &str) -> Results {
 
 /// Runs an experiment on replicas of this process, and makes the checks that all share.
 fn replicas(name: &str) -> Results {
-    let results = running(name);
+    let results = running(|| whole(name));
     for point in &results.points {
         let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
         let named = |name: &str| checks().any(|check| check.name.contains(name));
@@ -95,10 +95,12 @@ fn with_clients(dir: &Path) -> Options {
 
 #[test]
 fn raft_links() {
-    let dir = tempfile::tempdir().unwrap();
-    let outcome = run("raft-links", &with_clients(dir.path()));
-    assert_eq!(outcome.failure(), None);
-    let results = outcome.results;
+    let results = running(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let outcome = run("raft-links", &with_clients(dir.path()));
+        assert_eq!(outcome.failure(), None);
+        outcome.results
+    });
     assert!(results.complete);
     for point in &results.points {
         assert_eq!(point.skipped, None, "{}", point.id);
