@@ -56,6 +56,11 @@ use state_check::AdditionLedger;
 
 /// The machine of the clients; the members have their nodes' numbers, from 1 on.
 const CLIENTS_MACHINE: usize = 0;
+/// Delays by which a run with links warms up longer: plain Raft opens one session after the other.
+const WARM_UP_DELAYS: u32 = 250;
+/// Delays by which it counts longer: with plain Raft a request of many clients waits for more than a
+/// hundred.
+const COUNTED_DELAYS: u32 = 500;
 /// The interval at which a run with clients elsewhere checks if the user wants to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -180,14 +185,15 @@ impl ReplicasRun<'_> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let listens = listener.local_addr().map_err(failed)?;
+        let quality = self.job.network.quality().unwrap_or_default();
         let config = ReplicaClientsConfig {
             leader: self.client_address(listens)?,
             clients: self.job.clients,
             bulk: self.job.bulk,
             counters: self.job.counters,
             seed: self.context.seed,
-            warm_up: self.context.scale.warm_up,
-            time: self.context.scale.time,
+            warm_up: self.context.scale.warm_up + quality.delay * WARM_UP_DELAYS,
+            time: self.context.scale.time + quality.delay * COUNTED_DELAYS,
         };
         let (process, reports) = ClientProcess::start(program, &config)?;
         let serve = async {
