@@ -83,7 +83,7 @@ pub enum Error {
     /// Columns cannot be grouped so.
     #[error(transparent)]
     Groups(#[from] GroupsError),
-    /// The options are invalid for this table.
+    /// The options are invalid, for this table or on this machine.
     #[error("{0}")]
     Options(String),
     /// Rows cannot be stored in pages.
@@ -193,6 +193,17 @@ impl Error {
             | Error::Malformed(_)
             | Error::Value(_)
             | Error::Unwanted(_) => ErrorClass::Caller,
+        }
+    }
+
+    /// Returns the error of a node once more, for another thread that waits for the same answer.
+    pub(crate) fn copied(&self) -> Error {
+        let text = self.to_string();
+        match self {
+            Error::Lost(_) => Error::Lost(text),
+            Error::Busy(_) => Error::Busy(text),
+            Error::Page(_) => Error::Page(text),
+            _ => Error::Refused(text),
         }
     }
 

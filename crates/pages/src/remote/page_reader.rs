@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::page_rate::ReaderRate;
-use super::session_pool::{CachedHandle, PooledSession, SessionPool};
+use super::reader_link::ReaderLink;
+use super::session_pool::SessionPool;
 use crate::error::{Error, ErrorClass};
 use crate::page::{Page, PageError};
 use crate::read_ahead::ReadAhead;
@@ -21,8 +22,8 @@ pub(super) struct PageReader {
     pool: Arc<SessionPool>,
     table: Arc<Table>,
     ahead: ReadAhead,
-    /// A session, after a page was needed that the cache does not have, and the table that is open on it.
-    pooled: Option<(PooledSession, CachedHandle)>,
+    /// A link on which the table is open, after a page was needed that the cache does not have.
+    link: Option<ReaderLink>,
     /// A page that is to be requested next, and was not yet: there was no room, or no session.
     due: Option<(usize, Address)>,
     /// Why nothing is requested any more. Pages that have come before are still taken.
@@ -70,7 +71,7 @@ impl PageReader {
             pool: Arc::clone(pool),
             table: Arc::clone(table),
             ahead: ReadAhead::new(table, pages, limit, cache).tallied(tally),
-            pooled: None,
+            link: None,
             due: None,
             failed: None,
             rate: ReaderRate::new(table.page_size),
@@ -93,43 +94,35 @@ impl PageReader {
             let Some((place, address)) = self.due else {
                 return Ok(());
             };
-            if self.pooled.is_none() {
-                let mut pooled = self.pool.take()?;
-                let opened = pooled.open_table(&self.table)?;
-                self.pooled = Some((pooled, opened));
+            if self.link.is_none() {
+                self.link = Some(ReaderLink::open(&self.pool, &self.table)?);
             }
-            let Some((pooled, opened)) = &mut self.pooled else {
-                unreachable!("it was taken");
+            let Some(link) = &mut self.link else {
+                unreachable!("it was opened");
             };
-            if pooled.session.room(&opened.handle) == 0 {
+            if link.room() == 0 {
                 return Ok(());
             }
             self.due = None;
-            let segment = opened.places.get(&address.segment).copied();
-            let Some(segment) = segment else {
+            if !link.read(address, place) {
                 let what = "its segment is not in the table's version".to_owned();
                 self.ahead
                     .deliver(place, Err(PageError::Unreadable { address, what }));
-                continue;
-            };
-            let token = pooled.token(place);
-            pooled
-                .session
-                .read(&opened.handle, segment, address.page.0, token);
+            }
         }
     }
 
     /// Asks for pages, and takes those that have come; waits for them, but at most `at_most`.
     fn turn(&mut self, at_most: Duration, deadline: Instant) -> Result<(), Error> {
-        let Some((pooled, _)) = &mut self.pooled else {
+        let Some(link) = &mut self.link else {
             return Ok(());
         };
-        pooled.session.turn(at_most)?;
+        link.turn(at_most)?;
         let mut something = false;
-        while let Some(arrived) = pooled.session.next_page() {
+        while let Some(arrived) = link.next_page() {
             something = true;
             let place = (arrived.token & u64::from(u32::MAX)) as usize;
-            if pooled.token(place) != arrived.token {
+            if link.token(place) != arrived.token {
                 continue;
             }
             let bytes = arrived.page.map(Bytes::from);
@@ -144,7 +137,7 @@ impl PageReader {
             let patience = self.pool.options.session.patience;
             let text = format!(
                 "storage node {}: no page has come in {patience:?}",
-                pooled.session.address()
+                link.address()
             );
             return Err(Error::Lost(text));
         }
@@ -154,7 +147,7 @@ impl PageReader {
     fn fail(&mut self, error: &Error) -> Option<Result<Arc<Page>, PageError>> {
         let address = self.ahead.first()?;
         // Requests that are under way on it are of no use any more.
-        self.pooled = None;
+        self.link = None;
         self.ahead.end();
         let what = error.to_string();
         Some(Err(match error.class() {
@@ -167,8 +160,8 @@ impl PageReader {
 impl Drop for PageReader {
     fn drop(&mut self) {
         self.rate.end(&self.pool.page_rate, Instant::now());
-        if let Some((pooled, _)) = self.pooled.take() {
-            self.pool.give_back(pooled);
+        if let Some(link) = self.link.take() {
+            link.give_back(&self.pool);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 
+use super::link_pool::{LinkPool, LinkPoolOptions};
 use super::load::RemoteLoad;
 use super::page_reader::PageReader;
 use super::session::Session;
@@ -29,8 +30,33 @@ impl RemoteNode {
     /// Returns a node that is not connected to yet.
     #[must_use]
     pub fn new(options: RemoteNodeOptions) -> RemoteNode {
+        RemoteNode::over(options, None)
+    }
+
+    /// Returns a node as [`RemoteNode::new`], whose readers of pages share so many connections, so many
+    /// threads each; see [`link_pool`](super::link_pool). Tasks, loads and questions have sessions of
+    /// their own. The options' depth and window are of a connection.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LinkPool::new`].
+    pub fn sharing(
+        options: RemoteNodeOptions,
+        connections: usize,
+        threads_per_connection: usize,
+    ) -> Result<RemoteNode, Error> {
+        let links = LinkPool::new(LinkPoolOptions {
+            session: options.session.clone(),
+            connections,
+            threads_per_connection,
+            // Their threads run in any case.
+            stack_bytes: 0,
+        })?;
+        Ok(RemoteNode::over(options, Some(links)))
+    }
+
+    fn over(options: RemoteNodeOptions, links: Option<LinkPool>) -> RemoteNode {
         RemoteNode {
-            pool: Arc::new(SessionPool::new(options)),
+            pool: Arc::new(SessionPool::new(options, links)),
             tally: None,
         }
     }

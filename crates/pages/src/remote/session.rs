@@ -16,6 +16,7 @@ mod windows;
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use base::NodeId;
 use fabric::tcp::{Tcp, TcpOptions, Transport};
 use fabric::{Inbox, Link, Messages, Peer};
 use foldhash::HashMap;
-use reactor::{Network, SocketEvent, Sockets};
+use reactor::{Network, SocketEvent, SocketWaker, Sockets};
 use slab::Slab;
 
 pub use options::SessionOptions;
@@ -92,6 +93,28 @@ pub struct TableHandle {
     pub pages: u64,
 }
 
+impl TableHandle {
+    /// Returns the node's number of it, and the bytes of a page.
+    pub(super) fn place(&self) -> (u32, usize) {
+        (self.handle, self.unit)
+    }
+
+    /// Returns an error if the node has another table of that name.
+    pub(super) fn check(&self, table: &Table, node: SocketAddr) -> Result<(), Error> {
+        if self
+            .table
+            .as_ref()
+            .is_some_and(|found| found.id == table.id)
+        {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "storage node {node}: table {} is another one by now; ask again",
+            table.name
+        )))
+    }
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
@@ -145,8 +168,19 @@ impl Session {
 
     /// Returns the node's address.
     #[must_use]
-    pub fn address(&self) -> std::net::SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.options.address
+    }
+
+    /// Returns how long the node may be silent about a request.
+    pub(super) fn patience(&self) -> Duration {
+        self.options.patience
+    }
+
+    /// Returns what ends a [turn](Session::turn) of this session from another thread.
+    pub(super) fn waker(&mut self) -> Result<SocketWaker, Error> {
+        let waker = self.network.waker();
+        waker.map_err(|error| Error::Lost(error.to_string()))
     }
 
     /// Returns the transport of messages; `None` if the link is down.
@@ -179,6 +213,11 @@ impl Session {
     /// See [`Error`].
     pub fn open(&mut self, name: &str, version: Version) -> Result<TableHandle, Error> {
         let answer = self.ask(NodeQuery::Open(version.0, name))?;
+        self.opened_table(&answer)
+    }
+
+    /// Makes a handle of the answer to [`NodeQuery::Open`].
+    pub(super) fn opened_table(&mut self, answer: &[u8]) -> Result<TableHandle, Error> {
         let Some((handle, table)) = answer.split_first_chunk() else {
             return Err(self.malformed(&"an answer without a handle"));
         };
@@ -199,6 +238,11 @@ impl Session {
     /// See [`Error`].
     pub fn open_file(&mut self, name: &str, unit: usize) -> Result<TableHandle, Error> {
         let answer = self.ask(NodeQuery::File(unit as u32, name))?;
+        self.opened_file(unit, &answer)
+    }
+
+    /// Makes a handle of the answer to [`NodeQuery::File`].
+    pub(super) fn opened_file(&mut self, unit: usize, answer: &[u8]) -> Result<TableHandle, Error> {
         let Ok(answer) = <[u8; 12]>::try_from(answer) else {
             return Err(self.malformed(&"an answer that is none"));
         };
@@ -225,8 +269,13 @@ impl Session {
     /// Returns how many more pages of this table or file may be requested at present.
     #[must_use]
     pub fn room(&self, open: &TableHandle) -> usize {
+        self.room_for(open.unit)
+    }
+
+    /// Returns how many more pages of so many bytes may be requested at present.
+    pub(super) fn room_for(&self, unit: usize) -> usize {
         let room = self.options.depth - self.pending.len().min(self.options.depth);
-        match self.windows.get(&open.unit) {
+        match self.windows.get(&unit) {
             Some(PageMemory::Window(_, slots)) => room.min(slots.free()),
             _ => room,
         }
@@ -244,7 +293,18 @@ impl Session {
     /// # Panics
     /// Panics without [room](Session::room).
     pub fn read(&mut self, open: &TableHandle, segment: u16, page: u32, token: u64) {
-        let (window, slot) = match self.windows.get(&open.unit) {
+        self.request_page(open.place(), segment, page, token);
+    }
+
+    /// Requests a page of the [place](TableHandle::place) of an open table.
+    pub(super) fn request_page(
+        &mut self,
+        (handle, unit): (u32, usize),
+        segment: u16,
+        page: u32,
+        token: u64,
+    ) {
+        let (window, slot) = match self.windows.get(&unit) {
             Some(PageMemory::Window(window, slots)) => {
                 let slot = slots.reserve().expect("there is room");
                 (*window, Some(slot))
@@ -252,11 +312,7 @@ impl Session {
             _ => (INLINE, None),
         };
         let place = slot.as_ref().map_or(0, Reserved::place);
-        let tag = self.pending.insert(Pending {
-            token,
-            slot,
-            unit: open.unit,
-        });
+        let tag = self.pending.insert(Pending { token, slot, unit });
         let wanted = PageRequest {
             tag: tag as u32,
             segment,
@@ -265,16 +321,16 @@ impl Session {
             slot: place,
         };
         match &mut self.batch {
-            Some((handle, message)) if *handle == open.handle => {
+            Some((batched, message)) if *batched == handle => {
                 message.extend_from_slice(&wanted.encode());
             }
             _ => {
                 self.send_batch();
                 let mut message = std::mem::take(&mut self.message);
                 message.clear();
-                begin_read(&mut message, open.handle);
+                begin_read(&mut message, handle);
                 message.extend_from_slice(&wanted.encode());
-                self.batch = Some((open.handle, message));
+                self.batch = Some((handle, message));
             }
         }
         let batch = self.batch.as_ref();
@@ -320,7 +376,7 @@ impl Session {
         self.requests.take_event(task)
     }
 
-    /// Returns when the task began, or the node last reported that it is under way.
+    /// Returns when the task or request began, or the node last reported that it is under way.
     pub(super) fn last_heard(&self, task: u32) -> Option<Instant> {
         self.requests.last_heard(task)
     }
@@ -391,9 +447,20 @@ impl Session {
     }
 
     fn ask(&mut self, query: NodeQuery<'_>) -> Result<Vec<u8>, Error> {
+        let request = self.begin_query(query)?;
+        self.answer_to(request)
+    }
+
+    /// Asks the node, and returns the number of the request.
+    pub(super) fn begin_query(&mut self, query: NodeQuery<'_>) -> Result<u32, Error> {
         let request = self.new_request();
         self.send_request(&NodeRequest::Query { request, query })?;
-        self.answer_to(request)
+        Ok(request)
+    }
+
+    /// Takes the answer to a request, if it has come.
+    pub(super) fn take_answer(&mut self, request: u32) -> Option<Result<Vec<u8>, Error>> {
+        self.requests.take(request)
     }
 
     fn send_request(&mut self, request: &NodeRequest<'_>) -> Result<(), Error> {

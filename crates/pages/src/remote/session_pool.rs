@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::link_pool::LinkPool;
 use super::page_rate::PageRate;
 use super::session::{Session, SessionOptions, TableHandle};
 use crate::cache::Cache;
@@ -44,6 +45,8 @@ impl RemoteNodeOptions {
 #[derive(Debug)]
 pub(super) struct SessionPool {
     pub(super) options: RemoteNodeOptions,
+    /// The links that readers of pages share, if they do. All else has sessions of its own.
+    pub(super) links: Option<LinkPool>,
     idle: Mutex<Vec<PooledSession>>,
     pub(super) page_rate: PageRate,
 }
@@ -66,10 +69,24 @@ pub(super) struct CachedHandle {
     user: u32,
 }
 
+impl CachedHandle {
+    /// Makes it of an open table.
+    pub(super) fn new(handle: TableHandle, user: u32) -> CachedHandle {
+        let table = handle.table.as_ref().expect("a table, not a file");
+        let places = table.segments.iter().zip(0..).map(|(s, at)| (s.id, at));
+        CachedHandle {
+            places: Arc::new(places.collect()),
+            handle,
+            user,
+        }
+    }
+}
+
 impl SessionPool {
-    pub(super) fn new(options: RemoteNodeOptions) -> SessionPool {
+    pub(super) fn new(options: RemoteNodeOptions, links: Option<LinkPool>) -> SessionPool {
         SessionPool {
             options,
+            links,
             idle: Mutex::default(),
             page_rate: PageRate::default(),
         }
@@ -111,15 +128,7 @@ impl PooledSession {
             return Ok(opened.clone());
         }
         let opened = self.open_version(&table.name, table.version)?;
-        let found = opened.handle.table.as_ref();
-        if found.is_none_or(|found| found.id != table.id) {
-            let text = format!(
-                "storage node {}: table {} is another one by now; ask again",
-                self.session.address(),
-                table.name
-            );
-            return Err(Error::Refused(text));
-        }
+        opened.handle.check(table, self.session.address())?;
         Ok(opened)
     }
 
@@ -129,13 +138,9 @@ impl PooledSession {
         version: Version,
     ) -> Result<CachedHandle, Error> {
         let open = self.session.open(name, version)?;
-        let table = open.table.clone().expect("a table, not a file");
-        let places = table.segments.iter().zip(0..).map(|(s, at)| (s.id, at));
-        let opened = CachedHandle {
-            places: Arc::new(places.collect()),
-            handle: open,
-            user: self.users,
-        };
+        let table = open.table.as_ref().expect("a table, not a file");
+        let key = (table.id, table.version);
+        let opened = CachedHandle::new(open, self.users);
         if self.open.len() >= OPEN
             && let Some(oldest) = self.open.iter().min_by_key(|(_, opened)| opened.user)
         {
@@ -144,7 +149,7 @@ impl PooledSession {
                 self.session.close(&closed.handle)?;
             }
         }
-        let replaced = self.open.insert((table.id, table.version), opened.clone());
+        let replaced = self.open.insert(key, opened.clone());
         if let Some(replaced) = replaced {
             self.session.close(&replaced.handle)?;
         }

@@ -1,8 +1,10 @@
 //! A storage node and its readers, over every transport. RDMA is tested where there is a device: `cargo
 //! xtask rdma` runs these tests in a machine that has one. The cases are in `suite`, `far`, `stock` and
-//! `replicas`; strangers and faulty readers in `strangers` and `limits`; nodes that take long in `slow`.
+//! `replicas`; strangers and faulty readers in `strangers` and `limits`; nodes that take long in `slow`;
+//! links that threads share in `link_pool`, and as readers of tables have them in `remote_node`.
 
 mod limits;
+mod link_pool;
 mod local_tables;
 mod remote_node;
 mod replicas;
@@ -38,6 +40,36 @@ macro_rules! conform {
     };
 }
 
+/// Makes a test of each case, for readers that share two links of four threads each.
+macro_rules! conform_shared {
+    ($($case:ident)*) => {
+        mod shared_over_tcp {
+            $(#[test]
+            fn $case() {
+                let road = crate::remote::support::Road::new(fabric::tcp::Transport::Tcp);
+                crate::remote::remote_node::$case(&road.sharing(2, 4));
+            })*
+        }
+        mod shared_over_shm {
+            $(#[test]
+            fn $case() {
+                let road = crate::remote::support::Road::new(fabric::tcp::Transport::Shm);
+                crate::remote::remote_node::$case(&road.sharing(2, 4));
+            })*
+        }
+    };
+}
+
+conform_shared! {
+    a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
+    what_a_cache_has_is_not_read_again
+    the_node_reads_while_pages_of_the_cache_are_taken
+    a_torn_page_is_not_believed
+    a_node_that_dies_loses_its_pages
+    a_node_that_is_away_for_a_moment_is_told_of_in_its_turn
+    a_version_that_is_gone_is_told
+}
+
 conform! {
     suite::pages_come_as_they_are
     suite::pages_are_read_in_every_way
@@ -54,6 +86,11 @@ conform! {
     limits::a_batch_that_is_too_long_fails_its_task
     limits::an_answer_that_is_too_long_is_told
     limits::credit_has_an_end
+    link_pool::threads_that_share_links_get_the_pages_that_they_asked_for
+    link_pool::many_threads_share_a_link_of_few_pages
+    link_pool::threads_that_end_early_hinder_no_others
+    link_pool::what_cannot_be_opened_or_read_fails_for_those_who_asked
+    link_pool::a_lost_link_fails_all_of_its_threads
     remote_node::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
     remote_node::what_a_cache_has_is_not_read_again
     remote_node::the_node_reads_while_pages_of_the_cache_are_taken

@@ -12,9 +12,7 @@ impl Session {
     /// # Errors
     /// See [`Error`]. The table is as it was, except for [`Error::Doubtful`].
     pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        let request = self.new_request();
-        let query = NodeQuery::Remove(name);
-        self.send_request(&NodeRequest::Query { request, query })?;
+        let request = self.begin_query(NodeQuery::Remove(name))?;
         self.answer_of_change(request).map(drop)
     }
 

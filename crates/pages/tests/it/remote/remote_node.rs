@@ -154,7 +154,12 @@ impl Library {
         let mut options = RemoteNodeOptions::new(session);
         options.cache = cache;
         options.ahead_bytes = 40 * 4096;
-        RemoteNode::new(options)
+        match road.sharing {
+            None => RemoteNode::new(options),
+            Some((connections, threads)) => {
+                RemoteNode::sharing(options, connections, threads).unwrap()
+            }
+        }
     }
 
     /// Stops the node.

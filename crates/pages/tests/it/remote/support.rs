@@ -41,12 +41,23 @@ fn byte(at: usize) -> u8 {
 pub(crate) struct Road {
     pub(crate) transport: Transport,
     pub(crate) verbs: Option<Domain>,
+    /// Connections, and threads of each, if readers of tables share connections.
+    pub(crate) sharing: Option<(usize, usize)>,
 }
 
 impl Road {
     pub(crate) fn new(transport: Transport) -> Road {
-        let verbs = None;
-        Road { transport, verbs }
+        Road {
+            transport,
+            verbs: None,
+            sharing: None,
+        }
+    }
+
+    /// Has readers of tables share so many connections, so many threads each.
+    pub(crate) fn sharing(mut self, connections: usize, threads: usize) -> Road {
+        self.sharing = Some((connections, threads));
+        self
     }
 
     /// Returns the transport of an RDMA device; `None`, with a line that says why, where there is
@@ -56,6 +67,7 @@ impl Road {
             Ok(device) => Some(Road {
                 transport: Transport::Verbs,
                 verbs: Some(device.domain().unwrap()),
+                sharing: None,
             }),
             Err(error) if std::env::var_os(REQUIRE).is_some() => panic!("{error}"),
             Err(error) => {
