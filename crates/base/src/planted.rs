@@ -62,7 +62,7 @@ mod chosen {
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Bug; 11] = [
+        pub const ALL: [Bug; 12] = [
             Bug::EarlyReply,
             Bug::NoValidation,
             Bug::IgnoredHolds,

@@ -4,7 +4,8 @@
 //! kept in memory and knows which epochs are durable, over a simulated network. In half of the runs
 //! there are partitions that three nodes hold, whose leader changes. Clients run
 //! transactions over few keys while nodes crash and start again, links break, nodes are separated,
-//! disks are slow and clocks wrong. Clients go away, also while they coordinate a write. Clients go away, also while they coordinate a write. Then the faults stop.
+//! disks are slow and clocks wrong. Clients go away, also while they coordinate a write. Then the faults
+//! stop.
 //!
 //! There are two scenarios: ordinary transactions alone, and transactions of read-atomic keys with
 //! ordinary ones beside them.
