@@ -62,6 +62,15 @@ impl SweepPoint {
         }
     }
 
+    /// Returns the point with another parameter, by which it is distinguished from others, too.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Param>) -> SweepPoint {
+        let value = value.into();
+        self.id.push_str(&format!(" {name}={value}"));
+        self.params.insert(name.to_owned(), value);
+        self
+    }
+
     /// Returns the point, measured in at most so many rounds.
     #[must_use]
     pub fn at_most(self, rounds: usize) -> SweepPoint {

@@ -31,6 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          is empty at the beginning. Without it nothing is cached anywhere, as files are read past \
          the page cache. The paper's local reads had a cache of which it does not say more, its \
          remote ones had none.",
+        "'shared': threads share connections, and each waits for one page at a time.",
     ],
     points,
     plots: figures::plots,
@@ -44,6 +45,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "cache",
         "threads",
         "links",
+        "connections",
+        "threads-per-connection",
         "replay-time",
         "iops",
         "hit-rate",
@@ -64,6 +67,8 @@ struct ReadPoint {
     /// Threads of this machine, or of the node.
     threads: usize,
     links: usize,
+    /// Threads that share a link, if links are shared.
+    threads_per_connection: Option<usize>,
 }
 
 impl ReadPoint {
@@ -86,7 +91,9 @@ impl ReadPoint {
                     1
                 },
                 connections: self.links,
-                depth: DEPTH,
+                threads_per_connection: self.threads_per_connection,
+                // Each of several threads waits for one page at a time.
+                depth: self.threads_per_connection.unwrap_or(DEPTH),
             }),
         };
         let cache = match self.order {
@@ -94,10 +101,10 @@ impl ReadPoint {
             AccessPattern::Random | AccessPattern::Counted => 0.0,
         };
         let is_replay = matches!(self.order, AccessPattern::Replay { .. });
-        let mode = if self.transport.is_some() {
-            "remote"
-        } else {
-            "local"
+        let mode = match (self.transport, self.threads_per_connection) {
+            (None, _) => "local",
+            (Some(_), None) => "remote",
+            (Some(_), Some(_)) => "shared",
         };
         let pairs: [(&str, Param); 8] = [
             ("order", if is_replay { "replay" } else { "random" }.into()),
@@ -120,9 +127,16 @@ impl ReadPoint {
             pinned: false,
         };
         let mut point = SweepPoint::new(pairs, TargetJob::Reads(job));
-        let who = match self.transport {
-            None => mode.to_owned(),
-            Some(transport) => format!("{mode} {}", transport.name()),
+        if let Some(threads) = self.threads_per_connection {
+            point = point.with("connections", self.links);
+            point = point.with("threads-per-connection", threads);
+        }
+        let who = match (self.transport, self.threads_per_connection) {
+            (None, _) => mode.to_owned(),
+            (Some(transport), None) => format!("{mode} {}", transport.name()),
+            (Some(transport), Some(threads)) => {
+                format!("{mode} {}, {threads} threads each", transport.name())
+            }
         };
         let who = if cache > 0.0 {
             format!("{who}, cache {cache}")
@@ -145,6 +159,7 @@ impl ReadPoint {
                 THREADS
             },
             links: 0,
+            threads_per_connection: None,
         }
     }
 
@@ -161,6 +176,7 @@ impl ReadPoint {
             transport: Some(transport),
             threads: 0,
             links: if place == StorageMedium::Memory { 2 } else { 1 },
+            threads_per_connection: None,
         }
     }
 }
@@ -201,6 +217,7 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     }
     in_memory(scale, &mut points);
     sweeps(scale, sizes, &mut points);
+    sharing(scale, &mut points);
     if scale.effort == Effort::Quick {
         // The other sizes once: replays without a cache take seconds.
         let other = |job: &TargetJob| matches!(job, TargetJob::Reads(job) if job.unit != RECORDED);
@@ -262,5 +279,27 @@ fn sweeps(scale: &Scale, sizes: &[usize], points: &mut Vec<SweepPoint>) {
                     .map(|&links| ReadPoint { links, ..readers }.point()),
             );
         }
+    }
+}
+
+/// Adds the points whose connections are shared, up to the 10,000 threads of figure 4.19.
+fn sharing(scale: &Scale, points: &mut Vec<SweepPoint>) {
+    let splits: &[(usize, usize)] = match scale.effort {
+        Effort::Tiny => &[(2, 4)],
+        Effort::Quick => &[(10, 10)],
+        Effort::Full => &[(10, 10), (10, 100), (100, 10), (100, 100)],
+    };
+    let shm = PageTransport::Shm;
+    for order in [replay(0.0), AccessPattern::Counted] {
+        let readers = ReadPoint::from_node(order, StorageMedium::Disk, RECORDED, shm);
+        points.extend(splits.iter().map(|&(links, threads)| {
+            let threads_per_connection = Some(threads);
+            let readers = ReadPoint {
+                links,
+                threads_per_connection,
+                ..readers
+            };
+            readers.point()
+        }));
     }
 }

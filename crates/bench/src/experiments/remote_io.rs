@@ -31,6 +31,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          as if they were two machines with a core each; who reads locally has the node's \
          processor. Otherwise all threads may run anywhere, so that node and readers share what \
          a local reader has for itself.",
+        "'shared': threads of this process share connections, and each waits for one page at a time, as \
+         an I/O thread of the paper does; so 'connections' times 'threads-per-connection' reads are under \
+         way. In all other modes a connection has a thread, which has many reads under way.",
         "The paper has two servers of 44 cores, ten NVMe SSDs and InfiniBand of 56 Gb/s. Compare \
          ratios. Its devices are this machine's disk, and /dev/shm as the fast one.",
     ],
@@ -45,6 +48,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "way",
         "threads",
         "links",
+        "connections",
+        "threads-per-connection",
         "pinned",
         "iops",
         "read-rate",
@@ -63,6 +68,8 @@ struct ReadPoint {
     way: &'static str,
     threads: usize,
     links: usize,
+    /// Threads that share a link, if links are shared.
+    threads_per_connection: Option<usize>,
     pinned: bool,
     reader: FileReader,
 }
@@ -95,7 +102,15 @@ impl ReadPoint {
             ("links", self.links.into()),
             ("pinned", if self.pinned { "yes" } else { "no" }.into()),
         ];
-        SweepPoint::new(pairs, TargetJob::Reads(job))
+        let point = SweepPoint::new(pairs, TargetJob::Reads(job));
+        let Some(threads) = self.threads_per_connection else {
+            return point;
+        };
+        let point = point.with("connections", self.links);
+        let mut point = point.with("threads-per-connection", threads);
+        let readers = Param::from(self.links * threads);
+        point.params.insert("readers".to_owned(), readers);
+        point
     }
 }
 
@@ -105,6 +120,7 @@ fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> 
         read_method: None,
         node_threads: if pinned { 1 } else { links.min(2) },
         connections: links,
+        threads_per_connection: None,
         depth: DEPTH,
     };
     ReadPoint {
@@ -115,6 +131,7 @@ fn fabric(transport: PageTransport, size: usize, links: usize, pinned: bool) -> 
         way: "–",
         threads: 0,
         links,
+        threads_per_connection: None,
         pinned,
         reader: FileReader::Node(readers),
     }
@@ -130,6 +147,7 @@ fn plain(place: StorageMedium, size: usize, threads: usize, pinned: bool) -> Swe
         way: "plain",
         threads,
         links: 0,
+        threads_per_connection: None,
         pinned,
         reader: FileReader::Plain { threads },
     }
@@ -153,15 +171,16 @@ fn own(
         size,
         transport: None,
         way: read_method.name(),
-        threads: threads(read_method),
+        threads: threads_of(read_method),
         links: 0,
+        threads_per_connection: None,
         pinned,
         reader: FileReader::Own { read_method, depth },
     }
     .point()
 }
 
-fn threads(read_method: ReadMethodOption) -> usize {
+fn threads_of(read_method: ReadMethodOption) -> usize {
     match read_method {
         ReadMethodOption::Static(threads) => threads,
         ReadMethodOption::Dynamic | ReadMethodOption::Ring | ReadMethodOption::Here => 0,
@@ -186,6 +205,7 @@ fn remote(
             1
         },
         connections: links,
+        threads_per_connection: None,
         depth: match place {
             StorageMedium::Memory => DEPTH.min(AHEAD / size),
             // Some are on their way while the disk has as many as it takes.
@@ -198,9 +218,41 @@ fn remote(
         size,
         transport: Some(transport),
         way: read_method.name(),
-        threads: threads(read_method),
+        threads: threads_of(read_method),
         links,
+        threads_per_connection: None,
         pinned,
+        reader: FileReader::Node(readers),
+    }
+    .point()
+}
+
+/// Threads that share connections, each of which waits for one page at a time. With `None` the node
+/// has the pages in memory.
+fn shared(
+    size: usize,
+    transport: PageTransport,
+    read_method: Option<ReadMethodOption>,
+    (connections, threads): (usize, usize),
+) -> SweepPoint {
+    let readers = RemoteReaders {
+        transport,
+        read_method,
+        node_threads: 1,
+        connections,
+        threads_per_connection: Some(threads),
+        depth: threads,
+    };
+    ReadPoint {
+        mode: "shared",
+        place: read_method.map(|_| StorageMedium::Disk),
+        size,
+        transport: Some(transport),
+        way: read_method.map_or("–", ReadMethodOption::name),
+        threads: read_method.map_or(0, threads_of),
+        links: connections,
+        threads_per_connection: Some(threads),
+        pinned: false,
         reader: FileReader::Node(readers),
     }
     .point()
@@ -214,6 +266,9 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
         on_disk(scale, size, &mut points);
         in_memory(scale, size, &mut points);
         fabrics(scale, size, &mut points);
+    }
+    for &size in sizes {
+        sharing(scale, size, &mut points);
     }
     if scale.effort != Effort::Tiny {
         dynamic(is_full, &mut points);
@@ -377,6 +432,68 @@ fn in_memory(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
                 links,
                 false,
             ));
+        }
+    }
+}
+
+/// Connections, and threads of each: all combinations, and ten thousand threads on fewer connections.
+const SHARED: [(usize, usize); 13] = [
+    (1, 1),
+    (1, 10),
+    (1, 100),
+    (10, 1),
+    (10, 10),
+    (10, 100),
+    (100, 1),
+    (100, 10),
+    (100, 100),
+    (30, 100),
+    (1, 1_000),
+    (10, 1_000),
+    (1, 10_000),
+];
+/// Those of figures 4.12 and 4.13: ten connections, and a hundred threads for each connection.
+const PAPER_SHARED: [(usize, usize); 8] = [
+    (10, 1),
+    (10, 4),
+    (10, 10),
+    (10, 40),
+    (10, 100),
+    (1, 100),
+    (30, 100),
+    (100, 100),
+];
+
+/// Adds the points whose connections are shared: figures 4.2 and 4.12 to 4.17.
+fn sharing(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
+    let is_smallest = size == SIZES[0];
+    let (some, disk): (&[(usize, usize)], &[(usize, usize)]) = match scale.effort {
+        Effort::Tiny if is_smallest => (&[(2, 4)], &[(2, 4)]),
+        Effort::Tiny => (&[], &[(2, 4)]),
+        Effort::Quick if is_smallest => (
+            &[(1, 1), (1, 16), (10, 10)],
+            &[(1, 16), (10, 10), (10, 100)],
+        ),
+        Effort::Quick => (&[], &[]),
+        Effort::Full if is_smallest => (&SHARED, &SHARED),
+        Effort::Full => (&[], &SHARED),
+    };
+    for transport in CARRIERS {
+        let answered = some
+            .iter()
+            .map(|&split| shared(size, transport, None, split));
+        points.extend(answered);
+    }
+    let mut add = |read_method, split| {
+        points.push(shared(size, PageTransport::Shm, Some(read_method), split));
+    };
+    for &split in disk {
+        add(ReadMethodOption::Ring, split);
+    }
+    if scale.effort == Effort::Full && is_smallest {
+        for split in PAPER_SHARED {
+            // The paper's I/O threads are the node's: as many as threads that wait here.
+            add(ReadMethodOption::Static(split.0 * split.1), split);
         }
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn run(job: &ReadsJob, context: &RunContext<'_>) -> Result<RunSample,
     let threads = match job.reader {
         FileReader::Plain { threads } => threads,
         FileReader::Own { .. } => 1,
-        FileReader::Node(readers) => readers.connections,
+        FileReader::Node(readers) => readers.threads(),
     };
     let work = ReadRun {
         job,

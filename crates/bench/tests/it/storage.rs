@@ -38,6 +38,10 @@ fn points_are_measured_and_checked() {
         let measured = results.points.iter().filter(|p| p.skipped.is_none());
         let measured: Vec<&PointResult> = measured.collect();
         assert!(measured.iter().any(|point| is_remote(point)), "{name}");
+        let threads = |point: &&PointResult| point.params.get("threads-per-connection").cloned();
+        let shared: Vec<_> = measured.iter().filter_map(threads).collect();
+        assert!(shared.len() >= 2, "{name}");
+        assert!(shared.iter().all(|threads| *threads == 4.0.into()));
         for point in measured {
             assert!(point.summary["iops"].median > 0.0, "{}", point.id);
             let node = point.summary.contains_key("node-cores");
@@ -78,6 +82,10 @@ fn a_wrong_byte_is_found_on_every_way() {
         (
             "remote-io",
             "mode=remote reader=tcp ring device=disk size=65536",
+        ),
+        (
+            "remote-io",
+            "mode=shared reader=shm ring device=disk size=65536",
         ),
         ("remote-io", "mode=local reader=ring device=disk size=65536"),
         ("io-replay", "order=random"),

@@ -91,6 +91,38 @@ pub(super) fn plots() -> Vec<Plot> {
         )),
         paper: Vec::new(),
     });
+    let shared = |way: &'static str| {
+        only(with(
+            at("shared", "disk", 512),
+            &[("way", way.into()), ("carrier", "shm".into())],
+        ))
+    };
+    for (title, caption, way) in [
+        (
+            "Reads of 512 bytes by threads that share connections, io_uring",
+            "On the disk; each thread waits for one page at a time. After figure 4.14: connections \
+             times threads of each.",
+            "ring",
+        ),
+        (
+            "Reads of 512 bytes by threads that share connections, a thread of the node for each",
+            "The same reads by the paper's static threads. After figures 4.12 to 4.14.",
+            "static",
+        ),
+    ] {
+        all.push(Plot {
+            title,
+            caption,
+            shape: PlotKind::Lines {
+                x: "readers",
+                y: "iops",
+                series: &["connections"],
+                doubling: true,
+            },
+            only: shared(way),
+            paper: Vec::new(),
+        });
+    }
     all.extend(tops());
     all
 }

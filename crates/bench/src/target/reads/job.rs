@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`FileReader::Plain`] | threads, each in a loop: the paper's local I/O |
 //! | [`FileReader::Own`] | one thread, in one of the node's ways |
-//! | [`FileReader::Node`] | a storage node, for connections that have a thread each: the paper's remote I/O |
+//! | [`FileReader::Node`] | a storage node, for connections that have a thread each, or that threads share: the paper's remote I/O |
 //!
 //! A node that shows memory instead of a file answers at once: this is the limit of the fabric
 //! alone.
@@ -69,10 +69,22 @@ pub struct RemoteReaders {
     /// Threads of the node that serve connections.
     #[serde(rename = "desks")]
     pub node_threads: usize,
-    /// Connections, each with a thread here.
+    /// Connections.
     pub connections: usize,
+    /// Threads here that share each connection and wait for one page at a time, as the paper's I/O
+    /// threads do. `None`: each connection has a thread, which has many pages under way.
+    #[serde(default)]
+    pub threads_per_connection: Option<usize>,
     /// Reads under way, of each connection.
     pub depth: usize,
+}
+
+impl RemoteReaders {
+    /// Returns the number of threads that read.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.connections * self.threads_per_connection.unwrap_or(1)
+    }
 }
 
 /// See the module's table.

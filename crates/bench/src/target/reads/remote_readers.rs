@@ -2,11 +2,13 @@
 
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
+use std::thread::Builder;
 use std::time::Duration;
 
+use fabric::tcp::Transport;
 use foldhash::HashMap;
 use pages::remote::session::TableHandle;
-use pages::remote::{Session, SessionOptions};
+use pages::remote::{LinkPool, LinkPoolOptions, PageLink, Session, SessionOptions, SharedReader};
 
 use super::job::{AccessPattern, RemoteReaders};
 use super::offset_source::ReadRun;
@@ -25,6 +27,10 @@ const FOUND: usize = 256;
 const WINDOW: usize = 1 << 20;
 /// The most reads that a thread of the node has under way.
 const DEPTH: usize = 4096;
+/// The most pages that a reader may have asked for: the limit of the node.
+const REQUESTED: usize = 8192;
+/// Bytes of the stack of a thread that shares its connection: there may be 10,000.
+const STACK: usize = 128 << 10;
 
 pub(super) fn run(work: &ReadRun<'_>, readers: &RemoteReaders) -> Result<ReadTimeline, RunError> {
     let processors = node_and_readers(work.job.pinned)?;
@@ -47,23 +53,77 @@ pub(super) fn run(work: &ReadRun<'_>, readers: &RemoteReaders) -> Result<ReadTim
         Ok(["storage-node", &config].map(str::to_owned).to_vec())
     })?;
     let address = node.address();
-    let timed = work.job.order == AccessPattern::Random;
-    Ok(std::thread::scope(|scope| {
-        for thread in 0..readers.connections {
-            scope.spawn(move || {
-                work.tally.thread(
-                    || {
-                        if let Some([_, last]) = processors {
-                            base::cpus::pin_current_thread(last).map_err(RunError::of)?;
-                        }
-                        connect(work, readers, address)
-                    },
-                    |(session, open)| read(work, thread, session, &open),
-                );
-            });
+    let pool = match readers.threads_per_connection {
+        None => None,
+        Some(threads) => {
+            let options = LinkPoolOptions {
+                session: session_options(work, readers, address)?,
+                connections: readers.connections,
+                threads_per_connection: threads,
+                stack_bytes: STACK,
+            };
+            Some(LinkPool::new(options).map_err(RunError::skipped)?)
         }
-        work.tally.follow(work.context, timed, &|| node.cpu())
-    }))
+    };
+    let pool = pool.as_ref();
+    let pin = move || match processors {
+        Some([_, last]) => base::cpus::pin_current_thread(last).map_err(RunError::of),
+        None => Ok(()),
+    };
+    let run_thread = move |thread: usize| match pool {
+        None => work.tally.thread(
+            || pin().and_then(|()| connect(work, readers, address)),
+            |(session, open)| read(work, thread, session, &open),
+        ),
+        Some(pool) => work.tally.thread(
+            || pin().and_then(|()| share(work, readers, pool)),
+            |(reader, open)| read(work, thread, reader, &open),
+        ),
+    };
+    let timed = work.job.order == AccessPattern::Random;
+    std::thread::scope(|scope| {
+        let mut result = Ok(());
+        for thread in 0..readers.threads() {
+            let mut builder = Builder::new();
+            if pool.is_some() {
+                builder = builder.stack_size(STACK);
+            }
+            if let Err(error) = builder.spawn_scoped(scope, move || run_thread(thread)) {
+                let why = format!("the system starts {thread} threads and no more: {error}");
+                let why = RunError::Skipped(why);
+                work.tally
+                    .leave_out(readers.threads() - thread, why.clone());
+                result = Err(why);
+                break;
+            }
+        }
+        let timeline = work.tally.follow(work.context, timed, &|| node.cpu());
+        result.map(|()| timeline)
+    })
+}
+
+fn session_options(
+    work: &ReadRun<'_>,
+    readers: &RemoteReaders,
+    address: SocketAddr,
+) -> Result<SessionOptions, RunError> {
+    let mut options = SessionOptions::new(address, storage_node::secret());
+    options.transport = readers.transport.transport();
+    options.verbs = readers.transport.domain()?;
+    options.depth = readers.depth.min(REQUESTED);
+    options.window_bytes = (2 * options.depth * work.job.unit).max(WINDOW);
+    Ok(options)
+}
+
+/// Returns an error if messages travel in another way than they are to.
+fn check_transport(readers: &RemoteReaders, used: Option<Transport>) -> Result<(), RunError> {
+    if used == Some(readers.transport.transport()) {
+        return Ok(());
+    }
+    Err(RunError::Failed(format!(
+        "there is no way to the node over {}",
+        readers.transport.name()
+    )))
 }
 
 fn connect(
@@ -71,29 +131,32 @@ fn connect(
     readers: &RemoteReaders,
     address: SocketAddr,
 ) -> Result<(Session, TableHandle), RunError> {
-    let unit = work.job.unit;
-    let mut options = SessionOptions::new(address, storage_node::secret());
-    options.transport = readers.transport.transport();
-    options.verbs = readers.transport.domain()?;
-    options.depth = readers.depth;
-    options.window_bytes = (2 * readers.depth * unit).max(WINDOW);
+    let options = session_options(work, readers, address)?;
     let mut session = Session::connect(options).map_err(RunError::of)?;
-    if session.transport() != Some(readers.transport.transport()) {
-        return Err(RunError::Failed(format!(
-            "there is no way to the node over {}",
-            readers.transport.name()
-        )));
-    }
-    let open = session.open_file(storage_node::NAME, unit);
+    check_transport(readers, session.transport())?;
+    let open = session.open_file(storage_node::NAME, work.job.unit);
     let open = open.map_err(RunError::of)?;
     Ok((session, open))
 }
 
-/// Runs one of the threads, with a connection of its own.
+/// Takes a place on a shared connection.
+fn share(
+    work: &ReadRun<'_>,
+    readers: &RemoteReaders,
+    pool: &LinkPool,
+) -> Result<(SharedReader, TableHandle), RunError> {
+    let mut reader = pool.reader().map_err(RunError::of)?;
+    check_transport(readers, reader.transport())?;
+    let open = reader.open_file(storage_node::NAME, work.job.unit);
+    let open = open.map_err(RunError::of)?;
+    Ok((reader, open))
+}
+
+/// Runs one of the threads, with a connection of its own or a shared one.
 fn read(
     work: &ReadRun<'_>,
     thread: usize,
-    mut session: Session,
+    mut link: impl PageLink,
     open: &TableHandle,
 ) -> Result<(), RunError> {
     let unit = work.job.unit as u64;
@@ -101,9 +164,9 @@ fn read(
     let mut checker = Checker::default();
     let mut under_way = UnderWay::default();
     let mut more = true;
-    while work.tally.must_continue() && (more || session.under_way() > 0) {
+    while work.tally.must_continue() && (more || link.under_way() > 0) {
         let mut found = 0;
-        for _ in 0..session.room(open) {
+        for _ in 0..link.room(open) {
             let Some(offset) = offsets.next() else {
                 more = false;
                 break;
@@ -119,13 +182,13 @@ fn read(
                 offsets.joined();
                 continue;
             }
-            session.read(open, 0, (offset / unit) as u32, offset);
+            link.read(open, 0, (offset / unit) as u32, offset);
         }
         // Units from the cache are no reason to wait.
         let wait = if found > 0 { Duration::ZERO } else { WAIT };
-        session.turn(wait).map_err(RunError::of)?;
+        link.turn(wait).map_err(RunError::of)?;
         let mut checked = 0;
-        while let Some(arrived) = session.next_page() {
+        while let Some(arrived) = link.next_page() {
             let page = arrived
                 .page
                 .map_err(|what| format!("byte {}: {what}", arrived.token))?;

@@ -1,11 +1,10 @@
 //! The progress of the threads of a run, and the processor time of the processes, from moment to
 //! moment.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::RunError;
 use crate::machine;
@@ -25,11 +24,51 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
+/// Where the threads of a run wait until all are ready, or have failed.
+#[derive(Default)]
+struct StartGate {
+    state: Mutex<GateState>,
+    arrived: Condvar,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    threads: usize,
+    is_open: bool,
+}
+
+impl StartGate {
+    /// Notes that so many threads are ready, or will never be.
+    fn arrive(&self, threads: usize) {
+        self.state.lock().threads += threads;
+        self.arrived.notify_one();
+    }
+
+    fn wait_for(&self, threads: usize) {
+        let mut state = self.state.lock();
+        while state.threads < threads {
+            self.arrived.wait(&mut state);
+        }
+    }
+
+    fn open(&self) {
+        self.state.lock().is_open = true;
+        self.opened.notify_all();
+    }
+
+    fn wait_until_open(&self) {
+        let mut state = self.state.lock();
+        while !state.is_open {
+            self.opened.wait(&mut state);
+        }
+    }
+}
+
 /// The counters of the threads of a run.
 pub(super) struct ReaderThreads {
     counters: Vec<Counter>,
-    /// All threads are ready, or have failed.
-    ready: Barrier,
+    gate: StartGate,
     running: AtomicUsize,
     stop: AtomicBool,
     failure: Mutex<Option<RunError>>,
@@ -40,7 +79,7 @@ impl ReaderThreads {
     pub(super) fn new(threads: usize) -> ReaderThreads {
         ReaderThreads {
             counters: (0..threads).map(|_| Counter::default()).collect(),
-            ready: Barrier::new(threads + 1),
+            gate: StartGate::default(),
             running: AtomicUsize::new(threads),
             stop: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -54,15 +93,26 @@ impl ReaderThreads {
         read: impl FnOnce(P) -> Result<(), RunError>,
     ) {
         let prepared = prepare();
-        self.ready.wait();
+        self.gate.arrive(1);
         // The beginning is recorded in between: threads may be finished before any other thread
         // runs.
-        self.ready.wait();
+        self.gate.wait_until_open();
         if let Err(what) = prepared.and_then(read) {
-            self.failure.lock().get_or_insert(what);
-            self.stop.store(true, Ordering::Relaxed);
+            self.fail(what);
         }
         self.running.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Ends the run with an error: so many of its threads cannot be started.
+    pub(super) fn leave_out(&self, threads: usize, what: RunError) {
+        self.fail(what);
+        self.running.fetch_sub(threads, Ordering::Release);
+        self.gate.arrive(threads);
+    }
+
+    fn fail(&self, what: RunError) {
+        self.failure.lock().get_or_insert(what);
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Returns `true` if a thread must continue.
@@ -112,9 +162,9 @@ impl ReaderThreads {
         timed: bool,
         cpu_of_node: &dyn Fn() -> f64,
     ) -> ReadTimeline {
-        self.ready.wait();
+        self.gate.wait_for(self.counters.len());
         let mut points = vec![self.moment(cpu_of_node)];
-        self.ready.wait();
+        self.gate.open();
         if timed {
             points.clear();
             std::thread::sleep(context.scale.warm_up);
