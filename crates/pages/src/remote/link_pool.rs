@@ -3,9 +3,12 @@
 //!
 //! | part | concept |
 //! |---|---|
+//! | `options` | how many threads share how many links |
 //! | `memory_estimate` | whether the threads and links fit into memory |
 //! | `reader_inbox` | what has come for one thread, which sleeps until then |
-//! | `shared_link` | a link, and the queue of requests for it |
+//! | `link_place` | a thread's place on a link |
+//! | `link_queue` | the requests of a link's threads |
+//! | `shared_link` | a link |
 //! | `link_driver` | the thread of a link: sends the requests, hands out the replies |
 //! | `shared_reader` | one thread's part of a link |
 //!
@@ -22,7 +25,10 @@
 //! 3. A lost link is replaced when the next thread takes a place on it.
 
 mod link_driver;
+mod link_place;
+mod link_queue;
 mod memory_estimate;
+mod options;
 mod reader_inbox;
 mod shared_link;
 mod shared_reader;
@@ -32,42 +38,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+pub use options::LinkPoolOptions;
 pub use shared_reader::SharedReader;
 
-use super::session::{Session, SessionOptions};
+use super::session::Session;
 use crate::error::Error;
+use link_place::{LinkPlace, LinkPlaces};
 use shared_link::SharedLink;
 
 /// The most links of a pool: as many readers as a thread of a node serves.
 const CONNECTIONS: usize = 1024;
-
-/// How threads share links to a node.
-#[derive(Clone, Debug)]
-pub struct LinkPoolOptions {
-    /// How a link is made. Its `depth` and `window_bytes` are of the link, for all of its threads.
-    pub session: SessionOptions,
-    /// Links to the node, 1 to 1024.
-    pub connections: usize,
-    /// The most threads that share a link, at least 1.
-    pub threads_per_connection: usize,
-    /// Bytes of each thread's stack, for the estimate of memory.
-    pub stack_bytes: usize,
-}
-
-impl LinkPoolOptions {
-    /// Returns the number of pages that a thread may have under way: its share of the link's, at least
-    /// one. If the threads of a link want more pages than the link's depth, requests wait on this side.
-    #[must_use]
-    pub fn reader_depth(&self) -> usize {
-        (self.session.depth / self.threads_per_connection.max(1)).max(1)
-    }
-
-    /// Returns the number of threads of all links.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.connections.saturating_mul(self.threads_per_connection)
-    }
-}
 
 /// Links to a node, which are made when threads need them. Clones share the links. See the
 /// [module](self).
@@ -79,18 +59,11 @@ pub struct LinkPool {
 #[derive(Debug)]
 struct LinkPoolState {
     options: LinkPoolOptions,
-    links: Mutex<Vec<LinkPlaces>>,
+    links: Arc<Mutex<Vec<LinkPlaces>>>,
     /// Held while a link is made: nodes let few connections wait unauthenticated.
     connecting: Mutex<Option<FailedAttempt>>,
     /// Attempts to make a link that are over.
     attempts: AtomicU64,
-}
-
-/// A link, if it was made, and the number of its threads.
-#[derive(Debug, Default)]
-struct LinkPlaces {
-    link: Option<Arc<SharedLink>>,
-    threads: usize,
 }
 
 /// An attempt to make a link that has failed.
@@ -98,19 +71,6 @@ struct LinkPlaces {
 struct FailedAttempt {
     attempt: u64,
     error: Error,
-}
-
-/// A thread's place on a link; given back when it is dropped.
-#[derive(Debug)]
-struct LinkPlace {
-    state: Arc<LinkPoolState>,
-    link: usize,
-}
-
-impl Drop for LinkPlace {
-    fn drop(&mut self) {
-        self.state.links.lock()[self.link].threads -= 1;
-    }
 }
 
 impl LinkPool {
@@ -132,7 +92,7 @@ impl LinkPool {
         Ok(LinkPool {
             state: Arc::new(LinkPoolState {
                 options,
-                links: Mutex::new(links),
+                links: Arc::new(Mutex::new(links)),
                 connecting: Mutex::new(None),
                 attempts: AtomicU64::new(0),
             }),
@@ -172,7 +132,7 @@ impl LinkPool {
         }
         places.threads += 1;
         Ok(LinkPlace {
-            state: Arc::clone(&self.state),
+            links: Arc::clone(&self.state.links),
             link,
         })
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use foldhash::HashMap;
 use slab::Slab;
 
+use super::link_queue::{LinkCommand, LinkQueue, OpenKey, WantedPage};
 use super::reader_inbox::ReaderInbox;
-use super::shared_link::{LinkCommand, LinkQueue, OpenKey, WantedPage};
 use crate::error::Error;
 use crate::protocol::NodeQuery;
 use crate::remote::session::{PageReply, Session, TableHandle};

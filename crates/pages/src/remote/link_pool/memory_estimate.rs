@@ -1,6 +1,6 @@
 //! Whether the threads and links of a pool fit into memory.
 
-use super::LinkPoolOptions;
+use super::options::LinkPoolOptions;
 use crate::error::Error;
 
 /// Bytes of a link besides its window: the stack of its thread, rings, and buffers of messages.

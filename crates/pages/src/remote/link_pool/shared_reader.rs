@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use fabric::tcp::Transport;
 
-use super::LinkPlace;
+use super::link_place::LinkPlace;
+use super::link_queue::{LinkCommand, OpenKey, WantedPage};
 use super::reader_inbox::ReaderInbox;
-use super::shared_link::{LinkCommand, OpenKey, SharedLink, WantedPage};
+use super::shared_link::SharedLink;
 use crate::error::Error;
 use crate::remote::page_link::PageLink;
 use crate::remote::session::{PageReply, TableHandle};
