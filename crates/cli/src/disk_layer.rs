@@ -48,8 +48,8 @@ fn log_medium(medium: MappedMedium, dir: &Path) {
             "{dir} is in memory (tmpfs), and a loss of power or a restart of the machine takes all of it"
         ),
         MappedMedium::PageCache => tracing::warn!(
-            "{dir} is not in persistent memory: with --log-device map each write is followed by a \
-             sync, which gains nothing over --log-device write"
+            "{dir} is not in persistent memory: with --log-device map a sync follows each write, \
+             which gains nothing over --log-device write and costs more for large writes"
         ),
         MappedMedium::Unmapped => tracing::warn!(
             "{dir} is on a file system whose files --log-device map does not map: they are written \

@@ -18,6 +18,7 @@
 //! Outside of the contract: another program cuts the file, or the device fails to read a page that
 //! the kernel has taken out of memory. The process ends by SIGBUS then, as in a crash.
 
+mod cache_line;
 mod file_mapping;
 mod persistent_copy;
 

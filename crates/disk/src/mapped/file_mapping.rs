@@ -16,7 +16,8 @@ use std::ptr::{NonNull, null_mut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mremap, munmap};
 
-use super::persistent_copy::{LineWriteBack, copy};
+use super::cache_line::LineWriteBack;
+use super::persistent_copy::copy;
 
 /// The least bytes of a mapping. They are addresses, not memory.
 const LEAST: usize = 4 << 20;

@@ -5,29 +5,13 @@
 //! written through the cache, and their lines are then written back, each once. A store fence
 //! behind all of that waits for both.
 //!
-//! Safety contract: [`copy`] writes to the memory that its caller names, and nowhere else. The
-//! instructions that write lines back change no memory; which of them the processor has is known
-//! from cpuid.
+//! Safety contract: [`copy`] writes to the memory that its caller names, and nowhere else.
 
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
 
-/// Bytes of a cache line: x86-64 has no other size. Elsewhere it only sets the size of pieces.
-const LINE: usize = 64;
-
-/// How a cache line is written back to memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LineWriteBack {
-    /// `clwb`: the line stays in the cache.
-    Clwb,
-    /// `clflushopt`: the line leaves the cache.
-    Clflushopt,
-    /// `clflush`: so it does, and later ones wait for it.
-    Clflush,
-    /// Not at all, for memory that is lost with the caches.
-    Nothing,
-}
+use super::cache_line::{self, LINE, LineWriteBack};
 
 /// Copies `parts`, one behind the other, to `to`. On return the stores are visible to all
 /// processors, and have left the caches if `write_back` is not `Nothing`.
@@ -46,7 +30,7 @@ pub(super) unsafe fn copy(mut to: *mut u8, parts: &[IoSlice<'_>], write_back: Li
             let bytes = if room == LINE && from.len() >= LINE {
                 let bytes = from.len() - from.len() % LINE;
                 // SAFETY: `to` begins a line, and these are whole lines within the caller's memory.
-                unsafe { lines::stream(to, &from[..bytes]) };
+                unsafe { cache_line::stream(to, &from[..bytes]) };
                 bytes
             } else {
                 let bytes = room.min(from.len());
@@ -54,7 +38,7 @@ pub(super) unsafe fn copy(mut to: *mut u8, parts: &[IoSlice<'_>], write_back: Li
                 unsafe {
                     to.copy_from_nonoverlapping(from.as_ptr(), bytes);
                     if bytes == room {
-                        lines::write_back(to, write_back);
+                        cache_line::write_back(to, write_back);
                     }
                 }
                 cached = bytes < room;
@@ -67,111 +51,9 @@ pub(super) unsafe fn copy(mut to: *mut u8, parts: &[IoSlice<'_>], write_back: Li
     }
     if cached {
         // SAFETY: the last byte that was written lies in that line.
-        unsafe { lines::write_back(to.sub(1), write_back) };
+        unsafe { cache_line::write_back(to.sub(1), write_back) };
     }
-    lines::fence();
-}
-
-#[cfg(target_arch = "x86_64")]
-mod lines {
-    use std::arch::asm;
-    use std::arch::x86_64::{
-        __cpuid_count, __get_cpuid_max, __m128i, _mm_clflush, _mm_loadu_si128, _mm_sfence,
-        _mm_stream_si128,
-    };
-
-    use super::{LINE, LineWriteBack};
-
-    impl LineWriteBack {
-        /// Returns the best instruction of this processor.
-        pub(in super::super) fn detect() -> Option<LineWriteBack> {
-            const STRUCTURED_FEATURES: u32 = 7;
-            let ebx = match __get_cpuid_max(0).0 {
-                most if most < STRUCTURED_FEATURES => 0,
-                _ => __cpuid_count(STRUCTURED_FEATURES, 0).ebx,
-            };
-            let has = |bit: u32| ebx & (1 << bit) != 0;
-            Some(match (has(24), has(23)) {
-                (true, _) => LineWriteBack::Clwb,
-                (false, true) => LineWriteBack::Clflushopt,
-                (false, false) => LineWriteBack::Clflush,
-            })
-        }
-    }
-
-    /// Writes whole lines past the caches.
-    ///
-    /// # Safety
-    /// `to` begins a line and is valid for writes of `from`'s length, a multiple of a line.
-    pub(super) unsafe fn stream(to: *mut u8, from: &[u8]) {
-        const WORD: usize = size_of::<__m128i>();
-        for line in (0..from.len()).step_by(LINE) {
-            for word in (line..line + LINE).step_by(WORD) {
-                // SAFETY: both hold a word there; that of `to` is aligned, as lines are. The fence
-                // that such stores need is in `copy`.
-                unsafe {
-                    let value = _mm_loadu_si128(from.as_ptr().add(word).cast());
-                    _mm_stream_si128(to.add(word).cast(), value);
-                }
-            }
-        }
-    }
-
-    /// Begins to write the line of the byte at `at` back to memory.
-    ///
-    /// # Safety
-    /// `at` is mapped, and the processor has the instruction.
-    pub(super) unsafe fn write_back(at: *mut u8, how: LineWriteBack) {
-        // SAFETY: the address is valid, and these change nothing that a program sees. The assembler
-        // is not told that they leave memory alone, so that the stores before stay before them.
-        unsafe {
-            match how {
-                LineWriteBack::Clwb => asm!("clwb [{}]", in(reg) at, options(nostack)),
-                LineWriteBack::Clflushopt => asm!("clflushopt [{}]", in(reg) at, options(nostack)),
-                LineWriteBack::Clflush => _mm_clflush(at),
-                LineWriteBack::Nothing => {}
-            }
-        }
-    }
-
-    /// Waits until the stores and the lines written back before it have left the processor.
-    pub(super) fn fence() {
-        // SAFETY: every x86-64 processor has it.
-        unsafe { _mm_sfence() }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-mod lines {
-    use std::sync::atomic::{Ordering, fence as memory_fence};
-
-    use super::LineWriteBack;
-
-    impl LineWriteBack {
-        /// Returns `None`: the kernel is to write lines back, by a sync.
-        pub(in super::super) fn detect() -> Option<LineWriteBack> {
-            None
-        }
-    }
-
-    /// Writes whole lines.
-    ///
-    /// # Safety
-    /// `to` is valid for writes of `from`'s length.
-    pub(super) unsafe fn stream(to: *mut u8, from: &[u8]) {
-        // SAFETY: the caller says so.
-        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) }
-    }
-
-    /// Does nothing, as [`LineWriteBack::detect`] promises nothing.
-    ///
-    /// # Safety
-    /// None is needed; the signature is that of other processors.
-    pub(super) unsafe fn write_back(_at: *mut u8, _how: LineWriteBack) {}
-
-    pub(super) fn fence() {
-        memory_fence(Ordering::SeqCst);
-    }
+    cache_line::fence();
 }
 
 #[cfg(test)]
