@@ -466,8 +466,9 @@ const PAPER_SHARED: [(usize, usize); 8] = [
 
 /// Adds the points whose connections are shared: figures 4.2 and 4.12 to 4.17.
 fn sharing(scale: &Scale, size: usize, points: &mut Vec<SweepPoint>) {
+    type Splits = &'static [(usize, usize)];
     let is_smallest = size == SIZES[0];
-    let (some, disk): (&[(usize, usize)], &[(usize, usize)]) = match scale.effort {
+    let (some, disk): (Splits, Splits) = match scale.effort {
         Effort::Tiny if is_smallest => (&[(2, 4)], &[(2, 4)]),
         Effort::Tiny => (&[], &[(2, 4)]),
         Effort::Quick if is_smallest => (

@@ -17,7 +17,7 @@ pub(super) struct ReaderLink {
 }
 
 enum LinkKind {
-    Own(PooledSession),
+    Own(Box<PooledSession>),
     Shared(SharedReader),
 }
 
@@ -27,7 +27,7 @@ impl ReaderLink {
         let Some(links) = &pool.links else {
             let mut pooled = pool.take()?;
             let opened = pooled.open_table(table)?;
-            let link = LinkKind::Own(pooled);
+            let link = LinkKind::Own(Box::new(pooled));
             return Ok(ReaderLink { link, opened });
         };
         let mut reader = links.reader()?;
@@ -38,7 +38,7 @@ impl ReaderLink {
 
     pub(super) fn give_back(self, pool: &SessionPool) {
         match self.link {
-            LinkKind::Own(pooled) => pool.give_back(pooled),
+            LinkKind::Own(pooled) => pool.give_back(*pooled),
             // Its place is free, and pages that are under way are dropped when they come.
             LinkKind::Shared(_) => {}
         }
