@@ -27,12 +27,12 @@ pub(super) const ABOUT: &str = "The columns are ways to make such transactions a
     strict two-phase locking with two-phase commit: a read holds everything that it has read until \
     it is decided. 'ramp-f', 'ramp-s' and 'ramp-h' are RAMP-Fast, RAMP-Small and RAMP-Hybrid on keys \
     that are declared read atomic: nothing is held. In all of these a server coordinates, over TCP. In \
-    the paper's three, 'GET/PUT', 'GET+/PUT+' and 'GET*/PUT+', the client runs the reads of RAMP-Fast \
-    by itself: over TCP; through rings in shared memory; through rings, and reading in shared memory \
+    the paper's three, 'GET/PUT', 'GET+/PUT+' and 'GET*/PUT+', the client runs the reads and the \
+    writes of RAMP-Fast by itself: over TCP; through rings in shared memory; through rings, and reading in shared memory \
     what servers have published, without asking them. The latter two are compared with the first, \
     the others with 's2pl'. 'memory' keeps nothing, as the paper's servers do; 'disk' answers a write \
     when all of its parts are durable.";
-/// RAMP-Fast with reads by the client: the paper's names, and the transports. The first one is the
+/// RAMP-Fast with reads and writes by the client: the paper's names, and the transports. The first one is the
 /// baseline of the others.
 pub(super) const PAPERS: [(&str, ClusterTransport); 3] = [
     (GET, ClusterTransport::Tcp),
@@ -83,7 +83,7 @@ pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) 
     };
     let of_servers = AtomicityProtocol::ALL
         .map(|protocol| point(protocol.name(), protocol, ClusterTransport::Tcp));
-    let of_client = PAPERS.map(|(name, over)| point(name, AtomicityProtocol::RampFDirect, over));
+    let of_client = PAPERS.map(|(name, over)| point(name, AtomicityProtocol::RampFClient, over));
     let mut points = compared(of_servers.into());
     points.extend(compared(of_client.into()));
     points
