@@ -6,7 +6,7 @@
 //! | `classify` | which transactions are read atomic, and which are refused |
 //! | [`filter`] | the filter of RAMP-Hybrid |
 //! | [`read`] | a read, step by step |
-//! | [`write`] | a write that its client coordinates, step by step |
+//! | [`write`](mod@write) | a write that its client coordinates, step by step |
 //! | [`slots`] | published versions that other processes read without the server |
 //! | `key_query` | the question of each of a read's operations |
 //! | `published_slots` | where the slots of a node's keys are |

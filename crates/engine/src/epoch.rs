@@ -2,7 +2,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | current epoch and phase of the grace period | one atomic ([`Moment`]), read by every transaction, written when an epoch or a grace period ends |
+//! | current epoch and phase of the grace period | one atomic (`Moment`), read by every transaction, written when an epoch or a grace period ends |
 //! | a worker's moment | one cache line each; `IDLE` while it runs no transaction |
 //! | number of the grace period | one atomic, read with replaced memory |
 //! | stamps | a ring of the last epochs' times in milliseconds |
@@ -17,7 +17,7 @@
 //! 3. Stamps do not decrease, even if the clock does.
 //! 4. A grace period passes from *g* to *g* + 1 only when no worker is active before *g*.
 //! 5. Memory that an active worker took out of shared structures, and for which it then read *g* as the
-//!    grace period, can be freed once [`Epochs::ended_grace_period`] > *g*: while this worker is active,
+//!    grace period, can be freed once `Epochs::ended_grace_period` > *g*: while this worker is active,
 //!    which it is in *g* or *g* − 1, no other can enter *g* + 2; when it has left, no other finds the
 //!    memory. So the last that could have seen it is in *g* + 1 or before.
 //!
