@@ -35,6 +35,8 @@ pub(crate) struct Bag {
     /// Entries and bytes that were added since the bag was last looked at.
     added: usize,
     added_bytes: usize,
+    /// `true` if memory was added since the last call of `sweep`.
+    is_in_use: bool,
 }
 
 /// A bag is looked at after this many entries, and later where there are many workers: a look reads
@@ -48,6 +50,7 @@ impl Bag {
     /// Adds memory that has just become unreachable, and frees a little that is old enough. The
     /// caller is in an epoch.
     pub(crate) fn put(&mut self, epochs: &Epochs, garbage: Garbage) {
+        self.is_in_use = true;
         self.added += 1;
         if let Garbage::Version(version) = &garbage {
             self.added_bytes += version.bytes();
@@ -60,8 +63,12 @@ impl Bag {
         self.free(4);
     }
 
-    /// Frees everything that is old enough. Returns `true` if something is left.
+    /// Frees everything that is old enough, unless memory was added since the last call: a worker that
+    /// goes on frees by itself, in its own cache. Returns `true` if something is left to free soon.
     pub(crate) fn sweep(&mut self, epochs: &Epochs) -> bool {
+        if std::mem::take(&mut self.is_in_use) {
+            return false;
+        }
         self.look(epochs);
         self.free(usize::MAX);
         !self.items.is_empty()
