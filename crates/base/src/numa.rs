@@ -28,7 +28,7 @@ impl NodeMask {
     fn allowed() -> io::Result<NodeMask> {
         const MEMORY_ALLOWED: usize = 1 << 2;
         let mut mask = NodeMask([0; WORDS]);
-        // SAFETY: the kernel writes as many bits as it is told, and the mask has them.
+        // SAFETY: the kernel writes at most the number of bits that is passed, and the mask has them.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -49,7 +49,7 @@ impl NodeMask {
 
     /// Makes the policy of this thread: memory comes from these nodes by turns.
     fn interleave(&self) -> io::Result<()> {
-        // SAFETY: the kernel reads as many bits as it is told, and the mask has them.
+        // SAFETY: the kernel reads at most the number of bits that is passed, and the mask has them.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_set_mempolicy,
@@ -85,7 +85,7 @@ pub fn interleave() -> io::Result<usize> {
 }
 
 /// Has pages that lie within `memory`, and were not touched yet, come from the node of the thread
-/// that touches them first, whatever its policy is. It is a hint: where the kernel refuses it,
+/// that touches them first, under any policy of that thread. It is a hint: where the kernel refuses it,
 /// nothing changes.
 pub fn keep_near(memory: &mut [MaybeUninit<u8>]) {
     let page = rustix::param::page_size();

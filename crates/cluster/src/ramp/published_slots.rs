@@ -33,8 +33,8 @@ pub trait RegionAccess: Send + Sync {
 /// When a slot whose key was written is published again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Renewal {
-    /// When the write is durable, and before its writer is answered if that is a client of the cluster's
-    /// protocol.
+    /// When the write is durable. A thread that serves alone does it before it answers a writer that is a
+    /// client of the cluster's protocol; of several threads another one may do it a moment later.
     #[default]
     OnCommit,
     /// When the key is asked for.

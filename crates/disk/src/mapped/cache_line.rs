@@ -54,7 +54,7 @@ impl LineWriteBack {
 ///
 /// # Safety
 /// `to` begins a line and is valid for writes of `from`'s length, a multiple of a line. A [`fence`]
-/// follows before another thread is told of the bytes.
+/// follows before another thread learns that the bytes are there.
 pub(super) unsafe fn stream(to: *mut u8, from: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
