@@ -12,6 +12,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `true` if memory is spread: otherwise it comes from near the thread that touches it first anyway.
+static INTERLEAVED: AtomicBool = AtomicBool::new(false);
 
 /// Nodes of which a mask can tell: as many as Linux can be built for.
 const NODES: usize = 1024;
@@ -58,7 +62,9 @@ impl NodeMask {
                 BITS,
             )
         };
-        checked(result)
+        checked(result)?;
+        INTERLEAVED.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -85,9 +91,13 @@ pub fn interleave() -> io::Result<usize> {
 }
 
 /// Has pages that lie within `memory`, and were not touched yet, come from the node of the thread
-/// that touches them first, under any policy of that thread. It is a hint: where the kernel refuses it,
-/// nothing changes.
+/// that touches them first, although [`interleave`] has spread what this process touches. It is a hint: where
+/// the kernel refuses it, nothing changes. Without [`interleave`] it does nothing: the range would become a
+/// mapping of its own in the kernel.
 pub fn keep_near(memory: &mut [MaybeUninit<u8>]) {
+    if !INTERLEAVED.load(Ordering::Relaxed) {
+        return;
+    }
     let page = rustix::param::page_size();
     let range = memory.as_mut_ptr_range();
     let first = range.start.addr().next_multiple_of(page);
