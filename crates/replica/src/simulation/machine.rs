@@ -312,7 +312,7 @@ impl World {
         };
         let snapshot = running.shared.engine.snapshot();
         let index = snapshot.epoch().0;
-        let state = running.worker.inner().state_hash(&snapshot);
+        let state = running.workers[0].inner().state_hash(&snapshot);
         let sessions = hash(&running.shared.sessions.lock().encode());
         let witness = *self
             .witnesses
@@ -346,7 +346,8 @@ impl World {
             self.reached.hit(Point::OldLeader);
         }
         let running = self.nodes[node].running.as_mut().expect("asked before");
-        let (ticket, outcome) = request.call.run(&mut running.worker, self.now);
+        let turn = request.number as usize % running.workers.len();
+        let (ticket, outcome) = request.call.run(&mut running.workers[turn], self.now);
         let woken = running.woken.load(Ordering::SeqCst);
         match outcome {
             PendingOutcome::Known(outcome) if ticket == Epoch::ZERO => {

@@ -26,7 +26,6 @@ use crate::time::Time;
 use crate::worker::Worker;
 
 const DIR: &str = "/member";
-const WORKERS: usize = 1;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -34,7 +33,8 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(super) struct RunningNode {
     pub(super) member: Member,
     pub(super) shared: Arc<MemberShared>,
-    pub(super) worker: Worker,
+    /// The workers, which take calls by turns.
+    pub(super) workers: Vec<Worker>,
     pub(super) janitor: Janitor,
     pub(super) woken: Arc<AtomicBool>,
     /// Background work that has not begun.
@@ -111,7 +111,7 @@ impl SimulatedNode {
             ..MemberOptions::new(self.id, self.nodes.clone())
         };
         let time: Arc<dyn Time> = Arc::<NodeClock>::clone(&self.clock);
-        let engine = crate::partition::engine(WORKERS, Limits::default(), &time);
+        let engine = crate::partition::engine(plan.workers, Limits::default(), &time);
         let janitor = engine.janitor();
         let shared = Arc::new(MemberShared::new(engine, &options, time));
         let woken = Arc::new(AtomicBool::new(false));
@@ -132,12 +132,13 @@ impl SimulatedNode {
             },
         };
         let member = Member::open(options, Arc::clone(&shared), storage, spawn, &mut |_, _| {})?;
-        let worker = Worker::new(&shared).expect("it is the first");
+        let worker = |_| Worker::new(&shared).expect("the engine has places for all of them");
+        let workers = (0..plan.workers).map(worker).collect();
         self.running = Some(RunningNode {
             applied: shared.engine.applied(),
             member,
             shared,
-            worker,
+            workers,
             janitor,
             woken,
             jobs,

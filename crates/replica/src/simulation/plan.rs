@@ -15,6 +15,8 @@ pub(super) struct RunPlan {
     /// Nodes that may be added later.
     pub(super) spares: usize,
     pub(super) grouping: Grouping,
+    /// Workers of each node, which take calls by turns.
+    pub(super) workers: usize,
     pub(super) leases: bool,
     pub(super) election: Duration,
     /// Rates of the nodes' clocks, in millionths: within a twentieth of each other and the truth.
@@ -90,6 +92,8 @@ impl RunPlan {
             founders,
             spares,
             grouping,
+            // Not drawn, for the reason below.
+            workers: 1 + (seed % 4) as usize,
             leases: random.bool(),
             election: ms(100),
             rates: (0..founders + spares)

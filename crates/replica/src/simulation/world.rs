@@ -208,12 +208,12 @@ impl World {
             } else if waiter.ticket <= resolved {
                 let outcome = match waiter.outcome {
                     PendingOutcome::Known(outcome) => outcome,
-                    PendingOutcome::Naive(number) => match running.worker.outcome(number) {
+                    PendingOutcome::Naive(number) => match running.workers[0].outcome(number) {
                         Some(Ok(replies)) => CallOutcome::Done(CallValue::Replies(replies)),
                         Some(Err(abort)) => CallOutcome::Abort(abort),
                         None => CallOutcome::Lost,
                     },
-                    PendingOutcome::Session(number) => match running.worker.opened(number) {
+                    PendingOutcome::Session(number) => match running.workers[0].opened(number) {
                         Some(Ok(session)) => CallOutcome::Done(CallValue::Session(session)),
                         Some(Err(abort)) => CallOutcome::Abort(abort),
                         None => CallOutcome::Lost,
