@@ -113,7 +113,8 @@ impl DriveResult {
         }
     }
 
-    fn merge(&mut self, other: &DriveResult) {
+    /// Adds the transactions of clients that were driven at the same time.
+    pub(crate) fn merge(&mut self, other: &DriveResult) {
         self.transactions += other.transactions;
         self.unserved += other.unserved;
         self.latency.merge(&other.latency);

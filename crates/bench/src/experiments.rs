@@ -15,6 +15,7 @@ mod raft_etcd;
 mod raft_grouping;
 mod raft_links;
 mod raft_servers;
+mod raft_workers;
 mod ramp;
 mod ramp_idle;
 mod ramp_mget;
@@ -60,6 +61,7 @@ pub const ALL: &[Experiment] = &[
     raft_servers::EXPERIMENT,
     raft_bulk::EXPERIMENT,
     raft_links::EXPERIMENT,
+    raft_workers::EXPERIMENT,
     raft_etcd::EXPERIMENT,
     ycsb::EXPERIMENT,
     transfers::EXPERIMENT,

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_getcpuclockid};
 use serde::{Deserialize, Serialize};
 
 /// Foreign load from which a run is noisy.
@@ -86,7 +88,28 @@ fn ended_cpu() -> f64 {
 pub fn cpu_of(process: u32) -> f64 {
     // Its own clock counts nanoseconds; /proc counts in ticks of ten milliseconds.
     let id = nix::unistd::Pid::from_raw(process.cast_signed());
-    let time = nix::time::clock_getcpuclockid(id).and_then(nix::time::ClockId::now);
+    seconds(clock_getcpuclockid(id).and_then(ClockId::now))
+}
+
+/// Returns the processor time of a thread of this process, in seconds; zero if it has gone.
+pub(crate) fn cpu_of_thread(thread: u32) -> f64 {
+    // The kernel's number of that clock: the inverted number of the thread, that it is a thread, and
+    // that the scheduler counts.
+    let clock = ClockId::from_raw((!thread.cast_signed() << 3) | 0b110);
+    seconds(clock.now())
+}
+
+/// Returns the number by which [`cpu_of_thread`] knows the calling thread.
+pub(crate) fn this_thread() -> u32 {
+    nix::unistd::gettid().as_raw().cast_unsigned()
+}
+
+/// Returns the processor time of the calling thread, in seconds.
+pub(crate) fn cpu_of_this_thread() -> f64 {
+    seconds(ClockId::CLOCK_THREAD_CPUTIME_ID.now())
+}
+
+fn seconds(time: nix::Result<TimeSpec>) -> f64 {
     time.map_or(0.0, |time| {
         time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9
     })

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`costs`] | service times, and how they are fitted to measurements |
 //! | [`sizes`] | bytes of messages |
+//! | [`groups`] | something else: workers of one replicated partition, before one log |
 //! | `machine` | time, threads, processors, messages under way |
 //! | `partition` | what a partition knows of its keys: who holds them, which version is the newest |
 //! | `protocol` | clients, coordinators, participants |
@@ -22,6 +23,7 @@
 
 mod config;
 pub mod costs;
+pub mod groups;
 mod machine;
 mod partition;
 mod protocol;

@@ -13,6 +13,7 @@
 //! | [`MgetJob`] | `MGET` on such processes | every value read |
 //! | [`ScaleJob`] | the same on simulated partitions, with service times of real ones | no simulated read sees a write in part |
 //! | [`ReplicasJob`] | transactions on a replicated partition whose members live in this process | every counter on every member, and that all of them are the same; again after they were opened anew |
+//! | [`ReplicaWorkersJob`] | the same by several workers of the leader, and by more of them simulated | the same |
 //! | [`PutsJob`] | puts on server processes that hold replicas of everything, ours or etcd's | every key after the run, and again after the servers were killed |
 //! | [`QueriesJob`] | tiny queries of many clients to server processes, with and without a proxy before them | every reply to the byte; every key after the run |
 //! | [`LocksJob`] | taking and releasing locks of the proxy, or of Cassandra's lightweight transactions | every answer; tokens rise; a client that does not hold a lock neither gets nor releases it |
@@ -33,6 +34,7 @@ mod placement;
 mod puts;
 mod queries;
 mod reads;
+mod replica_workers;
 mod replicas;
 mod scaling;
 mod store;
@@ -53,6 +55,7 @@ pub use placement::{
 pub use puts::{PutsJob, ReplicatedSystem};
 pub use queries::{QueriesJob, QueryRoute};
 pub use reads::{AccessPattern, FileReader, ReadsJob, RemoteReaders};
+pub use replica_workers::ReplicaWorkersJob;
 pub use replicas::{Consensus, ReplicaClientsConfig, ReplicaNetwork, ReplicasJob, serve_clients};
 pub use scaling::ScaleJob;
 pub use store::{LogSettings, StoreJob};
@@ -81,6 +84,8 @@ pub enum TargetJob {
     Scale(ScaleJob),
     /// Transactions on a replicated partition.
     Replicas(ReplicasJob),
+    /// Transactions of several workers of a replicated partition, real and simulated.
+    Workers(ReplicaWorkersJob),
     /// Puts on a replicated store.
     Puts(PutsJob),
     /// Tiny queries, with and without a proxy.
@@ -113,6 +118,7 @@ impl TargetJob {
             TargetJob::Mget(job) => mget::run(job, context),
             TargetJob::Scale(job) => scaling::run(job, context),
             TargetJob::Replicas(job) => replicas::run(job, context),
+            TargetJob::Workers(job) => replica_workers::run(job, context),
             TargetJob::Puts(job) => puts::run(job, context),
             TargetJob::Queries(job) => queries::run(job, context),
             TargetJob::Locks(job) => locks::run(job, context),

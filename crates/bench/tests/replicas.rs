@@ -85,6 +85,28 @@ fn raft_bulk() {
     assert!(text.contains("283") && text.contains("201"), "{text}");
 }
 
+#[test]
+fn raft_workers() {
+    let results = running(|| whole("raft-workers"));
+    for point in &results.points {
+        let checks = || point.repetitions.iter().flat_map(|run| &run.checks);
+        assert!(checks().any(|check| check.name.contains("on every member")));
+        let median = |metric: &str| point.summary.get(metric).map(|summary| summary.median);
+        assert!(median("throughput") > Some(0.0), "{}", point.id);
+        let is_real = point.id.contains("threads=real");
+        for metric in ["worker-cpu", "leader-cpu", "follower-cpu", "simulated"] {
+            assert_eq!(
+                median(metric) > Some(0.0),
+                is_real,
+                "{}: {metric}",
+                point.id
+            );
+        }
+    }
+    let text = table::show(experiment("raft-workers"), &results);
+    assert!(text.contains("16 workers by one"), "{text}");
+}
+
 /// Returns the options of a run whose clients are a process of their own.
 fn with_clients(dir: &Path) -> Options {
     Options {

@@ -56,6 +56,7 @@ pub(super) fn job(log: &str, transfer: Transfer, nodes: usize, clients: usize) -
         counters: COUNTERS,
         log: (log == "disk").then_some(StorageMedium::Disk),
         network: ReplicaNetwork::Inside,
+        workers: 1,
     }
 }
 

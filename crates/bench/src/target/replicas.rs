@@ -5,7 +5,7 @@
 //! clients against the leader, waits until all members have applied the same entries, and compares
 //! their state: every counter with what was acknowledged, and all members with each other.
 //!
-//! Clients are tasks of one thread, with one request under way each. A request is one transaction
+//! Clients are tasks of one thread for each worker of the leader, with one request under way each. A request is one transaction
 //! that adds to two counters, or a *bulk* of such transactions in one, of which all happen or none.
 //!
 //! | network | clients | links |
@@ -24,6 +24,7 @@ mod members;
 mod remote_clients;
 mod shared_worker;
 mod state_check;
+mod worker_threads;
 
 pub use job::{Consensus, ReplicaNetwork, ReplicasJob};
 pub use remote_clients::{ReplicaClientsConfig, serve_clients};
@@ -39,7 +40,7 @@ use tokio::sync::oneshot;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{WindowEdge, client_runtime};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::machine;
@@ -48,11 +49,11 @@ use crate::sample::{Check, RunSample};
 use crate::sync_rate;
 use ceiling::RequestDemand;
 use client_process::{ClientProcess, ClientReports};
-use counter_client::{CounterClient, CounterShare};
 use members::Members;
 use remote_clients::ClientReport;
-use shared_worker::{SharedWorker, WorkerSession};
+use shared_worker::SharedWorker;
 use state_check::AdditionLedger;
+use worker_threads::WorkerThreads;
 
 /// The machine of the clients; the members have their nodes' numbers, from 1 on.
 const CLIENTS_MACHINE: usize = 0;
@@ -145,37 +146,41 @@ impl ReplicasRun<'_> {
         let loaded = self.runtime.block_on(worker.load(self.job.counters));
         loaded.map_err(|error| RunError::failed("loading")(&error))?;
         match self.job.network {
-            ReplicaNetwork::Inside => self.drive_inside(&worker),
+            ReplicaNetwork::Inside => self.drive_inside(),
             ReplicaNetwork::Loopback | ReplicaNetwork::Links { .. } => self.drive_remote(worker),
         }
     }
 
     /// Drives clients of this process.
-    fn drive_inside(&mut self, worker: &Rc<SharedWorker>) -> Result<AdditionLedger, RunError> {
-        let ledger = AdditionLedger::new(self.job.counters);
-        let client = |number: u64| {
-            let share = CounterShare {
-                client: number,
-                clients: self.job.clients as u64,
-                counters: self.job.counters,
-            };
-            let session = WorkerSession::new(worker);
-            CounterClient::new(session, &ledger, self.job.bulk, share, self.context.seed)
+    fn drive_inside(&mut self) -> Result<AdditionLedger, RunError> {
+        let threads = WorkerThreads {
+            job: self.job,
+            leader: &self.members.leader()?.1,
+            context: self.context,
         };
-        let clients = (1..=self.job.clients as u64).map(client).collect();
-        let plan = DrivePlan {
-            pace: Pace::Closed,
-            warm_up: self.context.scale.warm_up,
-            time: self.context.scale.time,
+        let mut used = [[0.0; 2]; 2];
+        let at = |edge| {
+            let cpu = [self.usage().cpu, self.members.cpu_of_leader()];
+            used[usize::from(edge == WindowEdge::End)] = cpu;
         };
-        let mut used = [ProcessUsage::default(), ProcessUsage::default()];
-        let at = |edge| used[usize::from(edge == WindowEdge::End)] = self.usage();
-        let driven = drive_tasks(self.runtime, clients, plan, self.context.stop, at);
-        let (driven, _) = driven?;
+        let report = threads.drive(self.runtime, at)?;
+        let driven = &report.driven;
         driven.add_figures(&mut self.sample.values);
+        let [all, leader] = [0, 1].map(|place| used[1][place] - used[0][place]);
+        let followers = (self.job.nodes - 1).max(1) as f64;
+        // Little else runs in this process.
+        let follower = (all - report.cpu - leader) / followers;
+        let transactions = (driven.transactions * self.job.bulk as u64) as f64;
+        for (metric, cpu) in [
+            ("worker-cpu", report.cpu),
+            ("leader-cpu", leader),
+            ("follower-cpu", follower),
+        ] {
+            self.sample.values.set(metric, cpu * 1e6 / transactions);
+        }
         let seconds = driven.window.as_secs_f64();
-        self.add_transaction_figures(driven.transactions, seconds, used[1].cpu - used[0].cpu);
-        Ok(ledger)
+        self.add_transaction_figures(driven.transactions, seconds, all);
+        Ok(report.ledger)
     }
 
     /// Drives clients of a process of their own.

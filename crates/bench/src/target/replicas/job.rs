@@ -68,4 +68,12 @@ pub struct ReplicasJob {
     /// Where the clients are, and what lies between the machines.
     #[serde(default)]
     pub network: ReplicaNetwork,
+    /// Workers of the leader, each a thread with its share of the clients. Clients of another process
+    /// have one.
+    #[serde(default = "one")]
+    pub workers: usize,
+}
+
+fn one() -> usize {
+    1
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base::{NodeId, Tid};
@@ -13,7 +13,7 @@ use testkit::relay::DelayedLinks;
 
 use super::job::{Consensus, ReplicasJob};
 use crate::error::RunError;
-use crate::keys;
+use crate::{keys, machine};
 
 /// How long they may take to have a leader, or to have the same entries.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +25,8 @@ const SLICE: usize = 1000;
 /// See the module's description. They stop when this is dropped.
 pub(super) struct Members {
     partitions: Vec<(NodeId, Arc<Partition>)>,
+    /// The threads of members that have led, by their numbers.
+    threads: HashMap<NodeId, Arc<OnceLock<u32>>>,
 }
 
 /// The state of a member.
@@ -74,6 +76,7 @@ impl Members {
         };
         let mut members = Members {
             partitions: Vec::new(),
+            threads: HashMap::new(),
         };
         for (&node, listener) in nodes.iter().zip(listeners) {
             let member = MemberOptions {
@@ -91,6 +94,14 @@ impl Members {
             let partition = Partition::open(options, &mut |_, _| {});
             let partition = partition.map_err(|error| RunError::failed("opening")(&error))?;
             members.partitions.push((node, partition));
+            let thread = Arc::<OnceLock<u32>>::default();
+            members.threads.insert(node, Arc::clone(&thread));
+            // The member's thread says so when it has begun to lead.
+            let note = move || {
+                let _ = thread.get_or_init(machine::this_thread);
+            };
+            let (_, partition) = members.partitions.last().expect("it was added");
+            partition.on_change(Box::new(note));
         }
         members.wait("a leader", |members| members.leader().is_ok())?;
         Ok(members)
@@ -102,6 +113,13 @@ impl Members {
         let none = || RunError::Failed("no member leads any more".to_owned());
         all.find(|(_, partition)| partition.is_leader())
             .ok_or_else(none)
+    }
+
+    /// Returns the processor time that the leader's thread has used, in seconds.
+    pub(super) fn cpu_of_leader(&self) -> f64 {
+        let leader = self.leader().ok();
+        let thread = leader.and_then(|(node, _)| self.threads[node].get());
+        thread.map_or(0.0, |&thread| machine::cpu_of_thread(thread))
     }
 
     /// Waits until all have applied all entries. Statuses are updated once in a turn, and may be

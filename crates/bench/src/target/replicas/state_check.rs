@@ -40,6 +40,15 @@ impl AdditionLedger {
         self.0.borrow().clone()
     }
 
+    /// Adds what clients of another thread were acknowledged.
+    pub(super) fn add(&self, counts: &[AcknowledgedAdditions]) {
+        let mut all = self.0.borrow_mut();
+        for (sum, count) in all.iter_mut().zip(counts) {
+            sum.additions += count.additions;
+            sum.sum += count.sum;
+        }
+    }
+
     /// Adds a transaction that added to these counters, in this order, with these answers.
     pub(super) fn acknowledged(
         &self,
