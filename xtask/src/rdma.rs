@@ -58,14 +58,45 @@ const PROGRAM: &str = "it";
 const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
 /// Told to the tests there: a missing device is a failure.
 const REQUIRE: (&str, &str) = ("KUMIKI_REQUIRE_RDMA", "1");
-/// What is measured over several transports.
-const EXPERIMENT: &str = "ramp-transport";
+/// An experiment whose points over a device are run in the machine.
+struct Measured {
+    experiment: &'static str,
+    /// A part of the names of those points.
+    only: &'static str,
+    /// Values of the column of that number which must have been measured, each in this many rows.
+    column: usize,
+    transports: &'static [&'static str],
+    rows: usize,
+    /// The number of the first column that is measured.
+    first: usize,
+}
+
+const EXPERIMENTS: &[Measured] = &[
+    // Reader, share of reads, transport, and the figures.
+    Measured {
+        experiment: "ramp-transport",
+        only: "verbs",
+        column: 2,
+        transports: &["verbs-send", "verbs-ring", "verbs-one-sided"],
+        rows: 2,
+        first: 3,
+    },
+    // Share of reads, log, transport, coordinator of writes, and the figures.
+    Measured {
+        experiment: "ramp-writes",
+        only: "verbs",
+        column: 2,
+        transports: &["verbs-send", "verbs-ring"],
+        rows: 4,
+        first: 4,
+    },
+];
 /// How long a suite may take, the machine's start included. It is emulated, and this machine may
 /// be busy.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
-/// which ones ran; with all of them, also an experiment. Says so and does nothing
+/// which ones ran; with all of them, also experiments. Says so and does nothing
 /// where the machine is missing, unless peers are required.
 ///
 /// # Errors
@@ -87,58 +118,69 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         bail!("no test ran in the machine");
     }
     if filter.is_none() {
-        experiment()?;
+        run_experiments()?;
     }
     println!("rdma: {passed} tests ran over real verbs, and passed");
     Ok(())
 }
 
-/// Runs the experiment over transports, as far as it needs a device: for function. What it measures in an
-/// emulated machine is no figure of anything, and its report says so.
-fn experiment() -> Result<()> {
+/// Runs the experiments, as far as they need a device: for function. What they measure in an emulated machine
+/// is no figure of anything, and their reports say so.
+fn run_experiments() -> Result<()> {
     let [program, kumiki] = build::bench()?;
-    println!("rdma: {EXPERIMENT}: starting the machine");
-    let mut job = Job::new(&program);
-    (job.memory, job.patience) = (2048, PATIENCE);
-    job.beside.push(kumiki);
-    let arguments = [
-        "run",
-        EXPERIMENT,
-        "--quick",
-        "--seconds",
-        "1",
-        "--repetitions",
-        "1",
-        "--only",
-        "verbs",
-        "--out",
-        "/tmp/results",
-        "--log-level",
-        "error",
-    ];
-    job.arguments.extend(arguments.map(str::to_owned));
-    let ended = run_job(&job)?;
-    if ended.status != 0 {
-        bail!(
-            "{EXPERIMENT}: failed in the machine (status {})",
-            ended.status
-        );
-    }
-    for transport in ["verbs-ring", "verbs-one-sided"] {
-        if !was_measured(&ended.output, transport) {
-            bail!("{EXPERIMENT}: nothing was measured over {transport} in the machine");
+    for measured in EXPERIMENTS {
+        let experiment = measured.experiment;
+        println!("rdma: {experiment}: starting the machine");
+        let mut job = Job::new(&program);
+        (job.memory, job.patience) = (2048, PATIENCE);
+        job.beside.push(kumiki.clone());
+        let arguments = [
+            "run",
+            experiment,
+            "--quick",
+            "--seconds",
+            "1",
+            "--repetitions",
+            "1",
+            "--only",
+            measured.only,
+            "--out",
+            "/tmp/results",
+            "--log-level",
+            "error",
+        ];
+        job.arguments.extend(arguments.map(str::to_owned));
+        let ended = run_job(&job)?;
+        if ended.status != 0 {
+            let status = ended.status;
+            bail!("{experiment}: failed in the machine (status {status})");
+        }
+        for transport in measured.transports {
+            let rows = measured.rows(&ended.output, transport);
+            if rows < measured.rows {
+                let wanted = measured.rows;
+                bail!(
+                    "{experiment}: {rows} of {wanted} rows were measured over {transport} in the machine"
+                );
+            }
         }
     }
     Ok(())
 }
 
-/// Returns `true` if a report has a row of this transport that was measured.
-fn was_measured(report: &str, transport: &str) -> bool {
-    let mut rows = report
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Reader, share of reads, transport, and what was measured.
-    rows.any(|row| row.get(2) == Some(&transport) && row.get(3).is_some_and(|it| *it != "skipped:"))
+impl Measured {
+    /// Returns the number of rows of a report that were measured over a transport.
+    fn rows(&self, report: &str, transport: &str) -> usize {
+        let rows = report
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let was_measured = |row: &Vec<&str>| {
+            let figure = row.get(self.first);
+            row.get(self.column) == Some(&transport)
+                && figure.is_some_and(|figure| figure.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        rows.filter(was_measured).count()
+    }
 }
 
 impl Suite {
@@ -226,10 +268,13 @@ mod tests {
     fn a_row_that_was_skipped_was_not_measured() {
         let report = "reader  reads  transport   throughput\n\
                       client  95     verbs-send               skipped: it is none\n\
-                      client  95     verbs-ring  120 (100-130)\n";
-        assert!(was_measured(report, "verbs-ring"));
-        assert!(!was_measured(report, "verbs-send"));
-        assert!(!was_measured(report, "tcp"));
+                      client  95     verbs-ring  120 (100-130)\n\
+                      client  100    verbs-ring  120 (100-130)\n";
+        let of = |transport| EXPERIMENTS[0].rows(report, transport);
+        assert_eq!(["verbs-ring", "verbs-send", "tcp"].map(of), [2, 0, 0]);
+        let report = "0  memory  verbs-ring  server  12.3k\n\
+                      0  memory  verbs-ring  client  skipped: it is none\n";
+        assert_eq!(EXPERIMENTS[1].rows(report, "verbs-ring"), 1);
     }
 
     #[test]

@@ -27,8 +27,13 @@ pub(crate) enum TransportChoice {
     Tcp,
     /// Memory that this machine's processes share: for clusters on one machine.
     Shm,
-    /// RDMA devices: InfiniBand, or RoCE.
+    /// RDMA devices: InfiniBand, or RoCE. Messages go into rings that the peer's device writes.
     Verbs,
+    /// RDMA devices as well, and messages by Send and Receive: for comparisons with verbs.
+    VerbsSend,
+    /// Send and Receive emulated in memory that this machine's processes share: for tests and
+    /// comparisons with shm.
+    ShmSend,
 }
 
 impl TransportChoice {
@@ -38,6 +43,8 @@ impl TransportChoice {
             TransportChoice::Tcp => fabric::tcp::Transport::Tcp,
             TransportChoice::Shm => fabric::tcp::Transport::Shm,
             TransportChoice::Verbs => fabric::tcp::Transport::Verbs,
+            TransportChoice::VerbsSend => fabric::tcp::Transport::VerbsSend,
+            TransportChoice::ShmSend => fabric::tcp::Transport::ShmSend,
         }
     }
 }

@@ -9,9 +9,9 @@ use fabric::verbs::{self, Depths, Domain, VerbsOptions};
 use crate::argument_values::parse_time;
 
 /// Above these options in the help.
-const HEADING: &str = "RDMA (--transport verbs, or auto)";
+const HEADING: &str = "RDMA (--transport verbs, verbs-send, or auto)";
 
-/// Options of the RDMA device, for `--transport verbs` and `auto`. What is not given is found out,
+/// Options of the RDMA device, for `--transport verbs`, `verbs-send` and `auto`. What is not given is found out,
 /// on InfiniBand and on RoCE.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RdmaOptions {
@@ -96,13 +96,15 @@ impl RdmaOptions {
     /// says what to do.
     pub(crate) fn open(&self, transport: Transport) -> Result<Option<Domain>, String> {
         match transport {
-            Transport::Tcp | Transport::Shm if *self != RdmaOptions::default() => {
-                let text = "options of the RDMA device are for --transport verbs and auto: leave \
-                            them out, or choose one of these";
+            Transport::Tcp | Transport::Shm | Transport::ShmSend
+                if *self != RdmaOptions::default() =>
+            {
+                let text = "options of the RDMA device are for --transport verbs, verbs-send and auto: \
+                            leave them out, or choose one of these";
                 Err(text.to_owned())
             }
-            Transport::Tcp | Transport::Shm => Ok(None),
-            Transport::Verbs => self.domain().map(Some),
+            Transport::Tcp | Transport::Shm | Transport::ShmSend => Ok(None),
+            Transport::Verbs | Transport::VerbsSend => self.domain().map(Some),
             // An operator who names a device wants it.
             Transport::Auto if *self != RdmaOptions::default() => self.domain().map(Some),
             Transport::Auto => {
@@ -169,7 +171,7 @@ mod tests {
             depth: Some(16),
             ..RdmaOptions::default()
         };
-        for transport in [Transport::Tcp, Transport::Shm] {
+        for transport in [Transport::Tcp, Transport::Shm, Transport::ShmSend] {
             let said = given.open(transport).unwrap_err();
             assert!(said.contains("--transport verbs"), "{said}");
             assert!(RdmaOptions::default().open(transport).unwrap().is_none());
@@ -183,7 +185,7 @@ mod tests {
             device: Some("nobodys0".to_owned()),
             ..RdmaOptions::default()
         };
-        for transport in [Transport::Verbs, Transport::Auto] {
+        for transport in [Transport::Verbs, Transport::VerbsSend, Transport::Auto] {
             let said = given.open(transport).unwrap_err();
             assert!(said.contains("RDMA device"), "{said}");
         }

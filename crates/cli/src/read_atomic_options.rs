@@ -24,7 +24,7 @@ pub(crate) struct ReadAtomicOptions {
     pub(crate) algorithm: Algorithm,
     /// Memory for newest versions of read-atomic keys that Rust clients read by themselves, on this
     /// machine or through an RDMA device, unless --transport is tcp; 0: none. It is taken from
-    /// /dev/shm; with --transport verbs it is locked memory instead.
+    /// /dev/shm; with --transport verbs and verbs-send it is locked memory instead.
     #[arg(long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
     pub(crate) published: Size,
     /// When such a version is replaced after a write of its key: on-commit (as soon as the write is

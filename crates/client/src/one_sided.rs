@@ -86,8 +86,8 @@ impl OneSided {
             nodes: Mutex::default(),
             kinds: match transport {
                 Transport::Tcp => &[],
-                Transport::Shm => &[Kind::Shm],
-                Transport::Verbs => &[Kind::Verbs],
+                Transport::Shm | Transport::ShmSend => &[Kind::Shm],
+                Transport::Verbs | Transport::VerbsSend => &[Kind::Verbs],
                 Transport::Auto => &[Kind::Shm, Kind::Verbs],
             },
             shm: Shm::default(),
@@ -291,6 +291,8 @@ impl OneSided {
                     Some(OpenedRegion::new(Box::new(memory), clock, at_mine))
                 }))
             }
+            // These kinds are for messages; no region is read through them.
+            Kind::ShmReceives | Kind::VerbsReceives => Ok(None),
             Kind::Verbs => {
                 let Some(domain) = &self.verbs else {
                     return Ok(None);

@@ -69,8 +69,8 @@ pub struct Options {
     /// Which connections are encrypted. The nodes' option counts as well: a connection is encrypted if one side
     /// asks for it.
     pub encryption: Encryption,
-    /// How an RDMA device is chosen and used. [`Transport::Verbs`] opens one; [`Transport::Auto`] does
-    /// if there is one.
+    /// How an RDMA device is chosen and used. [`Transport::Verbs`] and [`Transport::VerbsSend`]
+    /// open one; [`Transport::Auto`] does if there is one.
     pub rdma: VerbsOptions,
 }
 
@@ -100,8 +100,8 @@ impl Options {
     /// Opens the RDMA device that the transport needs, or can use.
     pub(crate) fn device(&self) -> Result<Option<Domain>, Error> {
         match self.transport {
-            Transport::Tcp | Transport::Shm => Ok(None),
-            Transport::Verbs => self.open_device().map(Some),
+            Transport::Tcp | Transport::Shm | Transport::ShmSend => Ok(None),
+            Transport::Verbs | Transport::VerbsSend => self.open_device().map(Some),
             Transport::Auto => {
                 let opened = self.open_device();
                 let opened = opened.inspect_err(|error| tracing::debug!("{error}"));
@@ -126,7 +126,12 @@ mod tests {
     fn a_missing_device_matters_to_whom_there_is_no_other_way() {
         let mut options = Options::new("");
         options.rdma.library = "libkumiki-none.so.1".to_owned();
-        for transport in [Transport::Tcp, Transport::Shm, Transport::Auto] {
+        for transport in [
+            Transport::Tcp,
+            Transport::Shm,
+            Transport::ShmSend,
+            Transport::Auto,
+        ] {
             options.transport = transport;
             assert!(matches!(options.device(), Ok(None)), "{transport:?}");
         }

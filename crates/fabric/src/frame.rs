@@ -31,7 +31,7 @@
 //! | 0 | 1 | role: 1 a node, 2 a client |
 //! | 1 | 1 | 1 if a client will take any cluster, else 0 |
 //! | 2 | 2 | the node's number; of a client 0 |
-//! | 4 | 1 | ways that it knows: bit 0 memory that processes share, bit 1 an RDMA device |
+//! | 4 | 1 | ways that it knows: bit 0 memory that processes share, bit 1 an RDMA device, bit 2 Send and Receive by these |
 //! | 5 | 1 | 1 if the peer asks for encryption, else 0 |
 //! | 6 | 2 | zero |
 //! | 8 | 8 | the cluster's fingerprint; 0 where any will do |
@@ -53,7 +53,8 @@
 //! | 2 | | at least 1 byte, encrypted, and a tag of 16 bytes: a transport message of the Noise protocol |
 //!
 //! If messages travel through mailboxes, bytes on the connection only wake the receiver, which then
-//! looks into its mailbox; they are never encrypted. The end of the connection is the end of the link.
+//! looks into its mailbox; they are never encrypted. A grant of kind 3 or 4 is no mailbox, but the
+//! places of Receives ([`send_receive`](crate::send_receive)); the device wakes the receiver of kind 4. The end of the connection is the end of the link.
 //!
 //! **What stays the same in all versions**: the header of handshake frames, their greatest length,
 //! and kind 0 with its body. So peers of two versions understand each other's refusal. Everything
@@ -61,7 +62,7 @@
 
 mod greeting;
 
-use crate::memory::Grant;
+use crate::memory::{Grant, Kind};
 pub use crate::noise::PROOF;
 pub use greeting::{Greeting, NONCE, TransportSet};
 
@@ -152,6 +153,9 @@ pub enum FrameFlaw {
     /// The bytes are a frame of another version.
     #[error("the frame is of version {0} of the protocol")]
     Version(u16),
+    /// The frame offers memory of a kind that this version does not know.
+    #[error("the frame offers memory of kind {0}, which is not known here")]
+    MemoryKind(u8),
     /// The bytes are a frame that has no meaning.
     #[error("the frame has no meaning")]
     Meaning,
@@ -219,6 +223,11 @@ impl Frame {
         let Some(body) = bytes.get(HEADER..HEADER + len) else {
             return Ok(None);
         };
+        if let (5, Some(&number)) = (kind, body.first())
+            && Kind::from_number(number).is_none()
+        {
+            return Err(FrameFlaw::MemoryKind(number));
+        }
         let frame = Frame::decode_body(kind, body).ok_or(FrameFlaw::Meaning)?;
         Ok(Some((frame, HEADER + len)))
     }

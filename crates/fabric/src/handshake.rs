@@ -164,8 +164,16 @@ impl HandshakeRefusal {
     }
 
     pub(crate) fn flaw(flaw: FrameFlaw) -> HandshakeRefusal {
-        let FrameFlaw::Version(theirs) = flaw else {
-            return HandshakeRefusal::garbage();
+        let theirs = match flaw {
+            FrameFlaw::Version(theirs) => theirs,
+            FrameFlaw::MemoryKind(kind) => {
+                let text = format!(
+                    "memory of kind {kind} was offered for messages, which this version does not \
+                     know; run one version of Kumiki on all nodes and clients"
+                );
+                return HandshakeRefusal::here(RefusalCode::Transport, text);
+            }
+            FrameFlaw::Magic | FrameFlaw::Meaning => return HandshakeRefusal::garbage(),
         };
         let text = format!(
             "version {theirs} of the fabric's protocol was offered and version {VERSION} is spoken \

@@ -12,8 +12,9 @@
 //! | [`tcp`] | links over TCP, inside a caller's poll; and one that blocks |
 //! | [`memory`] | the trait of memory that peers read and write: regions, and grants for them |
 //! | [`shm`] | such memory, shared by processes of one machine |
-//! | [`verbs`] | such memory, reached by RDMA devices, and messages through them |
+//! | [`verbs`] | such memory, reached by RDMA devices, and Send and Receive of these |
 //! | [`ring`] | a stream of bytes through such memory, in the paper's format |
+//! | [`send_receive`] | such a stream by Send and Receive |
 //! | [`window`] | such memory, lent to a peer, which writes requested data into it |
 //! | [`sim`] | links over a simulated network: virtual time, and faults from one seed |
 //! | [`fuzz`] | entry points for fuzzing the decoders |
@@ -45,6 +46,7 @@ pub mod messages;
 mod noise;
 pub mod ring;
 mod send_limit;
+pub mod send_receive;
 pub mod shm;
 pub mod sim;
 mod sync;

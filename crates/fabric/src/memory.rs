@@ -13,7 +13,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 1 | kind of memory: 1 shared by processes of one machine, 2 of an RDMA device |
+//! | 0 | 1 | kind of memory: 1 shared by processes of one machine, 2 of an RDMA device, 3 and 4 the same for Receives ([`send_receive`](crate::send_receive)) |
 //! | 1 | 1 | what is allowed: 1 reading, 2 reading and writing |
 //! | 2 | 1 | bytes of the address, at most 96 |
 //! | 3 | 5 | zero |
@@ -61,6 +61,32 @@ pub enum Kind {
     Shm,
     /// Memory that an RDMA device reaches.
     Verbs,
+    /// Memory that processes share, in which Send and Receive are emulated.
+    ShmReceives,
+    /// Memory that an RDMA device fills by Receives.
+    VerbsReceives,
+}
+
+impl Kind {
+    /// All kinds, with their numbers in a grant.
+    const NUMBERED: [(Kind, u8); 4] = [
+        (Kind::Shm, 1),
+        (Kind::Verbs, 2),
+        (Kind::ShmReceives, 3),
+        (Kind::VerbsReceives, 4),
+    ];
+
+    fn number(self) -> u8 {
+        let number = Kind::NUMBERED.iter().find(|(kind, _)| *kind == self);
+        number.expect("all kinds have a number").1
+    }
+
+    /// Returns the kind with this number in a grant; `None` if this version knows none.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Kind> {
+        let kind = Kind::NUMBERED.iter().find(|(_, known)| *known == number);
+        kind.map(|(kind, _)| *kind)
+    }
 }
 
 /// The data that a peer needs in order to reach a region. Every holder of a grant can reach the
@@ -92,6 +118,14 @@ impl Grant {
             words,
             key,
             address: address.to_vec(),
+        }
+    }
+
+    /// Returns the same grant as one of another kind.
+    pub(crate) fn with_kind(&self, kind: Kind) -> Grant {
+        Grant {
+            kind,
+            ..self.clone()
         }
     }
 
@@ -127,10 +161,7 @@ impl Grant {
 
     /// Appends the grant: at most [`GRANT_MAX`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let kind = match self.kind {
-            Kind::Shm => 1,
-            Kind::Verbs => 2,
-        };
+        let kind = self.kind.number();
         let access = match self.access {
             Access::Read => 1,
             Access::Write => 2,
@@ -149,11 +180,7 @@ impl Grant {
         };
         let (&words, rest) = rest.split_first_chunk()?;
         let (&key, address) = rest.split_first_chunk()?;
-        let kind = match kind {
-            1 => Kind::Shm,
-            2 => Kind::Verbs,
-            _ => return None,
-        };
+        let kind = Kind::from_number(kind)?;
         let access = match access {
             1 => Access::Read,
             2 => Access::Write,
@@ -243,6 +270,8 @@ mod tests {
         for (kind, access, address) in [
             (Kind::Shm, Access::Read, &b""[..]),
             (Kind::Verbs, Access::Write, &[7; ADDRESS_MAX]),
+            (Kind::ShmReceives, Access::Write, b"name"),
+            (Kind::VerbsReceives, Access::Write, &[7; 40]),
         ] {
             let grant = Grant::new(kind, access, 3, [9; KEY], address);
             let mut bytes = Vec::new();
@@ -264,7 +293,7 @@ mod tests {
         grant.encode(&mut bytes);
         for (at, byte) in [
             (0, 0),
-            (0, 3),
+            (0, 5),
             (1, 0),
             (1, 3),
             (2, 5),

@@ -14,7 +14,7 @@
 //! | `connection_lifecycle` `transfer` | the beginning and the end of connections; their reads and writes |
 //! | `refusals` | reasons for refused links, and the limit on lines of the log about them |
 //! | `link_memory` | memory for messages besides the connection |
-//! | `memory_link` `polled_connections` `ring_polling` `spin_policy` | connections through memory: when threads look, and when they sleep |
+//! | `memory_link` `polled_connections` `ring_polling` `spin_policy` | connections through memory, by rings or by Send and Receive: when threads look, and when they sleep |
 //! | `caller` | a connection that blocks, for clients |
 //! | this | all connections of a thread |
 //!
@@ -101,6 +101,8 @@ pub struct Tcp<N: Network> {
     scratch: Scratch,
     /// The number of links whose messages travel through memory.
     through_memory: usize,
+    /// The number of those whose messages travel by Send and Receive.
+    send_receive: usize,
     /// The number of connections that are encrypted.
     encrypted: usize,
     peers: HashMap<NodeId, SocketAddr>,
@@ -170,6 +172,7 @@ impl<N: Network> Tcp<N> {
         Ok(Tcp {
             identity,
             through_memory: 0,
+            send_receive: 0,
             encrypted: 0,
             transports,
             encryption: options.encryption,
@@ -322,6 +325,13 @@ impl<N: Network> Tcp<N> {
     #[must_use]
     pub fn links_through_memory(&self) -> usize {
         self.through_memory
+    }
+
+    /// Returns the number of links whose messages travel by Send and Receive; they are among those
+    /// [through memory](Tcp::links_through_memory).
+    #[must_use]
+    pub fn links_by_send_receive(&self) -> usize {
+        self.send_receive
     }
 
     /// Returns the number of connections that are encrypted.

@@ -10,7 +10,7 @@
 //! | `visit` | reads of a region, through a connection of their own |
 //! | `window` | a region that a peer writes, through a connection of its own |
 //! | `memory` | regions that peers read and write through the device |
-//! | `mail` | messages by Send and Receive |
+//! | `message_pair` | Send and Receive, for streams of bytes |
 //! | `line` | a queue pair, and the work in progress on it |
 //! | `staging` | the words of a memory that this work uses |
 //! | `resources` | parts of a device as values that release themselves |
@@ -35,7 +35,7 @@ mod connection;
 mod device;
 mod ffi;
 mod memory;
-mod message_channel;
+mod message_pair;
 mod options;
 mod pair_offer;
 mod resources;
@@ -47,7 +47,9 @@ pub use address::Address;
 pub use connection::{Connection, Opening};
 pub use device::Device;
 pub use memory::{Domain, Region, Remote};
+pub use message_pair::{MessageOffer, MessagePair};
 pub use options::{Depths, LoaderError, NoDevice, PortError, VerbsOptions};
 pub use pair_offer::{EstablishedPair, PairOffer};
+pub(crate) use resources::wait_for_either;
 pub use visit::{AdmittedVisit, Visit};
 pub use window::Window;

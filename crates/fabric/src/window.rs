@@ -143,6 +143,9 @@ impl RemoteWindow {
             (Kind::Verbs, None) => Err(RemoteError::Refused(
                 "no RDMA device is used here".to_owned(),
             )),
+            (Kind::ShmReceives | Kind::VerbsReceives, _) => Err(RemoteError::Refused(
+                "the grant is one for Receives, and not for a window".to_owned(),
+            )),
         }
     }
 

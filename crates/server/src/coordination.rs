@@ -156,6 +156,7 @@ impl RuntimeNode {
             waiting,
             links: self.node.links_up(),
             through_memory: links.fabric.links_through_memory(),
+            send_receive: links.fabric.links_by_send_receive(),
             encrypted: links.fabric.links_encrypted(),
         };
         if self.statistics != statistics {

@@ -84,7 +84,7 @@ pub(crate) fn publish(
             tracing::warn!(
                 %error,
                 "there is no memory to publish versions in; clients ask for all of them: make room \
-                 in /dev/shm (for --transport verbs raise the limit on locked memory), or give a \
+                 in /dev/shm (for --transport verbs and verbs-send raise the limit on locked memory), or give a \
                  smaller --published"
             );
             return Ok(None);
@@ -135,7 +135,7 @@ fn memory(membership: &Membership, words: usize) -> Result<(Box<dyn Words>, Door
     // A peer that may read what is published cannot reach another process's mailbox.
     let device = membership.verbs.as_ref().map(Domain::apart).transpose()?;
     let device = device.as_ref();
-    if let (Transport::Verbs, Some(domain)) = (membership.transport, device) {
+    if let (true, Some(domain)) = (membership.transport.needs_device(), device) {
         // The system may free the registrations of the server's former process a little later than
         // its ports.
         std::thread::sleep(REST);

@@ -48,6 +48,8 @@ pub(crate) struct ClusterStatistics {
     pub(crate) links: usize,
     /// Links, those with clients included, whose messages travel through memory.
     pub(crate) through_memory: usize,
+    /// Those of them whose messages travel by Send and Receive.
+    pub(crate) send_receive: usize,
     /// Links, those with clients included, whose messages are encrypted.
     pub(crate) encrypted: usize,
 }
@@ -262,6 +264,7 @@ impl ClusterStatistics {
         self.waiting += other.waiting;
         self.links += other.links;
         self.through_memory += other.through_memory;
+        self.send_receive += other.send_receive;
         self.encrypted += other.encrypted;
     }
 }

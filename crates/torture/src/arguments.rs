@@ -41,7 +41,7 @@ pub(crate) enum Task {
         /// How messages between nodes travel, and which ways they take part in with Rust clients:
         /// shm is memory of this machine, from which such clients also read read-atomic keys
         /// without asking.
-        #[arg(long, value_name = "HOW", value_parser = ["auto", "tcp", "shm", "verbs"])]
+        #[arg(long, value_name = "HOW", value_parser = ["auto", "tcp", "shm", "verbs", "shm-send", "verbs-send"])]
         transport: Option<String>,
         /// The port at which clients find the first node; the others follow.
         #[arg(long, default_value_t = 7001)]

@@ -29,16 +29,26 @@ pub(super) const ABOUT: &str = "The columns are ways to make such transactions a
     that are declared read atomic: nothing is held. In all of these a server coordinates, over TCP. In \
     the paper's three, 'GET/PUT', 'GET+/PUT+' and 'GET*/PUT+', the client runs the reads and the \
     writes of RAMP-Fast by itself: over TCP; through rings in shared memory; through rings, and reading in shared memory \
-    what servers have published, without asking them. The latter two are compared with the first, \
-    the others with 's2pl'. 'memory' keeps nothing, as the paper's servers do; 'disk' answers a write \
+    what servers have published, without asking them. 'Send/Recv' is the same with messages by Send and \
+    Receive, emulated in shared memory. Those with 'verbs' use an RDMA device, if there is one. All of \
+    these are compared with 'GET/PUT', the others with 's2pl'. 'memory' keeps nothing, as the paper's servers do; 'disk' answers a write \
     when all of its parts are durable.";
 /// RAMP-Fast with reads and writes by the client: the paper's names, and the transports. The first one is the
 /// baseline of the others.
-pub(super) const PAPERS: [(&str, ClusterTransport); 3] = [
+pub(super) const PAPERS: [(&str, ClusterTransport); 4] = [
     (GET, ClusterTransport::Tcp),
+    (SEND, ClusterTransport::ShmSend),
     (GET_PLUS, ClusterTransport::ShmRing),
     (GET_STAR, ClusterTransport::ShmOneSided),
 ];
+/// The same over an RDMA device; measured in memory alone.
+const DEVICE: [(&str, ClusterTransport); 3] = [
+    ("Send/Recv-verbs", ClusterTransport::VerbsSend),
+    ("GET+/PUT+-verbs", ClusterTransport::VerbsRing),
+    ("GET*/PUT+-verbs", ClusterTransport::VerbsOneSided),
+];
+/// Messages by Send and Receive, emulated in shared memory.
+pub(super) const SEND: &str = "Send/Recv";
 /// Messages over TCP.
 pub(super) const GET: &str = "GET/PUT";
 /// Messages through rings.
@@ -68,7 +78,7 @@ pub(super) fn job(width: usize, reads: usize) -> ClusterJob {
 }
 
 /// Returns this job in all ways: first those that servers coordinate, with two-phase locking as the
-/// baseline; then the paper's three.
+/// baseline; then the paper's, and Send and Receive; in memory also those over an RDMA device.
 pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) -> Vec<SweepPoint> {
     let point = |system: &str, protocol: AtomicityProtocol, transport: ClusterTransport| {
         let job = ClusterJob {
@@ -83,9 +93,13 @@ pub(super) fn ways<const N: usize>(params: [(&str, Param); N], job: ClusterJob) 
     };
     let of_servers = AtomicityProtocol::ALL
         .map(|protocol| point(protocol.name(), protocol, ClusterTransport::Tcp));
-    let of_client = PAPERS.map(|(name, over)| point(name, AtomicityProtocol::RampFClient, over));
+    let device: &[_] = if job.log.is_none() { &DEVICE } else { &[] };
+    let of_client = PAPERS.iter().chain(device);
+    let of_client =
+        of_client.map(|&(name, over)| point(name, AtomicityProtocol::RampFClient, over));
+    let of_client = of_client.collect();
     let mut points = compared(of_servers.into());
-    points.extend(compared(of_client.into()));
+    points.extend(compared(of_client));
     points
 }
 

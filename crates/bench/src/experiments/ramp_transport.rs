@@ -23,11 +23,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: &[
         "Four server processes hold a thousand keys of 1 KB in memory. One client process with eight \
          threads runs transactions of eight random keys, 95 or 100 % of which read. Messages between \
-         the client and the servers, and among these, travel over TCP on loopback ('tcp') or through \
-         rings in the paper's format, in shared memory ('shm-ring') or written by RDMA \
-         ('verbs-ring'); on rings, threads look for messages for a while before they sleep. \
-         'one-sided' has such rings, too, and the client reads by itself what servers have published. \
-         Who runs a read ('reader') is the client, as in the paper, or a server. What needs devices \
+         the client and the servers, and among these, travel over TCP on loopback ('tcp'), by Send and \
+         Receive of RDMA devices ('verbs-send'), or through rings in the paper's format, in shared \
+         memory ('shm-ring') or written by RDMA ('verbs-ring'); threads look for such messages for a \
+         while before they sleep. 'shm-send' emulates Send and Receive in shared memory, for the \
+         comparison with 'shm-ring': it has the costs of pieces and credit, and not those of a device. \
+         'one-sided' has rings, too, and the client reads by itself what servers have published. \
+         Who runs transactions ('reader') is the client, as in the paper, or a server. What needs devices \
          that are not here is skipped.",
         "The paper compares machines on a network: its TCP is that of Ethernet and of InfiniBand. \
          'memcpy' is the limit of reads that a client runs by itself: as many threads copy as many \
@@ -78,9 +80,9 @@ fn points(_: &Scale) -> Vec<SweepPoint> {
         value: ramp::job(WIDTH, ALL).value,
     };
     let copies = SweepPoint::new(params("client", ALL, COPY), TargetJob::Copy(copies));
-    let most = ClusterTransport::ALL.map(by("client", AtomicityProtocol::RampFDirect, MOST));
+    let most = ClusterTransport::ALL.map(by("client", AtomicityProtocol::RampFClient, MOST));
     let mut all = ClusterTransport::ALL
-        .map(by("client", AtomicityProtocol::RampFDirect, ALL))
+        .map(by("client", AtomicityProtocol::RampFClient, ALL))
         .to_vec();
     all.push(copies);
     // A server reads its own keys as usual, and asks other servers for theirs.
@@ -159,6 +161,16 @@ fn compare() -> Vec<Compare> {
         },
         aim,
     };
+    let rings_by_send = |what, rings: ClusterTransport, send: ClusterTransport| Compare {
+        what,
+        paper: Some("1.06, of 2.53 and 2.39"),
+        ours: Measure::Ratio {
+            metric: "throughput",
+            of: params("client", MOST, rings.name()).into(),
+            to: params("client", MOST, send.name()).into(),
+        },
+        aim: None,
+    };
     let (ring, one_sided) = (ClusterTransport::ShmRing, ClusterTransport::ShmOneSided);
     let rings_of_paper = Some("2.53 of Ethernet, 1.92 of IPoIB");
     let most = |transport| ("client", MOST, transport);
@@ -195,6 +207,12 @@ fn compare() -> Vec<Compare> {
             most(ClusterTransport::VerbsSend),
         ),
         row(
+            "shm-send by tcp, 95 % reads: emulated",
+            None,
+            None,
+            most(ClusterTransport::ShmSend),
+        ),
+        row(
             "verbs-ring by tcp, 95 % reads",
             rings_of_paper,
             None,
@@ -211,6 +229,16 @@ fn compare() -> Vec<Compare> {
             Some("2.69 of IPoIB"),
             Some(2.69),
             all(one_sided),
+        ),
+        rings_by_send(
+            "shm-ring by shm-send, 95 % reads: emulated",
+            ring,
+            ClusterTransport::ShmSend,
+        ),
+        rings_by_send(
+            "verbs-ring by verbs-send, 95 % reads",
+            ClusterTransport::VerbsRing,
+            ClusterTransport::VerbsSend,
         ),
         between(
             "GET*/PUT+ by GET+/PUT+ in shared memory, 100 % reads",

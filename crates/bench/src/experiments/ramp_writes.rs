@@ -14,6 +14,8 @@ const WIDTH: usize = 8;
 const READS: [usize; 2] = [0, 95];
 /// How messages travel: over TCP, and through rings.
 const TRANSPORTS: [ClusterTransport; 2] = [ClusterTransport::Tcp, ClusterTransport::ShmRing];
+/// The same by an RDMA device, through rings and by Send and Receive; in memory alone.
+const DEVICE: [ClusterTransport; 2] = [ClusterTransport::VerbsRing, ClusterTransport::VerbsSend];
 /// Who coordinates writes.
 const SERVER: &str = "server";
 const CLIENT: &str = "client";
@@ -27,7 +29,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          runs transactions of eight random keys by RAMP-Fast, of which none or 95 % read; the client \
          runs the reads. Writes are coordinated ('writer') by a server, to which the client hands \
          them, or by the client, which has each server prepare and commit itself, as PUT+ of paper 1 \
-         does. 'memory' keeps nothing; 'disk' answers a write when all of its parts are durable.",
+         does. Messages travel over TCP, through rings in shared memory, and, where there is an RDMA \
+         device, through rings that it writes or by its Sends. 'memory' keeps nothing; 'disk' answers \
+         a write when all of its parts are durable.",
     ],
     points,
     plots,
@@ -63,7 +67,8 @@ fn points(_: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
     for (name, log) in ramp::LOGS {
         for reads in READS {
-            for transport in TRANSPORTS {
+            let device: &[_] = if log.is_none() { &DEVICE } else { &[] };
+            for &transport in TRANSPORTS.iter().chain(device) {
                 let point = |writer, protocol| {
                     let job = ClusterJob {
                         protocol,
@@ -122,6 +127,7 @@ fn compare() -> Vec<Compare> {
         aim: None,
     };
     let [tcp, rings] = TRANSPORTS;
+    let [device_rings, device_send] = DEVICE;
     vec![
         row(
             "writes by the client by writes by a server, TCP, in memory",
@@ -129,6 +135,8 @@ fn compare() -> Vec<Compare> {
             tcp,
         ),
         row("the same through rings", (0, "memory"), rings),
+        row("the same through rings, by RDMA", (0, "memory"), device_rings),
+        row("the same by Send and Receive of RDMA", (0, "memory"), device_send),
         row("the same over TCP, on disk", (0, "disk"), tcp),
         row(
             "the same over TCP, in memory, 95 % reads",

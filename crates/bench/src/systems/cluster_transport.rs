@@ -4,9 +4,10 @@
 //! |---|---|---|---|
 //! | `tcp` | TCP on loopback | messages | – |
 //! | `tcp-ipoib` | TCP to the address of an interface that carries IP over InfiniBand | messages | such an interface |
-//! | `verbs-send` | Send and Receive | messages | links that servers do not have |
+//! | `verbs-send` | Send and Receive of RDMA devices | messages | an RDMA device |
 //! | `verbs-ring` | rings that RDMA devices write | messages | an RDMA device |
 //! | `verbs-one-sided` | the same | what servers have published, read by RDMA | an RDMA device |
+//! | `shm-send` | Send and Receive, emulated in shared memory | messages | – |
 //! | `shm-ring` | rings in shared memory | messages | – |
 //! | `shm-one-sided` | the same | what servers have published, in shared memory | – |
 
@@ -36,6 +37,8 @@ pub enum ClusterTransport {
     VerbsRing,
     /// As [`ClusterTransport::VerbsRing`], and the client reads by itself: the paper's GET\* and PUT+.
     VerbsOneSided,
+    /// Send and Receive, emulated in shared memory.
+    ShmSend,
     /// Rings in shared memory: GET+ and PUT+.
     ShmRing,
     /// As [`ClusterTransport::ShmRing`], and the client reads by itself the versions that servers have
@@ -45,12 +48,13 @@ pub enum ClusterTransport {
 
 impl ClusterTransport {
     /// All transports; the baseline of the others first.
-    pub const ALL: [ClusterTransport; 7] = [
+    pub const ALL: [ClusterTransport; 8] = [
         ClusterTransport::Tcp,
         ClusterTransport::TcpIpoib,
         ClusterTransport::VerbsSend,
         ClusterTransport::VerbsRing,
         ClusterTransport::VerbsOneSided,
+        ClusterTransport::ShmSend,
         ClusterTransport::ShmRing,
         ClusterTransport::ShmOneSided,
     ];
@@ -64,6 +68,7 @@ impl ClusterTransport {
             ClusterTransport::VerbsSend => "verbs-send",
             ClusterTransport::VerbsRing => "verbs-ring",
             ClusterTransport::VerbsOneSided => "verbs-one-sided",
+            ClusterTransport::ShmSend => "shm-send",
             ClusterTransport::ShmRing => "shm-ring",
             ClusterTransport::ShmOneSided => "shm-one-sided",
         }
@@ -83,16 +88,20 @@ impl ClusterTransport {
         match self.of_client() {
             client::Transport::Shm => "shm",
             client::Transport::Verbs => "verbs",
-            _ => "tcp",
+            client::Transport::ShmSend => "shm-send",
+            client::Transport::VerbsSend => "verbs-send",
+            client::Transport::Tcp | client::Transport::Auto => "tcp",
         }
     }
 
     pub(crate) fn of_client(self) -> client::Transport {
         match self {
             ClusterTransport::Tcp | ClusterTransport::TcpIpoib => client::Transport::Tcp,
-            ClusterTransport::VerbsSend
-            | ClusterTransport::VerbsRing
-            | ClusterTransport::VerbsOneSided => client::Transport::Verbs,
+            ClusterTransport::VerbsSend => client::Transport::VerbsSend,
+            ClusterTransport::VerbsRing | ClusterTransport::VerbsOneSided => {
+                client::Transport::Verbs
+            }
+            ClusterTransport::ShmSend => client::Transport::ShmSend,
             ClusterTransport::ShmRing | ClusterTransport::ShmOneSided => client::Transport::Shm,
         }
     }
@@ -107,6 +116,11 @@ impl ClusterTransport {
             ClusterTransport::Tcp | ClusterTransport::ShmRing | ClusterTransport::ShmOneSided => {
                 Ok((loopback, None))
             }
+            ClusterTransport::ShmSend => {
+                let note = "Send and Receive are emulated: the sender's processor does the work of \
+                            a device";
+                Ok((loopback, Some(note.to_owned())))
+            }
             ClusterTransport::TcpIpoib => {
                 let (interface, address) = over_infiniband()?;
                 let note = format!(
@@ -115,15 +129,9 @@ impl ClusterTransport {
                 );
                 Ok((address, Some(note)))
             }
-            ClusterTransport::VerbsSend => {
-                device()?;
-                let why = "servers speak through rings on RDMA devices: Send and Receive carry \
-                           messages in `cargo xtask rdma` alone";
-                Err(RunError::skipped(why))
-            }
-            ClusterTransport::VerbsRing | ClusterTransport::VerbsOneSided => {
-                Ok((loopback, emulated(&device()?)))
-            }
+            ClusterTransport::VerbsSend
+            | ClusterTransport::VerbsRing
+            | ClusterTransport::VerbsOneSided => Ok((loopback, emulated(&device()?))),
         }
     }
 }
@@ -191,11 +199,12 @@ mod tests {
             Ok((address, note)) => assert!(!address.is_loopback() && note.is_some()),
             Err(why) => assert!(why.to_string().contains("type 32"), "{why}"),
         }
-        let why = ClusterTransport::VerbsSend
-            .prepare()
-            .unwrap_err()
-            .to_string();
-        assert!(why.contains("RDMA device"), "{why}");
+        match ClusterTransport::VerbsSend.prepare() {
+            Ok((address, _)) => assert!(address.is_loopback()),
+            Err(why) => assert!(why.to_string().contains("RDMA device"), "{why}"),
+        }
+        let (_, note) = ClusterTransport::ShmSend.prepare().unwrap();
+        assert!(note.is_some_and(|note| note.contains("emulated")));
         assert!(emulated("rxe0").is_some_and(|note| note.contains("software")));
         assert_eq!(emulated("mlx5_0"), None);
     }

@@ -35,11 +35,20 @@ impl TransportSet {
     pub const SHM: TransportSet = TransportSet(1);
     /// An RDMA device.
     pub const VERBS: TransportSet = TransportSet(2);
+    /// Send and Receive, by each of the other ways that are in the set. A version that does not know
+    /// this way never uses it.
+    pub const SEND_RECEIVE: TransportSet = TransportSet(4);
 
     /// Returns the ways that are in both sets.
     #[must_use]
     pub fn and(self, other: TransportSet) -> TransportSet {
         TransportSet(self.0 & other.0)
+    }
+
+    /// Returns `true` if all ways of the other set are in this one.
+    #[must_use]
+    pub fn contains(self, other: TransportSet) -> bool {
+        self.and(other) == other
     }
 
     /// Returns the ways that are not in the other set.

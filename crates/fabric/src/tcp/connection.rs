@@ -14,7 +14,7 @@ use reactor::newcomers;
 
 use super::connection_balancer::ConnectionCount;
 use super::link_error::LinkError;
-use super::link_memory::LinkRings;
+use super::link_memory::LinkStream;
 use super::memory_link::MemoryLink;
 use super::message_assembler::{self, MessageAssembler, Progress};
 use super::negotiation::Negotiation;
@@ -147,7 +147,8 @@ impl<N: Network> Connection<N> {
     #[inline]
     pub(super) fn charge(&mut self) -> Result<(), LinkError> {
         let records = self.cipher.as_ref().map_or(0, |cipher| cipher.memory());
-        let held = self.waiting() + self.assembler.memory() + records;
+        let posted = self.rings.as_ref().map_or(0, |it| it.rings.posted());
+        let held = self.waiting() + self.assembler.memory() + records + posted;
         self.share.set(held).map_err(|Full| {
             let address = self.address;
             tracing::warn!(%address, held, "closed: links hold as much as they may together");
@@ -263,7 +264,7 @@ impl<N: Network> Connection<N> {
     ///
     /// # Errors
     /// Returns an error if the end of the handshake cannot be encrypted.
-    pub(super) fn up(&mut self, rings: Option<Box<LinkRings>>) -> io::Result<()> {
+    pub(super) fn up(&mut self, rings: Option<Box<LinkStream>>) -> io::Result<()> {
         self.phase = Phase::Up;
         self.deadline = None;
         if let Some(rings) = rings {
@@ -276,6 +277,30 @@ impl<N: Network> Connection<N> {
         }
         self.output.follow(std::mem::take(&mut self.early));
         Ok(())
+    }
+
+    /// Has the network report the events of a device, if messages travel by its Receives: as those of
+    /// the socket.
+    ///
+    /// # Errors
+    /// Returns an error if the network waits for sockets alone.
+    pub(super) fn watch_events(&self, network: &mut N, token: usize) -> io::Result<()> {
+        let rings = self.rings.as_ref();
+        match rings.and_then(|through| through.rings.events()) {
+            // The descriptor is closed with the connection, and is watched no longer then.
+            Some(events) => {
+                let mut source = mio::unix::SourceFd(&events);
+                let registry = network.registry()?;
+                registry.register(&mut source, mio::Token(token), mio::Interest::READABLE)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns `true` if messages travel by Send and Receive.
+    pub(super) fn is_send_receive(&self) -> bool {
+        let rings = self.rings.as_ref();
+        rings.is_some_and(|through| through.rings.transport().is_send_receive())
     }
 
     /// Notes that writing has failed. Bytes that have arrived before can still be read.

@@ -174,7 +174,7 @@ impl<N: Network> Tcp<N> {
     }
 
     /// Takes the link up: the peer has authenticated, and the way of messages is known.
-    pub(super) fn up(&mut self, place: usize, negotiated: Negotiated) {
+    pub(super) fn up(&mut self, network: &mut N, place: usize, negotiated: Negotiated) {
         let (peer, shm) = (negotiated.proved.peer, negotiated.rings.is_some());
         let encrypted = negotiated.proved.encrypted;
         let connection = &mut self.connections[place];
@@ -190,6 +190,14 @@ impl<N: Network> Tcp<N> {
             return self.fail(place, &error);
         }
         self.through_memory += usize::from(connection.rings.is_some());
+        self.send_receive += usize::from(connection.is_send_receive());
+        let token = self.first + 1 + place;
+        if let Err(error) = connection.watch_events(network, token) {
+            return self.fail(place, &error);
+        }
+        if let Err(why) = connection.charge() {
+            return self.fail(place, &io::Error::other(why));
+        }
         connection.announced = true;
         let (link, address) = (connection.link, connection.address);
         note(&mut self.dirty, place, &mut connection.in_dirty);
@@ -277,6 +285,7 @@ impl<N: Network> Tcp<N> {
     pub(super) fn remove(&mut self, network: &mut N, place: usize) -> Connection<N> {
         let mut connection = self.connections.remove(place);
         self.through_memory -= usize::from(connection.rings.is_some());
+        self.send_receive -= usize::from(connection.is_send_receive());
         self.encrypted -= usize::from(connection.is_encrypted());
         if connection.rings.as_ref().is_some_and(|it| it.awake) {
             self.polled.forget(place);

@@ -5,13 +5,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::Duration;
 
 use super::link_error::LinkError;
-use super::link_memory::LinkRings;
+use super::link_memory::LinkStream;
 use super::message_assembler::Progress;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct MemoryLink {
-    pub(super) rings: LinkRings,
+    pub(super) rings: LinkStream,
     /// The end of the handshake, which is still to be sent on the socket.
     words: Vec<u8>,
     /// The socket may have bells, or its end.
@@ -25,7 +25,7 @@ pub(super) struct MemoryLink {
 }
 
 impl MemoryLink {
-    pub(super) fn new(rings: LinkRings, words: Vec<u8>) -> MemoryLink {
+    pub(super) fn new(rings: LinkStream, words: Vec<u8>) -> MemoryLink {
         MemoryLink {
             rings,
             words,

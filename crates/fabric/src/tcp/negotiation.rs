@@ -17,13 +17,14 @@ use base::NodeId;
 use base::memory::WORD;
 
 use super::link_error::MailboxError;
-use super::link_memory::{LinkMailbox, LinkRings, transport_of};
+use super::link_memory::{LinkOffer, LinkStream, ways_for};
 use super::options::{Limits, Transport};
 use crate::cipher::Cipher;
 use crate::frame::{Frame, TransportSet};
 use crate::handshake::{AuthenticatedPeer, ConnectionTerms, Handshake, HandshakeRefusal, Identity};
 use crate::memory::{Grant, Kind};
 use crate::ring::CONTROL;
+use crate::send_receive::ReceiveDepth;
 use crate::shm::Shm;
 use crate::verbs::Domain;
 
@@ -35,6 +36,8 @@ pub(super) struct LocalTransports {
     verbs: Option<Domain>,
     /// The number of words of a mailbox.
     mailbox: usize,
+    /// The places of a link by Send and Receive.
+    receives: ReceiveDepth,
 }
 
 impl LocalTransports {
@@ -49,6 +52,7 @@ impl LocalTransports {
             shm: shm.clone(),
             verbs: verbs.cloned(),
             mailbox: CONTROL + limits.ring / WORD / 2 * 2,
+            receives: ReceiveDepth::of(limits.ring),
         }
     }
 
@@ -60,7 +64,14 @@ impl LocalTransports {
         };
         match self.transport {
             Transport::Tcp => TransportSet::NONE,
-            Transport::Auto | Transport::Shm | Transport::Verbs => TransportSet::SHM.or(verbs),
+            Transport::Auto
+            | Transport::Shm
+            | Transport::Verbs
+            | Transport::ShmSend
+            | Transport::VerbsSend => {
+                let memory = TransportSet::SHM.or(verbs);
+                memory.or(TransportSet::SEND_RECEIVE)
+            }
         }
     }
 
@@ -71,23 +82,27 @@ impl LocalTransports {
             Transport::Auto => &[Kind::Verbs, Kind::Shm],
             Transport::Shm => &[Kind::Shm],
             Transport::Verbs => &[Kind::Verbs],
+            Transport::ShmSend => &[Kind::ShmReceives],
+            Transport::VerbsSend => &[Kind::VerbsReceives],
         };
-        let is_known = |kind: &&Kind| known.and(transport_of(**kind)) != TransportSet::NONE;
+        let is_known = |kind: &&Kind| known.contains(ways_for(**kind));
         wanted.iter().filter(is_known).copied().collect()
     }
 
-    fn mailbox(&self, kind: Kind) -> Result<LinkMailbox, MailboxError> {
+    fn mailbox(&self, kind: Kind) -> Result<LinkOffer, MailboxError> {
         let made = match (kind, &self.verbs) {
-            (Kind::Shm, _) => LinkMailbox::shm(&self.shm, self.mailbox),
-            (Kind::Verbs, Some(domain)) => LinkMailbox::verbs(domain, self.mailbox),
-            (Kind::Verbs, None) => return Err(MailboxError::NoDevice),
+            (Kind::Shm, _) => LinkOffer::shm(&self.shm, self.mailbox),
+            (Kind::ShmReceives, _) => LinkOffer::shm_receives(&self.shm, self.receives),
+            (Kind::Verbs, Some(domain)) => LinkOffer::verbs(domain, self.mailbox),
+            (Kind::VerbsReceives, Some(domain)) => LinkOffer::verbs_receives(domain, self.receives),
+            (Kind::Verbs | Kind::VerbsReceives, None) => return Err(MailboxError::NoDevice),
         };
         Ok(made?)
     }
 
     /// Makes rings over the mailbox that the peer has named and one of this side. Returns them with
     /// the grant for the latter.
-    fn accept(&self, peer: &Grant) -> Result<(LinkRings, Grant), MailboxError> {
+    fn accept(&self, peer: &Grant) -> Result<(LinkStream, Grant), MailboxError> {
         let near = self.mailbox(peer.kind())?;
         let own = near.grant();
         Ok((near.connect(peer)?, own))
@@ -109,11 +124,11 @@ enum NegotiationStage {
     /// The peer has authenticated, and nothing has followed.
     Authenticated(AuthenticatedPeer),
     /// The initiator has sent the grant for its mailbox.
-    Offered(AuthenticatedPeer, Box<LinkMailbox>),
+    Offered(AuthenticatedPeer, Box<LinkOffer>),
     /// The acceptor waits for that.
     Waiting(AuthenticatedPeer),
     /// The acceptor has answered, possibly with a mailbox of its own.
-    Answered(AuthenticatedPeer, Option<Box<LinkRings>>),
+    Answered(AuthenticatedPeer, Option<Box<LinkStream>>),
 }
 
 /// What follows in a negotiation.
@@ -132,7 +147,7 @@ pub(super) enum NegotiationStep {
 #[derive(Debug)]
 pub(super) struct Negotiated {
     pub(super) proved: AuthenticatedPeer,
-    pub(super) rings: Option<Box<LinkRings>>,
+    pub(super) rings: Option<Box<LinkStream>>,
 }
 
 impl Negotiation {
@@ -223,7 +238,7 @@ impl Negotiation {
             return negotiated.map(Some);
         }
         self.untried = transports.kinds(usable(&proved));
-        let why = match proved.encrypted && transports.transport == Transport::Verbs {
+        let why = match proved.encrypted && transports.transport.needs_device() {
             true => MailboxError::Encrypted,
             false => MailboxError::NotOffered,
         };
@@ -261,12 +276,20 @@ impl Negotiation {
         why: &MailboxError,
     ) -> Result<Negotiated, HandshakeRefusal> {
         match transports.transport {
-            Transport::Verbs if transports.verbs.is_none() => {
+            transport if transport.needs_device() && transports.verbs.is_none() => {
                 let why = &"none was opened on this side";
                 return Err(HandshakeRefusal::transport("an RDMA device", why));
             }
             Transport::Shm => return Err(HandshakeRefusal::transport("shared memory", why)),
             Transport::Verbs => return Err(HandshakeRefusal::transport("an RDMA device", why)),
+            Transport::ShmSend => {
+                let what = "Send and Receive in shared memory";
+                return Err(HandshakeRefusal::transport(what, why));
+            }
+            Transport::VerbsSend => {
+                let what = "Send and Receive of an RDMA device";
+                return Err(HandshakeRefusal::transport(what, why));
+            }
             Transport::Auto | Transport::Tcp => {}
         }
         if transports.transport == Transport::Auto {
@@ -303,9 +326,9 @@ impl Negotiation {
                 NegotiationStage::Waiting(_) | NegotiationStage::Answered(..),
                 Frame::Mailbox(Some(grant)),
             ) => {
-                let accepted = match usable(&proved).and(transport_of(grant.kind())) {
-                    TransportSet::NONE => Err(MailboxError::NotOffered),
-                    _ => transports.accept(&grant),
+                let accepted = match usable(&proved).contains(ways_for(grant.kind())) {
+                    false => Err(MailboxError::NotOffered),
+                    true => transports.accept(&grant),
                 };
                 if let Err(why) = &accepted {
                     tracing::debug!(peer = ?proved.peer, %why, "no memory is shared with a peer");
@@ -349,7 +372,7 @@ fn usable(proved: &AuthenticatedPeer) -> TransportSet {
 }
 
 /// Closes the mailboxes to other processes: both sides have what they need of each other.
-fn through(proved: AuthenticatedPeer, mut rings: Box<LinkRings>) -> Negotiated {
+fn through(proved: AuthenticatedPeer, mut rings: Box<LinkStream>) -> Negotiated {
     rings.close_to_others();
     Negotiated {
         proved,

@@ -56,6 +56,25 @@ pub enum Transport {
     /// Messages travel through memory that RDMA devices reach; otherwise as [`Transport::Shm`]. Such messages
     /// cannot be encrypted: the link is not made if one of the sides asks for encryption.
     Verbs,
+    /// Messages travel by Send and Receive, emulated in memory that processes share; otherwise as
+    /// [`Transport::Shm`]. It is for tests and comparisons.
+    ShmSend,
+    /// Messages travel by Send and Receive of RDMA devices; otherwise as [`Transport::Verbs`].
+    VerbsSend,
+}
+
+impl Transport {
+    /// Returns `true` if messages travel through an RDMA device, and no other way is used instead.
+    #[must_use]
+    pub fn needs_device(self) -> bool {
+        matches!(self, Transport::Verbs | Transport::VerbsSend)
+    }
+
+    /// Returns `true` if messages travel by Send and Receive.
+    #[must_use]
+    pub fn is_send_receive(self) -> bool {
+        matches!(self, Transport::ShmSend | Transport::VerbsSend)
+    }
 }
 
 /// The connections for which this side asks for encryption. A connection is encrypted if one of its sides asks
@@ -124,8 +143,9 @@ pub struct Limits {
     /// 1.2 times as long. This does not notice a process that hangs on a living machine; the caller
     /// that waits for its answer does. At least one second.
     pub dead_after: Duration,
-    /// The number of bytes that may be in flight in shared memory, for each link and direction; at
-    /// least [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
+    /// The number of bytes that may be in flight in shared memory or an RDMA device, for each link
+    /// and direction; at least [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
+    /// A link by Send and Receive posts as many bytes, and counts them in the budget.
     pub ring: usize,
 }
 

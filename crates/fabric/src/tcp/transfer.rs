@@ -121,7 +121,7 @@ impl<N: Network> Tcp<N> {
                 self.go_on(network, place, progress);
             }
             Ok((used, Some(negotiated))) => {
-                self.up(place, negotiated);
+                self.up(network, place, negotiated);
                 self.deliver_notices(inbox);
                 let connection = &mut self.connections[place];
                 if std::mem::take(&mut connection.closing) {

@@ -107,7 +107,7 @@ impl ActivePair {
     }
 
     /// Returns the greatest number of words that are written or sent in one piece.
-    fn piece(&self) -> usize {
+    pub(super) fn piece(&self) -> usize {
         self.staging.words() / 4
     }
 
@@ -257,11 +257,6 @@ impl ActivePair {
         }
         self.next += 1;
         Ok(id)
-    }
-
-    /// Ends the line for this reason.
-    pub(super) fn end(&mut self, why: String) -> RemoteError {
-        self.fail(self.next, why)
     }
 
     /// Ends the line, unless it has ended already.

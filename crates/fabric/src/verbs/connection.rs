@@ -10,26 +10,23 @@
 //! Operations that are begun before step 4 may have to be repeated by the device, which takes some
 //! time.
 //!
-//! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)), and messages
-//! (module `message_channel`). It is lost when the peer's device does not answer, or when its queue
+//! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)). It is lost when the peer's device does not answer, or when its queue
 //! pair is gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it.
 //! When a process dies, its regions go before its queue pairs, so that a read at that moment may be
 //! *refused* before the connection is lost.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::memory::RemoteError;
+use base::memory::{RemoteError, WORD};
 
 use super::active_pair::ActivePair;
 use super::address::{Address, AddressKind};
 use super::ffi::{Gid, PairAttributes, Path, access, change, state};
 use super::memory::{Domain, Region, Remote};
-use super::message_channel::MessageChannel;
-use super::options::{Depths, TRIES};
+use super::options::{Depths, ReceiveQueue, TRIES};
 use super::resources::{Pair, Registered};
 use crate::memory::{Access, Grant, Memory};
 
@@ -45,7 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A queue pair that has no peer yet.
 pub struct Opening {
     domain: Domain,
-    depths: Depths,
     line: ActivePair,
     inbox: Option<Arc<Registered>>,
     address: Address,
@@ -56,11 +52,10 @@ pub struct Opening {
 pub struct Connection {
     pub(super) domain: Domain,
     pub(super) line: Arc<Mutex<ActivePair>>,
-    messages: Arc<Mutex<MessageChannel>>,
 }
 
 impl Domain {
-    /// Makes a queue pair, with memory for incoming messages.
+    /// Makes a queue pair.
     ///
     /// # Errors
     /// Returns an error if the device has no more, or if the system does not lock so much memory.
@@ -70,13 +65,23 @@ impl Domain {
 
     /// Does the same with queues and buffers of these sizes, and with events or without.
     pub(super) fn open_with(&self, depths: &Depths, events: bool) -> io::Result<Opening> {
+        self.open_receiving(depths, ReceiveQueue::NONE, events)
+    }
+
+    /// Does the same, and posts memory for messages.
+    pub(super) fn open_receiving(
+        &self,
+        depths: &Depths,
+        receives: ReceiveQueue,
+        events: bool,
+    ) -> io::Result<Opening> {
         let (port, options) = (&self.device.port, &self.device.options);
-        let pair = Pair::new(&self.raw, depths.sends, depths.receives, events)?;
+        let pair = Pair::new(&self.raw, depths.sends, receives.places, events)?;
         initialise(&pair, port.number)?;
         let staging = Registered::new(&self.raw, depths.staging_words, access::LOCAL_WRITE)?;
         let patience = options.dead_after * 4 + PATIENCE;
         let mut line = ActivePair::new(pair, Arc::new(staging), depths, patience);
-        let inbox = MessageChannel::inbox(&self.raw, depths, &mut line)?;
+        let inbox = self.post_receives(receives, &mut line)?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let address = Address {
@@ -86,21 +91,37 @@ impl Domain {
             pair: line.pair.number(),
             first_packet: u32::from_le_bytes(random) >> 8,
             lid: port.lid,
-            receives: depths.receives as u16,
-            receive_bytes: if depths.receives == 0 {
-                0
-            } else {
-                depths.receive_bytes
-            },
+            receives: receives.places as u16,
+            receive_bytes: receives.bytes,
             gid: port.gid,
         };
         Ok(Opening {
             domain: self.clone(),
-            depths: *depths,
             line,
             inbox,
             address,
         })
+    }
+}
+
+impl Domain {
+    /// Posts memory for messages; `None` if there are none.
+    fn post_receives(
+        &self,
+        receives: ReceiveQueue,
+        line: &mut ActivePair,
+    ) -> io::Result<Option<Arc<Registered>>> {
+        if receives.places == 0 {
+            return Ok(None);
+        }
+        let bytes = receives.bytes as usize;
+        let words = receives.places as usize * bytes / WORD;
+        let inbox = Arc::new(Registered::new(&self.raw, words, access::LOCAL_WRITE)?);
+        for place in 0..u64::from(receives.places) {
+            let posted = line.expect(place, &inbox, bytes);
+            posted.map_err(io::Error::other)?;
+        }
+        Ok(Some(inbox))
     }
 }
 
@@ -137,11 +158,9 @@ impl Opening {
     /// address.
     pub fn connect(self, peer: &Address) -> io::Result<Connection> {
         self.meet(peer)?;
-        let messages = MessageChannel::new(self.inbox, &self.depths, peer);
         Ok(Connection {
             domain: self.domain,
             line: Arc::new(Mutex::new(self.line)),
-            messages: Arc::new(Mutex::new(messages)),
         })
     }
 
@@ -149,6 +168,15 @@ impl Opening {
     pub(super) fn connect_line(self, peer: &Address) -> io::Result<ActivePair> {
         self.meet(peer)?;
         Ok(self.line)
+    }
+
+    /// Does the same, for a connection of messages; returns the memory that was posted, too.
+    pub(super) fn connect_receiving(
+        self,
+        peer: &Address,
+    ) -> io::Result<(ActivePair, Option<Arc<Registered>>)> {
+        self.meet(peer)?;
+        Ok((self.line, self.inbox))
     }
 
     fn meet(&self, peer: &Address) -> io::Result<()> {
@@ -247,38 +275,6 @@ impl Connection {
         line.check()
     }
 
-    /// Prepares a sleep: asks the device to make the connection's descriptor readable with the next
-    /// event. Returns `true` if there is no event yet, so that the caller may sleep.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended.
-    pub fn park(&self) -> Result<bool, RemoteError> {
-        let mut line = self.line();
-        if let Some(channel) = line.pair.channel() {
-            channel.take();
-        }
-        let asked = line.pair.ask_for_event();
-        asked.map_err(|error| RemoteError::Lost(error.to_string()))?;
-        line.poll();
-        line.poll_messages();
-        line.check()?;
-        Ok(line.arrived.is_empty())
-    }
-
-    /// Sleeps until there is an event, but not longer than `timeout`; for a caller that has no poll
-    /// of its own.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended.
-    pub fn wait(&self, timeout: Duration) -> Result<(), RemoteError> {
-        let may_sleep = self.park()?;
-        let channel = self.line().pair.channel().cloned();
-        if let (true, Some(channel)) = (may_sleep, channel) {
-            channel.wait(timeout);
-        }
-        Ok(())
-    }
-
     /// Reaches a region without a look at its key, for which it would have to wait. `landing` words
     /// can be in transit to here at a time.
     pub(super) fn reach_untried(
@@ -291,50 +287,6 @@ impl Connection {
 
     pub(super) fn line(&self) -> MutexGuard<'_, ActivePair> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn messages(&self) -> MutexGuard<'_, MessageChannel> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Connection {
-    /// Takes a message to be sent. It leaves at once if the peer has memory for it, else with a
-    /// later call of this, [`Connection::receive`] or [`Connection::advance`]. There is no bound on
-    /// waiting messages; the caller should check [`Connection::waiting`].
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended, if the peer takes no messages, or if this one
-    /// is too long.
-    pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
-        self.messages().send(message, &mut self.line())
-    }
-
-    /// Returns the number of bytes that wait because the peer has no memory for them yet.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.messages().waiting()
-    }
-
-    /// Sends waiting messages, as far as the peer has memory for them.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended.
-    pub fn advance(&self) -> Result<(), RemoteError> {
-        self.messages().advance(&mut self.line())
-    }
-
-    /// Replaces `into` by the next message that has come. Returns `false` if none has come.
-    ///
-    /// # Errors
-    /// Returns an error if the connection has ended, and no message that came before is left.
-    pub fn receive(&self, into: &mut Vec<u8>) -> Result<bool, RemoteError> {
-        let message = self.messages().receive(&mut self.line())?;
-        if let Some(message) = message {
-            *into = message;
-            return Ok(true);
-        }
-        Ok(false)
     }
 }
 
@@ -355,13 +307,5 @@ impl Memory for Connection {
                 "the region has another key".to_owned(),
             )),
         }
-    }
-}
-
-/// Returns the descriptor that becomes readable after [`Connection::park`].
-impl AsRawFd for Connection {
-    fn as_raw_fd(&self) -> RawFd {
-        let fd = self.line().pair.channel().map(|channel| channel.fd());
-        fd.expect("connections that are given to users have events")
     }
 }

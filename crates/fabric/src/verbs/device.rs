@@ -123,11 +123,11 @@ fn choose_device(names: &[String], options: &VerbsOptions) -> Result<usize, NoDe
 fn choose_port(context: &Context, options: &VerbsOptions) -> Result<Port, PortError> {
     let attributes = context.attributes().map_err(PortError::Attributes)?;
     let depths = &options.depths;
-    if depths.sends.max(depths.receives) > attributes.max_work {
+    if depths.sends > attributes.max_work {
         let most = attributes.max_work;
         return Err(PortError::QueueDepth(most));
     }
-    if depths.sends.max(depths.receives) > attributes.max_completions {
+    if depths.sends > attributes.max_completions {
         let most = attributes.max_completions;
         return Err(PortError::CompletionDepth(most));
     }

@@ -31,14 +31,8 @@ pub struct VerbsOptions {
 /// Sizes of a connection's queues and buffers. All memory of buffers is registered, hence locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depths {
-    /// The number of reads, writes and messages that may be in progress; 8 to 32768.
+    /// The number of reads and writes that may be in progress; 8 to 32768.
     pub sends: u32,
-    /// The number of messages that the peer may have sent and that were not received here; at most
-    /// 16384. Zero for a connection that carries no messages; else 4 or more.
-    pub receives: u32,
-    /// The bytes of the memory for each of those; longer messages travel in pieces. A multiple of
-    /// 8.
-    pub receive_bytes: u32,
     /// The number of reads that the device has in transit at a time, and serves at a time; if the
     /// device supports fewer, its greatest number.
     pub reads: u8,
@@ -51,9 +45,23 @@ pub struct Depths {
     /// The number of writes after which the device is asked for a completion; at most a quarter of
     /// `sends`.
     pub signal_every: u32,
-    /// The length of the longest message in bytes, in either direction. A peer that sends a longer
-    /// one is disconnected.
-    pub message_bytes: usize,
+}
+
+/// Memory that is posted for the messages of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveQueue {
+    /// The number of places.
+    pub(super) places: u32,
+    /// The bytes of each, a multiple of 8.
+    pub(super) bytes: u32,
+}
+
+impl ReceiveQueue {
+    /// None: for a connection without messages.
+    pub(super) const NONE: ReceiveQueue = ReceiveQueue {
+        places: 0,
+        bytes: 0,
+    };
 }
 
 impl Default for VerbsOptions {
@@ -72,18 +80,14 @@ impl Default for VerbsOptions {
 }
 
 impl Default for Depths {
-    /// Returns 256 sends, 64 receives of 4 KiB, 16 reads, 64 KiB to land in, 256 KiB to send from,
-    /// messages to 64 MiB.
+    /// Returns 256 sends, 16 reads, 64 KiB to land in, 256 KiB to send from.
     fn default() -> Depths {
         Depths {
             sends: 256,
-            receives: 64,
-            receive_bytes: 4096,
             reads: 16,
             landing_words: 8 << 10,
             staging_words: 32 << 10,
             signal_every: 32,
-            message_bytes: 64 << 20,
         }
     }
 }
@@ -227,18 +231,6 @@ impl VerbsOptions {
         if !(8..=1 << 15).contains(&depths.sends) {
             return wrong(format!("{} sends under way; take 8 to 32768", depths.sends));
         }
-        if depths.receives > 1 << 14 || (1..4).contains(&depths.receives) {
-            return wrong(format!(
-                "{} receives; take 0, or 4 to 16384",
-                depths.receives
-            ));
-        }
-        let bytes = depths.receive_bytes;
-        if depths.receives > 0 && (!bytes.is_multiple_of(8) || !(64..=1 << 24).contains(&bytes)) {
-            return wrong(format!(
-                "receives of {bytes} bytes; take 64 to 16 Mi, a multiple of 8"
-            ));
-        }
         if depths.reads == 0 {
             return wrong("no reads under way; take 1 or more".to_owned());
         }
@@ -288,13 +280,11 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         type Change = fn(&mut VerbsOptions);
-        let cases: [(Change, &str); 10] = [
+        let cases: [(Change, &str); 8] = [
             (|o| o.port = Some(0), "from 1"),
             (|o| o.mtu = Some(1500), "1500"),
             (|o| o.dead_after = Duration::ZERO, "0ns"),
             (|o| o.depths.sends = 4, "4 sends"),
-            (|o| o.depths.receives = 3, "3 receives"),
-            (|o| o.depths.receive_bytes = 100, "100 bytes"),
             (|o| o.depths.reads = 0, "no reads"),
             (|o| o.depths.landing_words = 8, "8 words"),
             (|o| o.depths.staging_words = 1 << 30, "words"),
@@ -306,13 +296,6 @@ mod tests {
             let error = options.check().expect_err(expected).to_string();
             assert!(error.contains(expected), "{error}");
         }
-    }
-
-    #[test]
-    fn a_connection_without_messages_needs_no_memory_for_them() {
-        let mut options = VerbsOptions::default();
-        (options.depths.receives, options.depths.receive_bytes) = (0, 0);
-        assert!(options.check().is_ok());
     }
 
     #[test]

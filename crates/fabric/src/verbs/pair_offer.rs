@@ -58,7 +58,6 @@ impl Domain {
     pub fn offer(&self, words: usize) -> io::Result<PairOffer> {
         let depths = &self.device.options.depths;
         let small = Depths {
-            receives: 0,
             staging_words: words.clamp(LANDING, depths.staging_words),
             ..*depths
         };

@@ -40,6 +40,7 @@ use super::options::NoDevice;
 
 pub(super) use pair::{Pair, There, Work};
 pub(super) use queue::BATCH;
+pub(crate) use queue::wait_for_either;
 pub(super) use registered::Registered;
 
 /// An open device.

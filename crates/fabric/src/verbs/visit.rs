@@ -29,13 +29,10 @@ use crate::memory::{Access, Grant};
 /// Depths for the owner's side, where there is next to no work.
 pub(super) const OWNER_DEPTHS: Depths = Depths {
     sends: 8,
-    receives: 0,
-    receive_bytes: 0,
     reads: 1,
     landing_words: 64,
     staging_words: 64,
     signal_every: 1,
-    message_bytes: 0,
 };
 
 /// The greatest time that a visitor waits for a read: it has other nodes to ask, and the device may
@@ -63,7 +60,6 @@ impl Domain {
     /// Returns an error if the device has no more, or if the system does not lock so much memory.
     pub fn visit(&self) -> io::Result<Visit> {
         let depths = Depths {
-            receives: 0,
             staging_words: OWNER_DEPTHS.staging_words,
             ..self.device.options.depths
         };

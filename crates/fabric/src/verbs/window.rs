@@ -66,7 +66,6 @@ impl Domain {
         let (region, peer) =
             split_grant(window).ok_or_else(|| refused("the grant is none of a window"))?;
         let depths = Depths {
-            receives: 0,
             ..self.device.options.depths
         };
         let opening = self.open_with(&depths, false).map_err(lost)?;

@@ -60,10 +60,39 @@ macro_rules! conform {
                 crate::conformance::suite::$case(crate::conformance::tcp::LoopbackOver::<reactor::Uring>::encrypted(crate::conformance::Transport::Tcp));
             })*
         }
+        mod over_emulated_send_receive {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::Loopback::over(crate::conformance::Transport::ShmSend));
+            })*
+        }
+        mod over_emulated_send_receive_and_io_uring {
+            $(#[test]
+            fn $case() {
+                crate::conformance::suite::$case(crate::conformance::tcp::LoopbackOver::<reactor::Uring>::over(crate::conformance::Transport::ShmSend));
+            })*
+        }
         mod over_verbs {
             $(#[test]
             fn $case() {
-                if let Some(net) = crate::conformance::tcp::Loopback::over_verbs() {
+                if let Some(net) = crate::conformance::tcp::Loopback::over_verbs(crate::conformance::Transport::Verbs) {
+                    crate::conformance::suite::$case(net);
+                }
+            })*
+        }
+        mod over_verbs_send_receive {
+            $(#[test]
+            fn $case() {
+                if let Some(net) = crate::conformance::tcp::Loopback::over_verbs(crate::conformance::Transport::VerbsSend) {
+                    crate::conformance::suite::$case(net);
+                }
+            })*
+        }
+        mod over_verbs_send_receive_and_io_uring {
+            $(#[test]
+            fn $case() {
+                let net = crate::conformance::tcp::LoopbackOver::<reactor::Uring>::over_verbs(crate::conformance::Transport::VerbsSend);
+                if let Some(net) = net {
                     crate::conformance::suite::$case(net);
                 }
             })*

@@ -15,10 +15,10 @@ use fabric::ring::{CONTROL, RING_MIN, RingError, Rings, Until};
 use fabric::shm::Shm;
 
 #[derive(Clone, Debug)]
-struct Near(Arc<[AtomicU64]>);
+pub(crate) struct Near(Arc<[AtomicU64]>);
 
 impl Near {
-    fn new(ring: usize) -> Near {
+    pub(crate) fn new(ring: usize) -> Near {
         Near((0..CONTROL + ring).map(|_| AtomicU64::new(0)).collect())
     }
 
@@ -36,16 +36,16 @@ impl Words for Near {
 /// The peer's view of it. After `left` words nothing is written any more, as if the writer had been
 /// killed there. With `late`, writes arrive only at the second request for them.
 #[derive(Debug)]
-struct Far {
+pub(crate) struct Far {
     to: Near,
-    left: usize,
+    pub(crate) left: usize,
     late: bool,
     under_way: VecDeque<(usize, u64)>,
     asked: bool,
 }
 
 impl Far {
-    fn new(to: &Near) -> Far {
+    pub(crate) fn new(to: &Near) -> Far {
         Far {
             to: to.clone(),
             left: usize::MAX,

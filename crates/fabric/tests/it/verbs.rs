@@ -1,5 +1,5 @@
 //! Real verbs: the cases of every kind of memory, see `memory`; reads through a connection of their
-//! own, see `visit`; windows, see `window`; messages, see `mail` and `ring`; and peers that die or
+//! own, see `visit`; windows, see `window`; messages, see `send_receive` and `ring`; and peers that die or
 //! are stopped, see `death`.
 //!
 //! The tests need an RDMA device. `cargo xtask rdma` runs them in a machine that has one, where a
@@ -7,11 +7,11 @@
 
 mod death;
 mod device;
-mod mail;
 mod memory;
 mod net;
 mod process;
 mod ring;
+mod send_receive;
 mod visit;
 mod window;
 

@@ -516,6 +516,9 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Cluster "cluster_links_through_memory", Gauge "kumiki_cluster_links_through_memory"
         "Links with nodes and Rust clients whose messages travel through memory."
         => Maybe(|f| cluster(f, |own| own.through_memory as u64));
+    Cluster "cluster_links_send_receive", Gauge "kumiki_cluster_links_send_receive"
+        "Those of them whose messages travel by Send and Receive."
+        => Maybe(|f| cluster(f, |own| own.send_receive as u64));
     Cluster "cluster_links_encrypted", Gauge "kumiki_cluster_links_encrypted"
         "Links with nodes and Rust clients whose messages are encrypted."
         => Maybe(|f| cluster(f, |own| own.encrypted as u64));

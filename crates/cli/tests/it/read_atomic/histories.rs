@@ -10,7 +10,7 @@ use ::client::{Algorithm, Client, Transport};
 use history::recorder::Log;
 use history::{Outcome, Recorder, check};
 
-use crate::read_atomic::{TOP, connect_with};
+use crate::read_atomic::{TOP, connect_with, figure};
 use crate::support::cluster::{Cluster, Keeping};
 
 const NODES: usize = 4;
@@ -24,6 +24,8 @@ const HISTORIES: usize = 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Tcp,
+    /// Send and Receive, emulated.
+    Send,
     Rings,
     /// Messages through rings, and newest versions in memory.
     OneSided,
@@ -34,6 +36,7 @@ impl Way {
         connect_with(cluster.fabrics(), |options| {
             options.transport = match self {
                 Way::Tcp => Transport::Tcp,
+                Way::Send => Transport::ShmSend,
                 Way::Rings | Way::OneSided => Transport::Shm,
             };
             options.one_sided = self == Way::OneSided;
@@ -283,13 +286,25 @@ fn over_tcp() {
 }
 
 #[test]
+fn by_send_and_receive() {
+    let transport = ["--transport", "shm-send"];
+    let cluster = Cluster::start_with(NODES, Keeping::Nothing, TOP, &transport);
+    assert_eq!(judge(&cluster, "send", &[Way::Send], 0.0), 0.0);
+    for node in 0..NODES {
+        let links = figure(cluster.address(node), "cluster_links_send_receive");
+        // There may be no link between two nodes whose keys no transaction joins.
+        assert!(links > 0, "node {node} has no link by Send and Receive");
+    }
+}
+
+#[test]
 fn through_shared_memory_and_in_it() {
     let cluster = Cluster::start_with(NODES, Keeping::Nothing, TOP, &["--transport", "shm"]);
     assert_eq!(judge(&cluster, "rings", &[Way::Rings], 0.0), 0.0);
     let share = judge(&cluster, "memory", &[Way::OneSided], 0.1);
     assert!(share > 0.1, "only {share:.2} of keys were read in memory");
     // Each of the three readers goes another way, and so do the clients that write beside it.
-    let ways = [Way::Tcp, Way::Rings, Way::OneSided, Way::OneSided];
+    let ways = [Way::Tcp, Way::Rings, Way::OneSided, Way::Send, Way::OneSided];
     let share = judge(&cluster, "all", &ways, 0.05);
     assert!(share > 0.05, "only {share:.2} of keys were read in memory");
 }

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use ::client::{Algorithm, Client, Error, Transport, VerbsOptions};
+use ::client::{Algorithm, Client, Error, Transport, VerbsOptions, WriteCoordinator};
 use fabric::verbs::Device;
 use history::{Outcome, Recorder, check};
 
@@ -37,15 +37,51 @@ fn has_device() -> bool {
     }
 }
 
-fn start() -> Cluster {
-    let further = ["--transport", "verbs", "--published", "4mb"];
+/// How clients reach the nodes.
+#[derive(Clone, Copy)]
+struct Way {
+    transport: Transport,
+    one_sided: bool,
+    writes: WriteCoordinator,
+}
+
+/// Messages through rings; nodes coordinate writes.
+const RINGS: Way = Way {
+    transport: Transport::Verbs,
+    one_sided: false,
+    writes: WriteCoordinator::Node,
+};
+/// The same, and reads in memory.
+const ONE_SIDED: Way = Way {
+    one_sided: true,
+    ..RINGS
+};
+/// Messages by Send and Receive; nodes coordinate writes.
+const SEND: Way = Way {
+    transport: Transport::VerbsSend,
+    ..RINGS
+};
+
+impl Way {
+    /// Returns the same, with writes that clients coordinate: the paper's PUT+.
+    fn with_own_writes(self) -> Way {
+        Way {
+            writes: WriteCoordinator::Client,
+            ..self
+        }
+    }
+}
+
+fn start(transport: &str) -> Cluster {
+    let further = ["--transport", transport, "--published", "4mb"];
     Cluster::start_with(NODES, Keeping::Nothing, TOP, &further)
 }
 
-fn connect(cluster: &Cluster, one_sided: bool) -> Client {
+fn connect(cluster: &Cluster, way: Way) -> Client {
     connect_with(cluster.fabrics(), |options| {
-        options.transport = Transport::Verbs;
-        options.one_sided = one_sided;
+        options.transport = way.transport;
+        options.one_sided = way.one_sided;
+        options.writes = way.writes;
         options.timeout = PATIENCE;
         options.connect_within = PATIENCE / 4;
         options.answer_within = PATIENCE / 2;
@@ -126,13 +162,13 @@ impl Run {
 
 /// Makes histories, and checks them, until they contain enough. Returns the number of keys that
 /// were read in memory.
-fn judge(cluster: &Cluster, name: &str, one_sided: bool) -> u64 {
+fn judge(cluster: &Cluster, name: &str, way: Way) -> u64 {
     let (mut count, mut in_memory) = (0, 0);
     for history in 0..HISTORIES {
-        let seen = judge_one(cluster, &format!("{name}{history}-"), one_sided);
+        let seen = judge_one(cluster, &format!("{name}{history}-"), way);
         count += seen.0;
         in_memory += seen.1;
-        if count > 50 && (in_memory > 50 || !one_sided) {
+        if count > 50 && (in_memory > 50 || !way.one_sided) {
             break;
         }
     }
@@ -142,8 +178,8 @@ fn judge(cluster: &Cluster, name: &str, one_sided: bool) -> u64 {
 
 /// Records writers and readers, and checks their history. Returns the number of transactions, and
 /// the number of keys that were read in memory.
-fn judge_one(cluster: &Cluster, name: &str, one_sided: bool) -> (usize, u64) {
-    let clients = [(); 4].map(|()| connect(cluster, one_sided));
+fn judge_one(cluster: &Cluster, name: &str, way: Way) -> (usize, u64) {
+    let clients = [(); 4].map(|()| connect(cluster, way));
     let run = Run {
         keys: [0, 1, 2, 3, 4, 5].map(|key| format!("ra:{name}{key}")),
         recorder: Recorder::new(),
@@ -174,9 +210,9 @@ fn what_is_seen_over_verbs_is_read_atomic_and_fresh() {
     if !has_device() {
         return;
     }
-    let cluster = start();
-    assert_eq!(judge(&cluster, "asked", false), 0);
-    let in_memory = judge(&cluster, "memory", true);
+    let cluster = start("verbs");
+    assert_eq!(judge(&cluster, "asked", RINGS), 0);
+    let in_memory = judge(&cluster, "memory", ONE_SIDED);
     assert!(in_memory > 50, "only {in_memory} keys were read in memory");
     for node in 0..NODES {
         let links = figure(cluster.address(node), "cluster_links_through_memory");
@@ -184,13 +220,65 @@ fn what_is_seen_over_verbs_is_read_atomic_and_fresh() {
     }
 }
 
+/// PUT+ of paper 1: clients prepare and commit their writes, through rings that devices write, and find
+/// what they and others have written in memory.
+#[test]
+fn writes_that_clients_coordinate_over_verbs_are_read_atomic() {
+    if !has_device() {
+        return;
+    }
+    let cluster = start("verbs");
+    assert_eq!(judge(&cluster, "put", RINGS.with_own_writes()), 0);
+    let in_memory = judge(&cluster, "put-memory", ONE_SIDED.with_own_writes());
+    assert!(in_memory > 50, "only {in_memory} keys were read in memory");
+}
+
+/// Nodes and clients exchange all messages by Send and Receive.
+#[test]
+fn what_is_seen_by_send_and_receive_of_verbs_is_read_atomic() {
+    if !has_device() {
+        return;
+    }
+    let cluster = start("verbs-send");
+    assert_eq!(judge(&cluster, "send", SEND), 0);
+    assert_eq!(judge(&cluster, "send-put", SEND.with_own_writes()), 0);
+    for node in 0..NODES {
+        let links = figure(cluster.address(node), "cluster_links_send_receive");
+        assert!(links > 0, "node {node} has no link by Send and Receive");
+    }
+    // Others reach the same nodes in other ways.
+    for way in [RINGS, ONE_SIDED] {
+        let client = connect(&cluster, way);
+        put(&client, 7);
+        assert_eq!(whole(&get(&client, &keys()).unwrap()), Some(7));
+    }
+}
+
+/// A node that is killed does not hold up others, and is reached again by Send and Receive.
+#[test]
+fn a_killed_node_is_reached_again_by_send_and_receive() {
+    if !has_device() {
+        return;
+    }
+    let mut cluster = start("verbs-send");
+    let client = connect(&cluster, SEND.with_own_writes());
+    put(&client, 1);
+    assert_eq!(whole(&get(&client, &keys()).unwrap()), Some(1));
+    cluster.kill_node(1);
+    assert_eq!(get(&client, &keys()[..1]).unwrap(), [Some(1)]);
+    cluster.start_node(1).unwrap();
+    assert_eq!(get(&client, &keys()).unwrap(), [Some(1), None, Some(1)]);
+    put(&client, 2);
+    assert_eq!(whole(&get(&client, &keys()).unwrap()), Some(2));
+}
+
 #[test]
 fn a_killed_node_is_noticed_at_once_and_read_anew() {
     if !has_device() {
         return;
     }
-    let mut cluster = start();
-    let client = connect(&cluster, true);
+    let mut cluster = start("verbs");
+    let client = connect(&cluster, ONE_SIDED);
     // Its device takes much longer to give a peer up than the call has time.
     let hasty = connect_with(cluster.fabrics(), |options| {
         options.transport = Transport::Verbs;
@@ -227,8 +315,8 @@ fn a_stopped_node_s_memory_is_not_believed_after_its_lease() {
     if !has_device() {
         return;
     }
-    let cluster = start();
-    let reader = connect(&cluster, true);
+    let cluster = start("verbs");
+    let reader = connect(&cluster, ONE_SIDED);
     put(&reader, 1);
     for _ in 0..3 {
         assert_eq!(whole(&get(&reader, &keys()).unwrap()), Some(1));
@@ -264,11 +352,13 @@ fn a_client_without_a_device_is_told_what_to_do() {
         options.rdma.library = "libkumiki-none.so.1".to_owned();
         Client::connect(cluster.fabrics(), options)
     };
-    let error = connect(Transport::Verbs).expect_err("there is no device");
-    let text = error.to_string();
-    assert!(
-        text.contains("libibverbs") && text.contains("install"),
-        "{text}"
-    );
+    for transport in [Transport::Verbs, Transport::VerbsSend] {
+        let error = connect(transport).expect_err("there is no device");
+        let text = error.to_string();
+        assert!(
+            text.contains("libibverbs") && text.contains("install"),
+            "{text}"
+        );
+    }
     assert!(connect(Transport::Auto).is_ok(), "there are other ways");
 }

@@ -9,21 +9,21 @@ use std::time::Instant;
 use socket2::SockRef;
 
 use crate::ring::Until;
-use crate::tcp::link_memory::LinkRings;
+use crate::tcp::link_memory::LinkStream;
 use crate::tcp::options::Transport;
 use crate::tcp::spin_policy::SpinPolicy;
 
 /// The rings through which messages travel.
 #[derive(Debug)]
 pub(super) struct CallerMemoryLink {
-    pub(super) rings: LinkRings,
+    pub(super) rings: LinkStream,
     pub(super) spin_policy: SpinPolicy,
     /// The socket has ended.
     pub(super) ended: bool,
 }
 
 impl CallerMemoryLink {
-    pub(super) fn new(rings: LinkRings) -> CallerMemoryLink {
+    pub(super) fn new(rings: LinkStream) -> CallerMemoryLink {
         CallerMemoryLink {
             rings,
             spin_policy: SpinPolicy::default(),

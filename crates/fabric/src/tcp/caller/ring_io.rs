@@ -1,11 +1,13 @@
 //! Reads and writes of a caller whose messages travel through memory, and its sleep between them.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use super::memory_link::has_ended;
 use super::{CallError, Caller, READING};
 use crate::ring::Until;
+use crate::verbs::wait_for_either;
 
 impl Caller {
     /// Reads once.
@@ -105,6 +107,14 @@ impl Caller {
                 through.ended = true;
                 return Ok(());
             }
+        }
+        if let Some(events) = through.rings.events() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let readable = wait_for_either([self.stream.as_raw_fd(), events], left);
+            through.ended |= readable[0] && has_ended(&self.stream);
+            through.spin_policy.called(begun.elapsed());
+            through.ended |= through.rings.wake().is_err();
+            return Ok(());
         }
         let mut bells = [0; 64];
         let read = self

@@ -200,6 +200,11 @@ impl Pair {
         self.received.ask_for_event()
     }
 
+    /// Asks for an event with the next message that arrives.
+    pub(in crate::verbs) fn ask_for_receive_event(&self) -> io::Result<()> {
+        self.received.ask_for_event()
+    }
+
     /// Returns the channel of events, if there is one.
     pub(in crate::verbs) fn channel(&self) -> Option<&Arc<Channel>> {
         self.sent.channel.as_ref()

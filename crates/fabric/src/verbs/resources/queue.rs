@@ -83,6 +83,21 @@ impl Channel {
     }
 }
 
+/// Waits until one of these descriptors is readable, but not longer than `timeout`. An error counts
+/// as readable.
+pub(crate) fn wait_for_either(descriptors: [c_int; 2], timeout: Duration) -> [bool; 2] {
+    let mut polled = descriptors.map(|fd| libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    // Less than a millisecond is rounded up, so that a short time is not spent in a loop.
+    let timeout = timeout.as_micros().div_ceil(1000).min(1 << 30) as c_int;
+    // SAFETY: there are two. If the call fails, none is readable, and the caller looks anyway.
+    unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout) };
+    polled.map(|polled| polled.revents != 0)
+}
+
 impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY: contract 1.

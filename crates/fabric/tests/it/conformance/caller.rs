@@ -110,8 +110,22 @@ macro_rules! both_ways {
         mod over_verbs {
             $(#[test]
             fn $case() {
-                if let Some(net) = super::Loopback::over_verbs() {
+                if let Some(net) = super::Loopback::over_verbs(super::Transport::Verbs) {
                     super::$case(super::Echo::on(net, super::Transport::Verbs));
+                }
+            })*
+        }
+        mod over_emulated_send_receive {
+            $(#[test]
+            fn $case() {
+                super::$case(super::Echo::over(super::Transport::ShmSend));
+            })*
+        }
+        mod over_verbs_send_receive {
+            $(#[test]
+            fn $case() {
+                if let Some(net) = super::Loopback::over_verbs(super::Transport::VerbsSend) {
+                    super::$case(super::Echo::on(net, super::Transport::VerbsSend));
                 }
             })*
         }

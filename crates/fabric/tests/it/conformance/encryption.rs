@@ -185,22 +185,24 @@ fn encryption_cannot_be_negotiated_away() {
 /// The devices of peers send messages as they are: an encrypted link does not use them.
 #[test]
 fn a_link_through_a_device_is_not_encrypted() {
-    let Some(mut net) = Loopback::over_verbs() else {
-        return;
-    };
-    let node = |net: &Loopback, id: u16| {
-        Party::new(net.end(Peer::Node(NodeId(id)), |options| {
-            options.encryption = Encryption::Always;
-        }))
-    };
-    let (mut one, mut two) = (node(&net, 1), node(&net, 2));
-    let link = one.end.connect(NodeId(2));
-    until(
-        &mut net,
-        &mut [&mut one, &mut two],
-        "the refusal",
-        |parties| parties[0].why_down(link).is_some(),
-    );
-    let why = one.why_down(link).unwrap();
-    assert!(why.contains("encrypted"), "{why}");
+    for transport in [Transport::Verbs, Transport::VerbsSend] {
+        let Some(mut net) = Loopback::over_verbs(transport) else {
+            return;
+        };
+        let node = |net: &Loopback, id: u16| {
+            Party::new(net.end(Peer::Node(NodeId(id)), |options| {
+                options.encryption = Encryption::Always;
+            }))
+        };
+        let (mut one, mut two) = (node(&net, 1), node(&net, 2));
+        let link = one.end.connect(NodeId(2));
+        until(
+            &mut net,
+            &mut [&mut one, &mut two],
+            "the refusal",
+            |parties| parties[0].why_down(link).is_some(),
+        );
+        let why = one.why_down(link).unwrap();
+        assert!(why.contains("encrypted"), "{why}");
+    }
 }

@@ -1,19 +1,22 @@
-//! Cases for links through shared memory: peers that are killed, stopped, dishonest, or on another
-//! machine.
+//! Cases for links through shared memory, and for links by Send and Receive: peers that are killed,
+//! stopped, dishonest, of an older version, or on another machine.
 
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use base::NodeId;
 use kumiki_fabric as fabric;
 
-use fabric::frame::TransportSet;
+use fabric::frame::{Frame, FrameFlaw, NONCE, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};
-use fabric::memory::{Access, Memory, Region, Remote};
+use fabric::memory::{Access, Grant, Kind, Memory, Region, Remote};
 use fabric::ring::CONTROL;
 use fabric::shm::Shm;
 use fabric::tcp::{TcpOptions, Transport};
+use fabric::verbs::{Device, VerbsOptions};
 use fabric::{Link, Messages, Peer, Secret, SendError};
+use reactor::budget::Budget;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::own_process::test_as_process;
 
@@ -30,7 +33,12 @@ struct Flooder(Child);
 
 impl Flooder {
     fn start(net: &Loopback) -> Flooder {
-        let told = format!("{} {}", net.address(1), net.memory().display());
+        let way = match net.transport() {
+            Transport::ShmSend => "shm-send",
+            Transport::VerbsSend => "verbs-send",
+            _ => "shm",
+        };
+        let told = format!("{way} {} {}", net.address(1), net.memory().display());
         let process = test_as_process(module_path!(), "plays_a_peer_if_told_to")
             .env(PEER, told)
             .stdout(Stdio::null())
@@ -56,10 +64,20 @@ fn plays_a_peer_if_told_to() {
     let Ok(told) = std::env::var(PEER) else {
         return;
     };
+    let (way, told) = told.split_once(' ').unwrap();
     let (address, memory) = told.split_once(' ').unwrap();
     let mut options = TcpOptions::new(Peer::Client, Secret::new("the suite's"), 7);
     options.peers.insert(NodeId(1), address.parse().unwrap());
-    options.transport = Transport::Shm;
+    options.transport = match way {
+        "shm-send" => Transport::ShmSend,
+        "verbs-send" => Transport::VerbsSend,
+        _ => Transport::Shm,
+    };
+    if options.transport.needs_device() {
+        let device = Device::open(&VerbsOptions::default()).unwrap();
+        options.verbs = Some(device.domain().unwrap());
+        options.limits.handshake = Duration::from_secs(60);
+    }
     options.shm = Shm::in_dir(memory);
     let mut me = Party::new(TcpEnd::new(options, Instant::now()));
     let (link, begun) = (me.end.connect(NodeId(1)), Instant::now());
@@ -92,12 +110,29 @@ fn count(node: &Party<TcpEnd>, on: Link) -> usize {
 
 #[test]
 fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
-    let mut net = Loopback::over(Transport::Auto);
+    killed(Loopback::over(Transport::Auto), 15, AT_ONCE);
+}
+
+#[test]
+fn a_killed_peer_by_send_and_receive_is_noticed_at_once() {
+    killed(Loopback::over(Transport::ShmSend), 15, AT_ONCE);
+}
+
+#[test]
+fn a_killed_peer_by_send_and_receive_of_verbs_is_noticed_at_once() {
+    if let Some(net) = Loopback::over_verbs(Transport::VerbsSend) {
+        // The machine is emulated.
+        killed(net, 3, AT_ONCE * 10);
+    }
+}
+
+/// Kills peers at random moments.
+fn killed(mut net: Loopback, least: usize, noticed: Duration) {
     let mut node = Party::new(net.node(1));
     let mut rng = fastrand::Rng::with_seed(7);
     let (mut came, mut rounds) = (0, 0);
     // There are more rounds if the peers hardly get to send anything.
-    while rounds < 15 || came <= 100 && rounds < 200 {
+    while rounds < least || came <= 100 && rounds < 200 {
         rounds += 1;
         let flooder = Flooder::start(&net);
         until(&mut net, &mut [&mut node], "a link", |parties| {
@@ -114,7 +149,7 @@ fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
         until(&mut net, &mut [&mut node], "its end", |parties| {
             parties[0].why_down(link).is_some()
         });
-        assert!(killed.elapsed() < AT_ONCE, "{:?}", killed.elapsed());
+        assert!(killed.elapsed() < noticed, "{:?}", killed.elapsed());
         came += count(&node, link);
         assert_eq!((net.files(), node.end.tcp.connections()), (0, 0));
         node.log.clear();
@@ -153,7 +188,23 @@ fn what_a_peer_leaves_that_is_killed_while_a_link_is_made_is_removed() {
 
 #[test]
 fn a_stopped_peer_holds_up_no_other() {
-    let mut net = Loopback::over(Transport::Shm);
+    stopped(Loopback::over(Transport::Shm), AT_ONCE * 5);
+}
+
+#[test]
+fn a_stopped_peer_by_send_and_receive_holds_up_no_other() {
+    stopped(Loopback::over(Transport::ShmSend), AT_ONCE * 5);
+}
+
+#[test]
+fn a_stopped_peer_by_send_and_receive_of_verbs_holds_up_no_other() {
+    if let Some(net) = Loopback::over_verbs(Transport::VerbsSend) {
+        stopped(net, AT_ONCE * 60);
+    }
+}
+
+/// A peer that is stopped takes nothing, and others are served.
+fn stopped(mut net: Loopback, patience: Duration) {
     let mut node = Party::new(net.node(1));
     let flooder = Flooder::start(&net);
     until(&mut net, &mut [&mut node], "messages", |parties| {
@@ -180,7 +231,7 @@ fn a_stopped_peer_holds_up_no_other() {
             |parties| parties[0].count() > before,
         );
     }
-    assert!(begun.elapsed() < AT_ONCE * 5, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < patience, "{:?}", begun.elapsed());
     assert_eq!(count(&node, stopped), so_far, "it is stopped");
     assert_eq!(node.end.send(stopped, &[1; 10_000]), Err(SendError::Full));
     // The node does not go on checking if the peer has woken up, either.
@@ -259,6 +310,142 @@ fn peers_that_do_not_see_the_same_memory_talk_over_tcp_or_not_at_all() {
     assert_eq!((net.files(), elsewhere.files()), (0, 0));
 }
 
+/// A node of a version without Send and Receive is reached through rings, and refuses nothing else.
+#[test]
+fn an_older_node_is_reached_in_the_ways_that_it_knows() {
+    let net = Loopback::over(Transport::Auto);
+    for (transport, offers) in [
+        (Transport::Auto, true),
+        (Transport::Shm, true),
+        (Transport::ShmSend, false),
+    ] {
+        let mut client = Party::new(net.end(Peer::Client, |options| options.transport = transport));
+        let listener = fabric::tcp::listen(net.address(2), 1).unwrap().remove(0);
+        let link = client.end.connect(NodeId(2));
+        let offered = serve_as_older(&listener, &mut client, link);
+        assert_eq!(offered.is_some(), offers, "{transport:?}");
+        if let Some(kind) = offered {
+            assert_eq!(kind, Kind::Shm);
+            continue;
+        }
+        let why = client.why_down(link).expect("it insists");
+        assert!(why.contains("Send and Receive in shared memory"), "{why}");
+        assert!(why.contains("the peer does not use it"), "{why}");
+    }
+}
+
+/// Plays a node that knows shared memory alone. Returns the kind of memory that the client offers;
+/// `None` if the client ends the link.
+fn serve_as_older(
+    listener: &std::net::TcpListener,
+    client: &mut Party<TcpEnd>,
+    link: Link,
+) -> Option<Kind> {
+    let identity = Identity {
+        me: Peer::Node(NodeId(2)),
+        cluster: Some(7),
+        secret: Secret::new("the suite's"),
+        clients: None,
+        ways: TransportSet::SHM,
+    };
+    let terms = ConnectionTerms {
+        nonce: [5; NONCE],
+        encrypt: false,
+    };
+    let mut handshake = Handshake::accept(terms);
+    let (mut stream, mut arrived, mut proved) = (None, Vec::new(), false);
+    let begun = Instant::now();
+    while client.why_down(link).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no outcome");
+        client.turn();
+        let stream = match &mut stream {
+            Some(stream) => stream,
+            None => match listener.accept() {
+                Ok((accepted, _)) => {
+                    accepted.set_nonblocking(true).unwrap();
+                    stream.insert(accepted)
+                }
+                Err(_) => continue,
+            },
+        };
+        let mut buffer = [0; 500];
+        let n = stream.read(&mut buffer).unwrap_or(0);
+        arrived.extend(&buffer[..n]);
+        if !proved {
+            let mut out = Vec::new();
+            let (used, met) = handshake.advance(&identity, &arrived, &mut out).unwrap();
+            arrived.drain(..used);
+            stream.write_all(&out).unwrap();
+            proved = met.is_some();
+        } else if let Ok(Some((Frame::Mailbox(grant), _))) = Frame::decode(&arrived) {
+            return grant.map(|grant| grant.kind());
+        }
+    }
+    None
+}
+
+/// The memory that links post for Receives counts as memory that they hold.
+#[test]
+fn links_that_post_more_than_the_limit_go_down() {
+    let mut net = Loopback::over(Transport::ShmSend);
+    let mut node = Party::new(net.end(Peer::Node(NodeId(1)), |options| {
+        options.budget = Budget::new(100 << 10);
+    }));
+    let mut client = Party::new(net.client());
+    let first = client.end.connect(NodeId(1));
+    client.send(first, b"hello");
+    until(
+        &mut net,
+        &mut [&mut node, &mut client],
+        "a message",
+        |parties| parties[0].count() == 1,
+    );
+    // A second one would post 64 KiB more.
+    let second = client.end.connect(NodeId(1));
+    until(
+        &mut net,
+        &mut [&mut node, &mut client],
+        "its end",
+        |parties| parties[1].why_down(second).is_some(),
+    );
+    client.send(first, b"still here");
+    until(
+        &mut net,
+        &mut [&mut node, &mut client],
+        "a message",
+        |parties| parties[0].count() == 2,
+    );
+    assert_eq!(node.end.tcp.links_by_send_receive(), 1);
+    client.end.close(first);
+    until(
+        &mut net,
+        &mut [&mut node, &mut client],
+        "the end",
+        |parties| parties[0].end.tcp.connections() == 0,
+    );
+    // What it posted has been given back.
+    let third = client.end.connect(NodeId(1));
+    client.send(third, b"again");
+    until(
+        &mut net,
+        &mut [&mut node, &mut client],
+        "a message",
+        |parties| parties[0].count() == 3,
+    );
+}
+
+/// Memory of a kind that this version does not know is refused by name.
+#[test]
+fn unknown_memory_is_refused_with_a_reason() {
+    let mut bytes = Vec::new();
+    let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
+    Frame::Mailbox(Some(grant)).encode(&mut bytes);
+    bytes[fabric::frame::HEADER] = 9;
+    let flaw = Frame::decode(&bytes).unwrap_err();
+    assert_eq!(flaw, FrameFlaw::MemoryKind(9));
+    assert!(flaw.to_string().contains("kind 9"), "{flaw}");
+}
+
 /// A peer authenticates, and then writes garbage: only its own link ends.
 #[test]
 fn garbage_in_a_ring_ends_the_link() {
@@ -312,8 +499,6 @@ struct Liar {
 
 impl Liar {
     fn meet(net: &mut Loopback, node: &mut Party<TcpEnd>) -> Liar {
-        use fabric::frame::{Frame, NONCE};
-        use std::io::{Read, Write};
         let identity = Identity {
             me: Peer::Client,
             cluster: Some(7),

@@ -14,6 +14,7 @@ use fabric::tcp::{Encryption, Limits, Tcp, TcpOptions, Transport, listen};
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use reactor::{Network, SocketEvent, Sockets};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::conformance::net::{End, Net};
 
@@ -74,6 +75,11 @@ impl<N: Network> LoopbackOver<N> {
         }
     }
 
+    /// Returns the transport of its participants.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
+    }
+
     /// Returns the option of callers.
     pub(crate) fn encryption(&self) -> Encryption {
         self.encryption
@@ -81,11 +87,18 @@ impl<N: Network> LoopbackOver<N> {
 
     /// Returns a network of links through an RDMA device. Prints a line and returns `None` if there
     /// is no device and none is required.
-    pub(crate) fn over_verbs() -> Option<LoopbackOver<N>> {
+    pub(crate) fn over_verbs(transport: Transport) -> Option<LoopbackOver<N>> {
+        // A link by Send and Receive needs a descriptor more.
+        let limit = getrlimit(Resource::Nofile);
+        let all = Rlimit {
+            current: limit.maximum,
+            ..limit
+        };
+        setrlimit(Resource::Nofile, all).unwrap();
         match Device::open(&VerbsOptions::default()) {
             Ok(device) => Some(LoopbackOver {
                 verbs: Some(device.domain().unwrap()),
-                ..LoopbackOver::over(Transport::Verbs)
+                ..LoopbackOver::over(transport)
             }),
             Err(error) if std::env::var_os("KUMIKI_REQUIRE_RDMA").is_some() => panic!("{error}"),
             Err(error) => {

@@ -1,7 +1,7 @@
 //! A second process, which is this program again: it owns regions and answers messages.
 //!
 //! The two exchange lines of hexadecimal numbers: first their addresses, then the grant of a
-//! mailbox each, which the other may write. The end of its input ends the second process.
+//! mailbox each, which the other may write, then that of Receives. The end of its input ends the second process.
 
 use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -12,12 +12,16 @@ use base::memory::Words;
 use kumiki_fabric as fabric;
 
 use fabric::memory::{Access, Grant, Memory, Region as _};
-use fabric::ring::{CONTROL, Rings};
-use fabric::verbs::{Address, Connection, Domain, Opening, Region, Remote, VerbsOptions};
+use fabric::ring::{CONTROL, Rings, Until};
+use fabric::send_receive::{ReceiveDepth, SendReceive};
+use fabric::verbs::{
+    Address, Connection, Domain, MessagePair, Opening, Region, Remote, VerbsOptions,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::own_process::test_as_process;
 
 use crate::verbs::net::{device, options};
+use crate::verbs::send_receive::wait_for_event;
 
 /// The variable that makes the test below the second process.
 const PLAY: &str = "KUMIKI_TEST_VERBS_PEER";
@@ -42,6 +46,7 @@ pub(crate) enum Role {
 /// The second process, and the connection to it.
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
+    pub(crate) stream: SendReceive<MessagePair>,
     pub(crate) remote: Remote,
     mailbox: Region,
     process: Process,
@@ -57,13 +62,18 @@ pub(crate) struct Process {
 impl Peer {
     /// Starts the process; returns `None` if there is no device. Both sides use these options.
     pub(crate) fn start(role: Role, options: &VerbsOptions) -> Option<Peer> {
+        Peer::start_with(role, options, ReceiveDepth::of(64 << 10))
+    }
+
+    /// Does the same with this memory for messages on both sides.
+    pub(crate) fn start_with(
+        role: Role,
+        options: &VerbsOptions,
+        depth: ReceiveDepth,
+    ) -> Option<Peer> {
         let domain = device(options)?.domain().unwrap();
-        let depths = options.depths;
         let mut process = test_as_process(module_path!(), "plays_a_peer_if_told_to")
-            .env(
-                PLAY,
-                format!("{role:?} {} {}", depths.receives, depths.receive_bytes),
-            )
+            .env(PLAY, format!("{role:?} {} {}", depth.places, depth.bytes))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -71,9 +81,11 @@ impl Peer {
         let mut input = process.stdin.take().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
         let mut lines = Told(output);
-        let (connection, mailbox, remote) = meet(&domain, &mut input, &mut || lines.next());
+        let mut next = || lines.next();
+        let (connection, mailbox, remote, stream) = meet(&domain, depth, &mut input, &mut next);
         Some(Peer {
             connection,
+            stream,
             remote,
             mailbox,
             process: Process {
@@ -120,9 +132,10 @@ impl Told {
 /// Connects to the other process, and exchanges mailboxes with it.
 fn meet(
     domain: &Domain,
+    depth: ReceiveDepth,
     output: &mut impl Write,
     input: &mut impl FnMut() -> String,
-) -> (Connection, Region, Remote) {
+) -> (Connection, Region, Remote, SendReceive<MessagePair>) {
     let mut tell = |bytes: &[u8]| {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         writeln!(output, "{MARK}{hex}").unwrap();
@@ -141,10 +154,16 @@ fn meet(
     tell(&bytes);
     let grant = Grant::decode(&unhex(&input())).unwrap();
     let remote = connection.reach(&grant).unwrap();
-    // Nothing begins before both have reached the other's mailbox.
+    let offer = domain.message_offer(depth).unwrap();
+    bytes.clear();
+    offer.grant().encode(&mut bytes);
+    tell(&bytes);
+    let grant = Grant::decode(&unhex(&input())).unwrap();
+    let stream = SendReceive::new(offer.accept(&grant).unwrap());
+    // Nothing begins before both have reached the other's mailbox, and have connected.
     tell(&[]);
     assert_eq!(input(), "");
-    (connection, mailbox, remote)
+    (connection, mailbox, remote, stream)
 }
 
 fn unhex(hex: &str) -> Vec<u8> {
@@ -161,10 +180,11 @@ fn plays_a_peer_if_told_to() {
     let mut words = play.split(' ');
     let role = words.next().unwrap();
     let mut numbers = words.map(|word| word.parse().unwrap());
-    let mut options = options();
-    options.depths.receives = numbers.next().unwrap();
-    options.depths.receive_bytes = numbers.next().unwrap();
-    let domain = device(&options).unwrap().domain().unwrap();
+    let depth = ReceiveDepth {
+        places: numbers.next().unwrap(),
+        bytes: numbers.next().unwrap(),
+    };
+    let domain = device(&options()).unwrap().domain().unwrap();
     // The line that the test harness has begun ends here.
     println!();
     let mut lines = stdin().lines();
@@ -172,7 +192,7 @@ fn plays_a_peer_if_told_to() {
         let line = lines.next().unwrap().unwrap();
         line.strip_prefix(MARK).unwrap().to_owned()
     };
-    let (connection, mailbox, remote) = meet(&domain, &mut stdout(), &mut next);
+    let (_connection, mailbox, remote, stream) = meet(&domain, depth, &mut stdout(), &mut next);
     // The process that has started this one ends it in this way, or has ended itself.
     std::thread::spawn(move || {
         while stdin().lines().next().is_some() {}
@@ -183,21 +203,28 @@ fn plays_a_peer_if_told_to() {
             mailbox.words()[CONTROL].store(ANSWER, Ordering::Release);
             std::thread::sleep(Duration::from_secs(300));
         }
-        "Echo" => echo(&connection),
+        "Echo" => echo(stream),
         "RingEcho" => ring_echo(mailbox, remote),
         _ => panic!("{role}"),
     }
 }
 
-fn echo(connection: &Connection) {
-    let mut message = Vec::new();
-    while let Ok(came) = connection.receive(&mut message) {
-        let done = match came {
-            true => connection.send(&message),
-            false => connection.wait(Duration::from_secs(1)),
-        };
-        if done.is_err() {
-            return;
+/// Sends back what comes. It sleeps for an event when there is nothing.
+fn echo(mut stream: SendReceive<MessagePair>) {
+    let mut buffer = vec![0; 10_000];
+    while let Ok(count) = stream.receive(&mut buffer) {
+        let mut from = 0;
+        while from < count {
+            match stream.send(&buffer[from..count]) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(sent) => from += sent,
+                Err(_) => return,
+            }
+        }
+        match stream.must_ring().and_then(|_| stream.sleep(Until::Input)) {
+            Ok(true) => wait_for_event(&stream, Duration::from_secs(1)),
+            Ok(false) => std::thread::yield_now(),
+            Err(_) => return,
         }
     }
 }
