@@ -93,7 +93,7 @@ const EXPERIMENTS: &[Measured] = &[
 ];
 /// How long a suite may take, the machine's start included. It is emulated, and this machine may
 /// be busy.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
 /// which ones ran; with all of them, also experiments. Says so and does nothing

@@ -1,5 +1,6 @@
 //! Measures the cost of a message: the time of a round trip, and processor time on both sides, over
-//! TCP and through shared memory, beside a bare TCP connection.
+//! TCP, through shared memory, and by Send and Receive that are emulated there, beside a bare TCP
+//! connection.
 //!
 //! `cargo bench --package kumiki-fabric --bench roundtrip -- [ROUNDS]`: the transports take turns,
 //! batch by batch, so that other work of the machine affects all of them alike. Each is used by a
@@ -36,7 +37,7 @@ fn main() {
     let rounds = rounds.unwrap_or(20_000);
     println!("{rounds} round trips each; µs");
     println!(
-        "{:>6} {:>6} | {:>14} | {:>8} {:>8} | {:>10} {:>10}",
+        "{:>6} {:>6} | {:>18} | {:>8} {:>8} | {:>10} {:>10}",
         "bytes", "depth", "way", "median", "p99", "cpu asks", "cpu answers"
     );
     for size in SIZES {
@@ -61,8 +62,12 @@ fn compare(size: usize, depth: usize, rounds: usize) {
         Measured::node("shm", Transport::Shm, |at, way| {
             Box::new(End::client(at, way, Encryption::Never))
         }),
+        Measured::node("shm-send", Transport::ShmSend, |at, way| {
+            Box::new(End::client(at, way, Encryption::Never))
+        }),
         Measured::node("tcp, blocking", Transport::Tcp, call),
         Measured::node("shm, blocking", Transport::Shm, call),
+        Measured::node("shm-send, blocking", Transport::ShmSend, call),
     ];
     for _ in 0..rounds.div_ceil(BATCH) {
         for way in &mut ways {
@@ -159,7 +164,7 @@ impl Measured {
         let count = self.times.len();
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         println!(
-            "{size:>6} {depth:>6} | {:>14} | {:>8.2} {:>8.2} | {:>10.2} {:>10.2}",
+            "{size:>6} {depth:>6} | {:>18} | {:>8.2} {:>8.2} | {:>10.2} {:>10.2}",
             self.name,
             micros(self.times[count / 2]),
             micros(self.times[count * 99 / 100]),

@@ -11,6 +11,7 @@ use crate::inbox::Inbox;
 use crate::link::{Event, Link, Peer};
 use crate::memory::{GRANT_MAX, Grant, Remote, RemoteError, RemoteMemory, Words};
 use crate::ring::{CONTROL, Rings, Until};
+use crate::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
 use crate::tcp::link_error::LinkError;
 use crate::tcp::message_assembler::{MessageAssembler, Progress};
 
@@ -140,6 +141,42 @@ pub fn fuzz_ring(bytes: &[u8]) {
             "it sleeps over something"
         );
         drop((rings.must_ring(), rings.wake()));
+    }
+}
+
+/// Lets a peer write `bytes` into the region of emulated Receives, in pieces and anywhere, while this
+/// side sends, receives, and goes to sleep.
+///
+/// # Panics
+/// Panics if more is received or sent at a time than there are places for.
+pub fn fuzz_receives(bytes: &[u8]) {
+    const DEPTH: ReceiveDepth = ReceiveDepth {
+        places: 4,
+        bytes: 64,
+    };
+    let words = EmulatedPair::<Box<[AtomicU64]>, WriteCounter>::words(DEPTH);
+    let region: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+    let Ok(pair) = EmulatedPair::new(region, WriteCounter(words), DEPTH) else {
+        unreachable!("the regions have one size");
+    };
+    let mut stream = SendReceive::new(pair);
+    for piece in bytes.chunks(4) {
+        let [place, shift, high, low] =
+            std::array::from_fn(|at| piece.get(at).copied().unwrap_or(1));
+        let word = u64::from(high) << (shift % 64) | u64::from(low);
+        let region = stream.pair_mut().region_mut();
+        region[usize::from(place) % words].store(word, Ordering::Relaxed);
+        let mut buffer = [0; 1024];
+        let received = stream.receive(&mut buffer);
+        assert!(received.unwrap_or(0) <= DEPTH.total(), "more than places");
+        let sent = stream.send(&buffer);
+        assert!(sent.unwrap_or(0) <= DEPTH.total(), "more than places");
+        let asleep = stream.sleep(Until::Either);
+        assert!(
+            asleep != Ok(true) || !stream.has_input(),
+            "it sleeps over something"
+        );
+        drop((stream.must_ring(), stream.wake()));
     }
 }
 
@@ -310,12 +347,21 @@ mod tests {
         ] {
             inputs.push((format!("rings/{name}"), words.concat()));
         }
+        // A Receive of the peer, a piece of one byte with a count, and a count of pieces.
+        for (name, words) in [
+            ("receive", [word(begin, 0, 0, 1), word(0, 0, 0, 1)]),
+            ("piece", [word(begin + 4, 0, 0, 1), word(2, 0, 0, 1)]),
+            ("count", [word(begin + 4, 32, 64, 0), word(2, 0, 0, 1)]),
+        ] {
+            inputs.push((format!("receives/{name}"), words.concat()));
+        }
         let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
         for (name, bytes) in inputs {
             fuzz_handshake(&bytes);
             fuzz_messages(&bytes);
             fuzz_grant(&bytes);
             fuzz_ring(&bytes);
+            fuzz_receives(&bytes);
             let path = corpus.join(name);
             let there = std::fs::read(&path).unwrap_or_default();
             assert!(there == bytes, "{} is out of date", path.display());

@@ -32,6 +32,7 @@
 //! - `docs/decisions/0069-windows-are-lent-to-peers-who-know-the-secret.md`
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0074-links-are-encrypted-by-the-noise-protocol.md`
+//! - `docs/decisions/0081-send-and-receive-has-credit-in-the-immediate-data.md`
 
 #![deny(unsafe_code)]
 

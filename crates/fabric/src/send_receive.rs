@@ -172,6 +172,8 @@ pub trait QueuePair {
 pub struct SendReceive<P> {
     /// Looks find what has arrived.
     state: Mutex<State<P>>,
+    /// The bytes of memory that this side has posted.
+    posted: usize,
 }
 
 struct State<P> {
@@ -200,6 +202,7 @@ impl<P: QueuePair> SendReceive<P> {
     pub fn new(pair: P) -> SendReceive<P> {
         let places = pair.peer_receives().places;
         SendReceive {
+            posted: pair.receives().total(),
             state: Mutex::new(State {
                 credit: SendCredit::new(u32::try_from(places).unwrap_or(COUNT)),
                 pair,
@@ -221,7 +224,7 @@ impl<P: QueuePair> SendReceive<P> {
     /// Returns the bytes of memory that this side has posted.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.state.lock().pair.receives().total()
+        self.posted
     }
 
     /// Returns the descriptor that becomes readable with an event, if there is one.

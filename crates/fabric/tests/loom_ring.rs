@@ -1,15 +1,18 @@
-//! Every interleaving of two sides of a ring, under loom: `RUSTFLAGS="--cfg loom" cargo test -p
+//! Every interleaving of two sides of a ring, and of emulated Send and Receive, under loom: `RUSTFLAGS="--cfg loom" cargo test -p
 //! kumiki-fabric --release --test loom_ring`. This is a program of its own, because loom replaces
 //! the atomics of the whole build.
 
 #![cfg(loom)]
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, unused_imports)]
 
 // The model compiles the very files, over atomics of loom's.
 #[path = "../src"]
 mod source {
     pub(crate) mod ring;
+    pub(crate) mod send_receive;
 }
+
+use source::ring;
 
 /// The atomics of the ring.
 mod sync {
@@ -21,8 +24,12 @@ mod memory {
     use crate::sync::AtomicU64;
 
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-    #[error("out of reach")]
-    pub struct RemoteError;
+    pub enum RemoteError {
+        #[error("refused: {0}")]
+        Refused(String),
+        #[error("lost: {0}")]
+        Lost(String),
+    }
 
     pub trait Words {
         fn words(&self) -> &[AtomicU64];
@@ -40,14 +47,18 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 use memory::{Remote, RemoteError, Words};
 use source::ring::{CONTROL, RING_MIN, Rings, Until};
+use source::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
 
 #[derive(Clone)]
 struct Mailbox(Arc<Vec<AtomicU64>>);
 
 impl Mailbox {
     fn new() -> Mailbox {
-        let words = (0..CONTROL + RING_MIN).map(|_| AtomicU64::new(0));
-        Mailbox(Arc::new(words.collect()))
+        Mailbox::of(CONTROL + RING_MIN)
+    }
+
+    fn of(words: usize) -> Mailbox {
+        Mailbox(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()))
     }
 }
 
@@ -139,6 +150,80 @@ fn who_sleeps_for_room_gets_a_bell() {
     model(|| {
         let [mut a, mut b] = pair();
         while a.send(&[7; 6]).expect("it can be sent") > 0 {}
+        let reader = thread::spawn(move || {
+            while b.receive(&mut [0; 100]).expect("it can be read") > 0 {}
+            (b.must_ring().expect("it can be told"), b)
+        });
+        let asleep = a.sleep(Until::Space).expect("it can be told");
+        let (rang, b) = reader.join().expect("the reader ends");
+        assert!(!asleep || rang, "the bell is lost");
+        drop(b);
+    });
+}
+
+/// Places of eight bytes.
+const DEPTH: ReceiveDepth = ReceiveDepth {
+    places: ReceiveDepth::PLACES_MIN,
+    bytes: 8,
+};
+
+type Stream = SendReceive<EmulatedPair<Mailbox, Mailbox>>;
+
+fn streams() -> [Stream; 2] {
+    let words = EmulatedPair::<Mailbox, Mailbox>::words(DEPTH);
+    let (a, b) = (Mailbox::of(words), Mailbox::of(words));
+    let pairs = [(a.clone(), b.clone()), (b, a)];
+    let pairs = pairs.map(|(near, far)| EmulatedPair::new(near, far, DEPTH));
+    pairs.map(|pair| SendReceive::new(pair.expect("they have one size")))
+}
+
+#[test]
+fn what_is_received_by_send_and_receive_is_what_was_sent() {
+    model(|| {
+        let [mut a, mut b] = streams();
+        let writer = thread::spawn(move || {
+            // There are more pieces than places, as far as counts come back.
+            let mut sent = 0;
+            for byte in 1..=5_u8 {
+                sent += a.send(&[byte; 8]).expect("the receiver is ready");
+            }
+            (a, sent)
+        });
+        let (mut got, mut filled) = ([0; 40], 0);
+        for _ in 0..2 {
+            filled += b.receive(&mut got[filled..]).expect("they are read");
+        }
+        let (a, sent) = writer.join().expect("the writer ends");
+        filled += b.receive(&mut got[filled..]).expect("they are read");
+        assert_eq!(filled, sent, "something is missing");
+        for (at, &byte) in got[..filled].iter().enumerate() {
+            assert_eq!(usize::from(byte), at / 8 + 1);
+        }
+        drop(a);
+    });
+}
+
+#[test]
+fn who_sleeps_over_a_piece_gets_a_bell() {
+    model(|| {
+        let [mut a, mut b] = streams();
+        let writer = thread::spawn(move || {
+            a.send(&[7]).expect("there is room");
+            (a.must_ring().expect("it can be told"), a)
+        });
+        let asleep = b.sleep(Until::Input).expect("it can be told");
+        let (rang, a) = writer.join().expect("the writer ends");
+        assert!(!asleep || rang, "the bell is lost");
+        drop(a);
+    });
+}
+
+#[test]
+fn who_sleeps_for_a_place_gets_a_bell() {
+    model(|| {
+        let [mut a, mut b] = streams();
+        while a.send(&[7; 8]).expect("it can be sent") > 0 {}
+        a.must_ring().expect("it can be told");
         let reader = thread::spawn(move || {
             while b.receive(&mut [0; 100]).expect("it can be read") > 0 {}
             (b.must_ring().expect("it can be told"), b)

@@ -386,7 +386,9 @@ impl Nodes {
         let fabrics = self.nodes.iter().map(|node| node.fabric.to_string());
         let at = fabrics.collect::<Vec<_>>().join(" ");
         let way = match transport {
-            Some(way @ ("shm" | "verbs" | "shm-send" | "verbs-send")) => format!("; by {way} if their options say so, too"),
+            Some(way @ ("shm" | "verbs" | "shm-send" | "verbs-send")) => {
+                format!("; by {way} if their options say so, too")
+            }
             _ => String::new(),
         };
         format!("Rust clients: {at}{way}")

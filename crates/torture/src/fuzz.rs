@@ -44,6 +44,8 @@ pub enum Target {
     Grants,
     /// A mailbox that a peer has written, and its ring.
     Ring,
+    /// The region of emulated Receives.
+    Receives,
     /// Messages of the nodes and clients of a cluster.
     Messages,
     /// A cluster's file.
@@ -89,6 +91,7 @@ impl Target {
         Target::Links,
         Target::Grants,
         Target::Ring,
+        Target::Receives,
         Target::Messages,
         Target::ClusterFile,
         Target::Prepared,
@@ -117,6 +120,7 @@ impl Target {
             Target::Links => "links",
             Target::Grants => "grants",
             Target::Ring => "ring",
+            Target::Receives => "receives",
             Target::Messages => "messages",
             Target::ClusterFile => "cluster-file",
             Target::Prepared => "prepared",
@@ -146,6 +150,7 @@ impl Target {
             Target::Links => fabric::fuzz::fuzz_messages,
             Target::Grants => fabric::fuzz::fuzz_grant,
             Target::Ring => fabric::fuzz::fuzz_ring,
+            Target::Receives => fabric::fuzz::fuzz_receives,
             Target::Messages => cluster::fuzz::fuzz_messages,
             Target::ClusterFile => cluster::fuzz::fuzz_topology,
             Target::Prepared => engine::fuzz::fuzz_system_record,
@@ -175,6 +180,7 @@ impl Target {
             Target::Links => "crates/fabric/corpus/messages",
             Target::Grants => "crates/fabric/corpus/grants",
             Target::Ring => "crates/fabric/corpus/rings",
+            Target::Receives => "crates/fabric/corpus/receives",
             Target::Messages => "crates/cluster/corpus/messages",
             Target::ClusterFile => "crates/cluster/corpus/topology",
             Target::Prepared => "crates/engine/corpus/system",

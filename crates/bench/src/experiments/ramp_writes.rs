@@ -135,8 +135,16 @@ fn compare() -> Vec<Compare> {
             tcp,
         ),
         row("the same through rings", (0, "memory"), rings),
-        row("the same through rings, by RDMA", (0, "memory"), device_rings),
-        row("the same by Send and Receive of RDMA", (0, "memory"), device_send),
+        row(
+            "the same through rings, by RDMA",
+            (0, "memory"),
+            device_rings,
+        ),
+        row(
+            "the same by Send and Receive of RDMA",
+            (0, "memory"),
+            device_send,
+        ),
         row("the same over TCP, on disk", (0, "disk"), tcp),
         row(
             "the same over TCP, in memory, 95 % reads",

@@ -176,6 +176,8 @@ impl QueuePair for MessagePair {
     }
 
     fn arm(&mut self) -> Result<(), RemoteError> {
+        // An event for an earlier request may have come since.
+        self.disarm()?;
         let asked = self.line.pair.ask_for_receive_event();
         asked.map_err(|error| RemoteError::Lost(error.to_string()))
     }

@@ -374,6 +374,18 @@ fn garbage_of_a_peer_ends_the_stream() {
 }
 
 #[test]
+fn arbitrary_words_of_a_peer_end_its_own_stream_at_most() {
+    for seed in 0..3_000 {
+        let mut rng = Rng::with_seed(seed);
+        // The first words are those that count.
+        let mut spoilt: Vec<u8> = (0..rng.usize(..300)).map(|_| rng.u8(..)).collect();
+        let places = spoilt.iter_mut().step_by(4);
+        places.for_each(|place| *place %= [4, 24, 56][rng.usize(..3)]);
+        fabric::fuzz::fuzz_receives(&spoilt);
+    }
+}
+
+#[test]
 fn sides_with_other_places_do_not_meet() {
     let near = Near::new(Pair::words(NARROW) - CONTROL);
     let far = Near::new(Pair::words(ReceiveDepth::of(1 << 10)) - CONTROL);

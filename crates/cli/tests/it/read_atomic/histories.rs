@@ -304,7 +304,13 @@ fn through_shared_memory_and_in_it() {
     let share = judge(&cluster, "memory", &[Way::OneSided], 0.1);
     assert!(share > 0.1, "only {share:.2} of keys were read in memory");
     // Each of the three readers goes another way, and so do the clients that write beside it.
-    let ways = [Way::Tcp, Way::Rings, Way::OneSided, Way::Send, Way::OneSided];
+    let ways = [
+        Way::Tcp,
+        Way::Rings,
+        Way::OneSided,
+        Way::Send,
+        Way::OneSided,
+    ];
     let share = judge(&cluster, "all", &ways, 0.05);
     assert!(share > 0.05, "only {share:.2} of keys were read in memory");
 }

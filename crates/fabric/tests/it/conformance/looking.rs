@@ -1,4 +1,5 @@
-//! The cost of links through shared memory: a thread that sleeps costs nothing, and is woken.
+//! The cost of links through shared memory, and by Send and Receive: a thread that sleeps costs
+//! nothing, and is woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +64,10 @@ impl Two {
     /// Starts the other end, which answers each message with the same after a pause. At its end it
     /// returns the processor time that it has taken since the links were up.
     fn new(count: usize, pause: Duration) -> Two {
-        let mut net = Loopback::over(Transport::Shm);
+        Two::over(Loopback::over(Transport::Shm), count, pause)
+    }
+
+    fn over(mut net: Loopback, count: usize, pause: Duration) -> Two {
         let mut b = Party::new(Waiting(net.node(2)));
         let mut a = Party::new(Waiting(net.client()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -117,7 +121,16 @@ impl Two {
 
 #[test]
 fn idle_links_cost_no_processor_time() {
-    let mut two = Two::new(50, Duration::ZERO);
+    idle(Two::new(50, Duration::ZERO));
+}
+
+#[test]
+fn idle_links_by_send_and_receive_cost_no_processor_time() {
+    let net = Loopback::over(Transport::ShmSend);
+    idle(Two::over(net, 50, Duration::ZERO));
+}
+
+fn idle(mut two: Two) {
     for on in 0..50 {
         two.trip(on);
     }
@@ -134,9 +147,26 @@ fn idle_links_cost_no_processor_time() {
 
 #[test]
 fn who_sleeps_is_woken_by_a_message() {
-    let mut two = Two::new(2, Duration::ZERO);
+    woken(Two::new(2, Duration::ZERO), 30);
+}
+
+#[test]
+fn who_sleeps_is_woken_by_an_emulated_receive() {
+    let net = Loopback::over(Transport::ShmSend);
+    woken(Two::over(net, 2, Duration::ZERO), 30);
+}
+
+/// The event of a device wakes it, in the poll of its sockets.
+#[test]
+fn who_sleeps_is_woken_by_a_receive_of_verbs() {
+    if let Some(net) = Loopback::over_verbs(Transport::VerbsSend) {
+        woken(Two::over(net, 2, Duration::ZERO), 10);
+    }
+}
+
+fn woken(mut two: Two, rounds: usize) {
     let mut slowest = Duration::ZERO;
-    for round in 0..30 {
+    for round in 0..rounds {
         // Long enough for the other end to be asleep.
         std::thread::sleep(Duration::from_millis(5));
         slowest = slowest.max(two.trip(round % 2));
