@@ -1,6 +1,7 @@
 //! The number of pieces that may be sent before the peer reports that it has posted places again.
 
-use super::COUNT;
+/// The bits of a number that are a count.
+pub(super) const COUNT: u32 = (1 << 30) - 1;
 
 /// The number of pieces for which the peer has places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use super::{ArrivedPiece, QueuePair, ReceiveDepth};
+use super::queue_pair::{ArrivedPiece, QueuePair, ReceiveDepth};
 use crate::memory::{Remote, RemoteError, Words};
 use crate::sync::{AtomicU64, Ordering};
 

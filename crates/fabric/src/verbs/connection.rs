@@ -10,11 +10,15 @@
 //! Operations that are begun before step 4 may have to be repeated by the device, which takes some
 //! time.
 //!
-//! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)). It is lost when the peer's device does not answer, or when its queue
-//! pair is gone. On an idle connection this is not noticed: the link of step 2 stays, and shows it.
-//! When a process dies, its regions go before its queue pairs, so that a read at that moment may be
-//! *refused* before the connection is lost.
+//! A connection has one-sided reads and writes ([`Memory`](crate::memory::Memory)). It is lost when
+//! the peer's device does not answer, or when its queue pair is gone. On an idle connection this is
+//! not noticed: the link of step 2 stays, and shows it. When a process dies, its regions go before
+//! its queue pairs, so that a read at that moment may be *refused* before the connection is lost.
+//!
+//! A queue pair with memory for messages is one for messages alone: its peer can Send, and can
+//! neither read nor write memory.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +81,9 @@ impl Domain {
     ) -> io::Result<Opening> {
         let (port, options) = (&self.device.port, &self.device.options);
         let pair = Pair::new(&self.raw, depths.sends, receives.places, events)?;
-        initialise(&pair, port.number)?;
+        let one_sided = access::REMOTE_READ | access::REMOTE_WRITE;
+        let allowed = if receives.places == 0 { one_sided } else { 0 };
+        initialise(&pair, port.number, allowed)?;
         let staging = Registered::new(&self.raw, depths.staging_words, access::LOCAL_WRITE)?;
         let patience = options.dead_after * 4 + PATIENCE;
         let mut line = ActivePair::new(pair, Arc::new(staging), depths, patience);
@@ -125,11 +131,11 @@ impl Domain {
     }
 }
 
-fn initialise(pair: &Pair, port: u8) -> io::Result<()> {
+fn initialise(pair: &Pair, port: u8, allowed: c_int) -> io::Result<()> {
     let attributes = PairAttributes {
         state: state::INIT,
         port,
-        access: (access::REMOTE_READ | access::REMOTE_WRITE) as u32,
+        access: allowed as u32,
         ..PairAttributes::default()
     };
     let mask = change::STATE | change::PARTITION | change::PORT | change::ACCESS;
