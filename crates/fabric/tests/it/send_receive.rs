@@ -397,7 +397,7 @@ fn sides_with_other_places_do_not_meet() {
 fn memory_is_divided_into_places() {
     for bytes in [1 << 10, 3000, 64 << 10, 65_000, 1 << 20, 1 << 30] {
         let depth = ReceiveDepth::of(bytes);
-        assert!(depth.bytes % 8 == 0 && (64..=4096).contains(&depth.bytes));
+        assert!(depth.bytes.is_multiple_of(8) && (64..=4096).contains(&depth.bytes));
         assert!((ReceiveDepth::PLACES_MIN..=ReceiveDepth::PLACES_MAX).contains(&depth.places));
         assert!(depth.total() <= bytes, "{bytes}: {depth:?}");
     }
