@@ -23,6 +23,8 @@ pub(crate) use machine::{INIT, libraries, place};
 /// Tests that are run in the machine.
 struct Suite {
     package: &'static str,
+    /// The program of its tests.
+    program: &'static str,
     /// Those whose names contain this; the others need no device.
     only: &'static str,
     /// Megabytes of memory that the machine has.
@@ -32,28 +34,37 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         package: "kumiki-fabric",
+        program: "it",
         only: "verbs",
         memory: 1024,
     },
     Suite {
         package: "kumiki-pages",
+        program: "it",
         only: "verbs",
         memory: 1024,
     },
     Suite {
         package: "kumiki-operators",
+        program: "it",
         only: "verbs",
         memory: 1024,
+    },
+    // Writes that clients coordinate, and clients that die.
+    Suite {
+        package: "kumiki",
+        program: "client_writes",
+        only: "verbs",
+        memory: 2048,
     },
     // Processes of the real binary, which is carried into the machine as well.
     Suite {
         package: "kumiki-cli",
+        program: "it",
         only: "read_atomic::verbs::",
         memory: 2048,
     },
 ];
-/// The program of the integration tests of each package.
-const PROGRAM: &str = "it";
 /// The test that is no test: the second process of others.
 const SECOND_PROCESS: &str = "plays_a_peer_if_told_to";
 /// Told to the tests there: a missing device is a failure.
@@ -188,10 +199,11 @@ impl Suite {
     fn run(&self, filter: Option<&str>) -> Result<usize> {
         let Suite {
             package,
+            program,
             only,
             memory,
         } = self;
-        let (program, placed) = build_test(package)?;
+        let (program, placed) = build_test(package, program)?;
         println!("rdma: {package}: starting the machine");
         let mut job = Job::new(&program);
         (job.beside, job.placed) = (placed.clone(), placed);
@@ -226,7 +238,7 @@ fn passed_tests(output: &str) -> Vec<&str> {
 
 /// Builds a test and returns where its program lies, and where the package's programs do that it may
 /// start. With the features that all packages want, as all tests are built: nothing is compiled twice.
-fn build_test(package: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
+fn build_test(package: &str, program: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     let mut command = cargo();
     command.current_dir(build::root()).stderr(Stdio::inherit());
     command.args([
@@ -234,7 +246,7 @@ fn build_test(package: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
         "--no-run",
         "--workspace",
         "--test",
-        PROGRAM,
+        program,
         "--bins",
     ]);
     command.args(["--message-format", "json-render-diagnostics"]);
@@ -252,7 +264,7 @@ fn build_test(package: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
         }
         if target["kind"][0] == "bin" {
             programs.push(path);
-        } else if target["name"] == PROGRAM && target["kind"][0] == "test" {
+        } else if target["name"] == program && target["kind"][0] == "test" {
             built = Some(path);
         }
     }

@@ -1,5 +1,6 @@
 //! Writes of read-atomic keys that clients coordinate, against servers of a cluster: clients die between any
-//! two of their messages, and recorded histories are judged.
+//! two of their messages, and recorded histories are judged. Messages travel over TCP, by Send and Receive, and
+//! in a machine with an RDMA device (`cargo xtask rdma`) through rings that it writes, and by its Sends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,6 +15,7 @@ use cluster::ramp::{ReadAtomicWrite, WriteStep};
 use cluster::{CoordinatorKey, Timeouts, Topology, codec};
 use fabric::Secret;
 use fabric::tcp::{Caller, CallerOptions, Encryption, Transport};
+use fabric::verbs::{Device, Domain, VerbsOptions};
 use history::recorder::Log;
 use history::{Outcome, Recorder, check};
 use server::{Config, Membership, Running, serve};
@@ -23,15 +25,36 @@ use testkit::cluster_file::{NodeAddresses, describe};
 const SECRET: &str = "of the tests, long enough";
 const NODES: u16 = 3;
 const THREADS: usize = 2;
+/// The greatest time of any step: far more than it takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Servers in this process, nodes of one cluster that keep data on disk.
 struct Cluster {
     topology: Arc<Topology>,
     nodes: Vec<(Db, Running, tempfile::TempDir)>,
+    transport: Transport,
+    verbs: Option<Domain>,
 }
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::over(Transport::Tcp, None)
+    }
+
+    /// Starts one whose messages travel through an RDMA device. Prints a line and returns `None` if there is
+    /// no device and none is required.
+    fn over_device(transport: Transport) -> Option<Cluster> {
+        match Device::open(&VerbsOptions::default()) {
+            Ok(device) => Some(Cluster::over(transport, Some(device.domain().unwrap()))),
+            Err(error) if std::env::var_os("KUMIKI_REQUIRE_RDMA").is_some() => panic!("{error}"),
+            Err(error) => {
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    fn over(transport: Transport, verbs: Option<Domain>) -> Cluster {
         let addresses = NodeAddresses::free(NODES.into(), false);
         let nodes = describe(&addresses, 1);
         let text = format!("secret = \"{SECRET}\"\nread_atomic = [\"ra:\"]\n{nodes}");
@@ -59,9 +82,9 @@ impl Cluster {
                         doubt: Duration::from_millis(200),
                         ..Timeouts::default()
                     },
-                    transport: Transport::Tcp,
+                    transport,
                     encryption: Encryption::Auto,
-                    verbs: None,
+                    verbs: verbs.clone(),
                 }),
                 ..Config::default()
             };
@@ -71,14 +94,22 @@ impl Cluster {
         Cluster {
             nodes: nodes.collect(),
             topology: Arc::clone(&topology),
+            transport,
+            verbs: verbs.clone(),
         }
     }
 
     fn client(&self, writes: WriteCoordinator) -> Client {
-        let options = Options {
+        let mut options = Options {
             writes,
+            transport: self.transport,
             ..Options::new(SECRET)
         };
+        if self.verbs.is_some() {
+            // The machine that has a device is emulated.
+            options.timeout = PATIENCE * 3;
+            (options.connect_within, options.answer_within) = (PATIENCE, PATIENCE);
+        }
         let nodes = self.topology.nodes().iter();
         Client::connect(nodes.map(|node| node.fabric), options).unwrap()
     }
@@ -129,6 +160,9 @@ impl<'c> Mortal<'c> {
     fn connect(&self, node: NodeId) -> Caller {
         let mut options = CallerOptions::new(Secret::new(SECRET));
         options.node = Some(node);
+        options.transport = self.cluster.transport;
+        options.verbs = self.cluster.verbs.clone();
+        options.limits.handshake = PATIENCE;
         let mut caller = Caller::connect(self.address(node), &options).unwrap();
         self.say(&mut caller, &Message::Introduction(self.key));
         caller
@@ -210,7 +244,7 @@ impl<'c> Mortal<'c> {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + PATIENCE
 }
 
 fn values(client: &Client, keys: &[String]) -> Vec<Option<String>> {
@@ -256,7 +290,25 @@ fn a_write_is_seen_everywhere_when_the_call_returns() {
 
 #[test]
 fn a_dead_clients_write_is_committed_if_all_had_prepared_and_else_aborted() {
-    let cluster = Cluster::start();
+    dead_clients(Cluster::start());
+}
+
+#[test]
+fn dead_clients_by_send_and_receive() {
+    dead_clients(Cluster::over(Transport::ShmSend, None));
+}
+
+#[test]
+fn dead_clients_over_verbs() {
+    for transport in [Transport::Verbs, Transport::VerbsSend] {
+        if let Some(cluster) = Cluster::over_device(transport) {
+            dead_clients(cluster);
+        }
+    }
+}
+
+/// Clients die after each number of messages.
+fn dead_clients(cluster: Cluster) {
     let reader = cluster.client(WriteCoordinator::Node);
     for messages in 0..=6 {
         let keys = cluster.keys(&format!("dead{messages}-"));
@@ -369,13 +421,32 @@ fn record(log: &mut Log<'_>, pairs: &[(String, i64)], write: impl FnOnce() -> bo
 
 #[test]
 fn histories_with_clients_that_die_are_read_atomic() {
-    let cluster = &Cluster::start();
+    histories(&Cluster::start());
+}
+
+#[test]
+fn histories_by_send_and_receive_are_read_atomic() {
+    histories(&Cluster::over(Transport::ShmSend, None));
+}
+
+#[test]
+fn histories_over_verbs_are_read_atomic() {
+    for transport in [Transport::Verbs, Transport::VerbsSend] {
+        if let Some(cluster) = Cluster::over_device(transport) {
+            histories(&cluster);
+        }
+    }
+}
+
+/// Records clients that write, die, and read, and judges their history.
+fn histories(cluster: &Cluster) {
     let shared = &Shared {
         keys: [cluster.keys("a"), cluster.keys("b")].concat(),
         next: AtomicI64::new(1),
     };
     let recorder = Recorder::new();
-    let until = Instant::now() + Duration::from_secs(4);
+    let time = Duration::from_secs(if cluster.verbs.is_some() { 20 } else { 4 });
+    let until = Instant::now() + time;
     thread::scope(|scope| {
         for writes in [
             WriteCoordinator::Client,
