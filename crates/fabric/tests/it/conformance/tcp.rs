@@ -147,8 +147,8 @@ impl<N: Network> LoopbackOver<N> {
             unauthenticated: 1000,
             ..Limits::default()
         };
-        if self.verbs.is_some() {
-            // The machine that has a device is emulated.
+        if self.verbs.is_some() || self.transport.is_send_receive() {
+            // The machine that has a device is emulated, and others may be busy.
             options.limits.handshake = PATIENCE;
         }
         if let Peer::Node(id) = me {
