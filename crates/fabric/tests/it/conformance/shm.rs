@@ -110,29 +110,29 @@ fn count(node: &Party<TcpEnd>, on: Link) -> usize {
 
 #[test]
 fn a_killed_peer_is_noticed_at_once_and_leaves_nothing() {
-    killed(Loopback::over(Transport::Auto), 15, AT_ONCE);
+    killed(Loopback::over(Transport::Auto), (15, 100), AT_ONCE);
 }
 
 #[test]
 fn a_killed_peer_by_send_and_receive_is_noticed_at_once() {
-    killed(Loopback::over(Transport::ShmSend), 15, AT_ONCE);
+    killed(Loopback::over(Transport::ShmSend), (15, 100), AT_ONCE);
 }
 
 #[test]
 fn a_killed_peer_by_send_and_receive_of_verbs_is_noticed_at_once() {
     if let Some(net) = Loopback::over_verbs(Transport::VerbsSend) {
         // The machine is emulated.
-        killed(net, 3, AT_ONCE * 10);
+        killed(net, (3, 3), AT_ONCE * 10);
     }
 }
 
-/// Kills peers at random moments.
-fn killed(mut net: Loopback, least: usize, noticed: Duration) {
+/// Kills peers at random moments: in so many rounds, and more if no more than so many messages came.
+fn killed(mut net: Loopback, (least, enough): (usize, usize), noticed: Duration) {
     let mut node = Party::new(net.node(1));
     let mut rng = fastrand::Rng::with_seed(7);
     let (mut came, mut rounds) = (0, 0);
     // There are more rounds if the peers hardly get to send anything.
-    while rounds < least || came <= 100 && rounds < 200 {
+    while rounds < least || came <= enough && rounds < 200 {
         rounds += 1;
         let flooder = Flooder::start(&net);
         until(&mut net, &mut [&mut node], "a link", |parties| {
@@ -154,7 +154,7 @@ fn killed(mut net: Loopback, least: usize, noticed: Duration) {
         assert_eq!((net.files(), node.end.tcp.connections()), (0, 0));
         node.log.clear();
     }
-    assert!(came > 100, "{came} messages");
+    assert!(came > enough, "{came} messages");
 }
 
 /// While a link is made, the initiator's mailbox has a name.
