@@ -5,6 +5,7 @@ mod lock_latency;
 mod log_device;
 mod proxy;
 mod proxy_cassandra;
+mod proxy_designs;
 mod proxy_latency;
 mod proxy_scale;
 mod proxy_throughput;
@@ -52,6 +53,7 @@ pub const ALL: &[Experiment] = &[
     proxy_throughput::EXPERIMENT,
     proxy_latency::EXPERIMENT,
     proxy_scale::EXPERIMENT,
+    proxy_designs::EXPERIMENT,
     proxy_cassandra::EXPERIMENT,
     lock_latency::EXPERIMENT,
     remote_io::EXPERIMENT,
@@ -127,6 +129,11 @@ mod tests {
                         [x, y, series].into_iter().for_each(known)
                     }
                     PlotKind::Timeline => {}
+                    PlotKind::Course { series, .. } => series.iter().for_each(|n| known(n)),
+                    PlotKind::Quantiles { quantiles, series } => {
+                        let metrics = quantiles.iter().map(|(_, metric)| metric);
+                        series.iter().chain(metrics).for_each(|name| known(name));
+                    }
                     PlotKind::Stack { x, parts } => x.iter().chain(parts).for_each(|n| known(n)),
                     PlotKind::Scatter {
                         x,

@@ -5,11 +5,11 @@
 //! | part | what | does not know |
 //! |---|---|---|
 //! | [`parameters`], [`sample`], [`error`], [`metric`], [`statistics`], [`latency`] | how much is measured, and the figures and checks of a run | what is measured |
-//! | [`keys`], [`stamp`], [`content`], [`workload`] | what transactions do, and how it is known that they did it right | what runs them |
+//! | [`keys`], `even_slots`, [`stamp`], [`content`], [`workload`] | what transactions do, and how it is known that they did it right | what runs them |
 //! | [`machine`], [`keep_awake`], [`disk_access`], [`sync_rate`], [`peers`] | this machine, its disks, and programs of others on it | experiments |
 //! | [`driver`] | closed and open loops, and the time that things take | clients, but for a trait |
 //! | [`run_context`], [`shared_state`], [`content_file`], [`replay`] | the surroundings of a run, and what runs share: files that tell right reads from wrong ones, a query's page accesses | targets |
-//! | [`systems`], [`storage_node`], [`older_proxy`] | the processes that are measured: servers, a storage node, a design of a paper that the product has no more | what is done with them |
+//! | [`systems`], [`storage_node`], [`paper_proxy`] | the processes that are measured: servers, a storage node, the proxies that a paper describes | what is done with them |
 //! | [`simulation`] | transactions over more partitions than there are machines | how service times are measured |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | experiments |
 //! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
@@ -26,6 +26,7 @@ pub mod content_file;
 pub mod disk_access;
 pub mod driver;
 pub mod error;
+mod even_slots;
 pub mod experiment;
 pub mod experiments;
 pub mod keep_awake;
@@ -33,7 +34,7 @@ pub mod keys;
 pub mod latency;
 pub mod machine;
 pub mod metric;
-pub mod older_proxy;
+pub mod paper_proxy;
 pub mod parameters;
 pub mod peers;
 pub mod plot;

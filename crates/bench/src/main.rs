@@ -20,7 +20,7 @@ use base::affinity::Affinity;
 use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
 use bench::runner::{self, Options};
-use bench::{experiments, older_proxy, report, storage_node, table, target};
+use bench::{experiments, paper_proxy, report, storage_node, table, target};
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -63,10 +63,17 @@ enum Command {
         #[arg(value_name = "CONFIGURATION")]
         config: String,
     },
-    /// Be a proxy of paper 3's older design: an experiment starts this program again for it.
+    /// Be a proxy as paper 3 describes it: an experiment starts this program again for it.
     #[command(hide = true)]
-    OlderProxy {
+    PaperProxy {
         /// The configuration of the proxy, as JSON.
+        #[arg(value_name = "CONFIGURATION")]
+        config: String,
+    },
+    /// Be the network stack of paper 3's earlier proxy: an experiment starts this program again for it.
+    #[command(hide = true)]
+    PaperProxyNetwork {
+        /// The configuration of the process, as JSON.
         #[arg(value_name = "CONFIGURATION")]
         config: String,
     },
@@ -187,7 +194,8 @@ fn execute(what: Command) -> Result<(), Failure> {
         Command::List => list(),
         Command::Run(options) => run(&options),
         Command::StorageNode { config } => Ok(storage_node::serve(&config)?),
-        Command::OlderProxy { config } => Ok(older_proxy::serve(&config)?),
+        Command::PaperProxy { config } => Ok(paper_proxy::serve(&config)?),
+        Command::PaperProxyNetwork { config } => Ok(paper_proxy::serve_network(&config)?),
         Command::ReplicaClients { config } => Ok(target::serve_clients(&config)?),
         Command::Report { dir } => {
             let path = report::write(&dir)?;

@@ -52,6 +52,20 @@ pub enum PlotKind {
     },
     /// Cores that the processes of a point used, over the time of its last run.
     Timeline,
+    /// A line for each point: a figure over the time of its last run.
+    Course {
+        /// The figure of each moment.
+        y: CourseFigure,
+        /// The parameters that name a line.
+        series: &'static [&'static str],
+    },
+    /// A line for each point: the latency that a share of the operations did not exceed.
+    Quantiles {
+        /// The shares in percent, and the metrics with their latencies.
+        quantiles: &'static [(f64, &'static str)],
+        /// The parameters that name a line.
+        series: &'static [&'static str],
+    },
     /// A dot for each point: one metric against another.
     Scatter {
         /// The metric of the x axis.
@@ -63,6 +77,15 @@ pub enum PlotKind {
         /// The parameters written beside a dot.
         label: &'static [&'static str],
     },
+}
+
+/// A figure of the moments of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CourseFigure {
+    /// Queries a second.
+    Rate,
+    /// The mean latency of those that were answered in the moment.
+    Latency,
 }
 
 /// A value of a paper in a figure.

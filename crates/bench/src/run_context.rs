@@ -57,7 +57,7 @@ pub struct RunContext<'c> {
     pub plant: bool,
     /// The program whose `serve` starts a server, if there is one.
     pub server: Option<&'c Path>,
-    /// The program whose `storage-node`, `older-proxy` and `replica-clients` are the processes that
+    /// The program whose `storage-node`, `paper-proxy` and `replica-clients` are the processes that
     /// only experiments need, if there is one.
     pub laboratory: Option<&'c Path>,
     /// What targets share among the runs of this round.
@@ -85,7 +85,7 @@ impl<'c> RunContext<'c> {
         self.server()
     }
 
-    /// Returns the program whose `storage-node`, `older-proxy` and `replica-clients` are started;
+    /// Returns the program whose `storage-node`, `paper-proxy` and `replica-clients` are started;
     /// `what` is the process that is needed.
     pub(crate) fn laboratory(&self, what: &str) -> Result<&'c Path, RunError> {
         let none =

@@ -58,7 +58,7 @@ pub struct Options {
     /// The program whose `serve` starts a server; without one, points that need servers are
     /// skipped.
     pub server: Option<PathBuf>,
-    /// The program whose `storage-node` and `older-proxy` are the processes that only experiments
+    /// The program whose `storage-node` and `paper-proxy` are the processes that only experiments
     /// need, such as kumiki-bench; without one, points that need them are skipped.
     pub laboratory: Option<PathBuf>,
     /// Programs of others, which some points are compared with.

@@ -57,7 +57,7 @@ pub struct RunSample {
     pub checks: Vec<Check>,
     /// A remark that a reader of the figures must know, if there is one.
     pub note: Option<String>,
-    /// Its use of processors from moment to moment, if that was followed.
+    /// Its use of processors, or its rate and latency, from moment to moment, if that was followed.
     pub timeline: Vec<TimelinePoint>,
 }
 
@@ -66,12 +66,15 @@ pub struct RunSample {
 pub struct TimelinePoint {
     /// Seconds since the window began.
     pub at: f64,
-    /// Cores that this process used.
+    /// Cores that this process used; zero if that was not followed.
     pub reader: f64,
-    /// Cores that the storage node's process used.
+    /// Cores that the storage node's process used; zero if that was not followed.
     pub node: f64,
-    /// Reads a second.
+    /// Reads or queries a second.
     pub rate: f64,
+    /// The mean latency in milliseconds; zero if that was not followed.
+    #[serde(default)]
+    pub latency: f64,
 }
 
 impl RunSample {

@@ -7,6 +7,7 @@
 //! | `cluster_transport` | how messages of such a cluster travel |
 //! | `atomicity_protocol` | how transactions of many of its keys are made atomic, through the Rust client |
 //! | `cassandra_nodes` | nodes of Cassandra |
+//! | `paper_proxy_processes` | a proxy of paper 3 |
 //! | `resp_connection` | a connection that speaks RESP |
 //! | `echo_connection` | a connection to a thread that answers at once: the shortest round trip |
 
@@ -16,6 +17,7 @@ mod cluster_transport;
 mod echo_connection;
 mod kumiki_cluster;
 mod listening_process;
+mod paper_proxy_processes;
 mod resp_connection;
 
 pub use atomicity_protocol::AtomicityProtocol;
@@ -24,4 +26,5 @@ pub use cluster_transport::ClusterTransport;
 pub(crate) use echo_connection::{EchoConnection, exchange};
 pub(crate) use kumiki_cluster::{ClusterShape, KumikiCluster};
 pub(crate) use listening_process::ListeningProcess;
+pub(crate) use paper_proxy_processes::PaperProxyProcesses;
 pub(crate) use resp_connection::RespConnection;

@@ -53,7 +53,7 @@ pub use placement::{
     OperatorPlacement, PlacementJob, QueryJob, QueryTable, QueryVariant, ResultTransport, TpchQuery,
 };
 pub use puts::{PutsJob, ReplicatedSystem};
-pub use queries::{QueriesJob, QueryRoute};
+pub use queries::{QueriesJob, QueryLoad, QueryMix, QueryNodesKind, QueryRoute};
 pub use reads::{AccessPattern, FileReader, ReadsJob, RemoteReaders};
 pub use replica_workers::ReplicaWorkersJob;
 pub use replicas::{Consensus, ReplicaClientsConfig, ReplicaNetwork, ReplicasJob, serve_clients};

@@ -3,11 +3,9 @@
 //! Each pair of threads has a queue of its own in either direction, so that a queue has one producer
 //! and one consumer: neither waits for the other, nor for any other thread. (The paper's rings have
 //! many producers, and it finds their contention to bound how far the proxy scales: paper 3, section
-//! 6.4.)
+//! 6.4. Crate `bench` has that design beside this one.)
 //!
 //! Invariant: each item is taken once, in the order in which items were put.
-
-use std::sync::Arc;
 
 /// A kind of queue.
 pub trait Queues: 'static {
@@ -22,48 +20,15 @@ pub struct LockFree;
 impl Queues for LockFree {
     fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         let (producer, consumer) = rtrb::RingBuffer::new(capacity);
-        let producer = Producer(ProducerKind::Ring(producer));
-        (producer, Consumer(ConsumerKind::Ring(consumer)))
+        (Producer(producer), Consumer(consumer))
     }
 }
 
-/// A queue that another crate implements.
-pub trait Queue<T>: Send + Sync {
-    /// Puts an item.
-    ///
-    /// # Errors
-    /// Returns the item if there is no room.
-    fn put(&self, item: T) -> Result<(), T>;
-
-    /// Returns the next item, if there is one.
-    fn take(&self) -> Option<T>;
-
-    /// Returns how many items there are.
-    fn count(&self) -> usize;
-}
-
-/// Returns both ends of a queue that another crate implements.
-#[must_use]
-pub fn ends<T>(queue: Arc<dyn Queue<T>>) -> (Producer<T>, Consumer<T>) {
-    let producer = Producer(ProducerKind::Other(Arc::clone(&queue)));
-    (producer, Consumer(ConsumerKind::Other(queue)))
-}
-
 /// The producer's end of a queue.
-pub struct Producer<T>(ProducerKind<T>);
-
-enum ProducerKind<T> {
-    Ring(rtrb::Producer<T>),
-    Other(Arc<dyn Queue<T>>),
-}
+pub struct Producer<T>(rtrb::Producer<T>);
 
 /// The consumer's end of a queue.
-pub struct Consumer<T>(ConsumerKind<T>);
-
-enum ConsumerKind<T> {
-    Ring(rtrb::Consumer<T>),
-    Other(Arc<dyn Queue<T>>),
-}
+pub struct Consumer<T>(rtrb::Consumer<T>);
 
 impl<T> Producer<T> {
     /// Puts an item.
@@ -71,29 +36,22 @@ impl<T> Producer<T> {
     /// # Errors
     /// Returns the item if there is no room.
     pub fn put(&mut self, item: T) -> Result<(), T> {
-        match &mut self.0 {
-            ProducerKind::Ring(ring) => ring.push(item).map_err(|rtrb::PushError::Full(item)| item),
-            ProducerKind::Other(queue) => queue.put(item),
-        }
+        self.0
+            .push(item)
+            .map_err(|rtrb::PushError::Full(item)| item)
     }
 }
 
 impl<T> Consumer<T> {
     /// Returns the next item, if there is one.
     pub fn take(&mut self) -> Option<T> {
-        match &mut self.0 {
-            ConsumerKind::Ring(ring) => ring.pop().ok(),
-            ConsumerKind::Other(queue) => queue.take(),
-        }
+        self.0.pop().ok()
     }
 
     /// Returns how many items there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        match &self.0 {
-            ConsumerKind::Ring(ring) => ring.slots(),
-            ConsumerKind::Other(queue) => queue.count(),
-        }
+        self.0.slots()
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "One client with one connection takes a lock with a name of 5 bytes and releases it, over and \
          over. 'memory', 'durable' and 'replicated' are the proxy, asked over RESP, with its table in \
          memory, in a store of its own on the disk, and in three Kumiki nodes with logs on the disk; \
+         'paper' is paper 3's proxy with its threads (26 and ten), whose aggregation threads share a table \
+         in memory, and 'older' its earlier one with the same table (in the paper it had none); \
          'cql' is the table in memory, asked with Cassandra's statements; 'lwt' are lightweight \
          transactions of real Cassandra nodes, each of which has a copy of everything. Latencies are \
          those of taking the lock.",
@@ -33,9 +35,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "nodes",
         "paxos",
         "latency-min",
+        "latency-p10",
         "latency-p50",
+        "latency-p90",
         "latency",
         "latency-p99",
+        "latency-p999",
         "release-p50",
         "release-p99",
         "round-trip",
@@ -43,6 +48,18 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "release-of-memory",
     ],
 };
+
+/// The shares of a distribution, in percent, with the metrics that have their latencies.
+const QUANTILES: &[(f64, &str)] = &[
+    (0.0, "latency-min"),
+    (10.0, "latency-p10"),
+    (25.0, "latency-p25"),
+    (50.0, "latency-p50"),
+    (75.0, "latency-p75"),
+    (90.0, "latency-p90"),
+    (99.0, "latency-p99"),
+    (99.9, "latency-p999"),
+];
 
 /// Turns that are counted, and with Cassandra those before them.
 struct Turns {
@@ -52,7 +69,9 @@ struct Turns {
 
 fn at(service: LockBackend) -> [(&'static str, Param); 3] {
     let (nodes, paxos) = match service {
-        LockBackend::Memory | LockBackend::Durable => (0, "none"),
+        LockBackend::Memory | LockBackend::Durable | LockBackend::Paper | LockBackend::Older => {
+            (0, "none")
+        }
         LockBackend::Replicated => (3, "none"),
         LockBackend::Cql => (1, "none"),
         LockBackend::Lwt { nodes, paxos } => (nodes, paxos.name()),
@@ -93,6 +112,8 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     });
     let ours = [
         LockBackend::Memory,
+        LockBackend::Paper,
+        LockBackend::Older,
         LockBackend::Durable,
         LockBackend::Replicated,
     ];
@@ -135,6 +156,22 @@ fn plots() -> Vec<Plot> {
                 relative: false,
             },
             only: vec![("paxos", vec!["none".into(), "v1".into()])],
+            paper: Vec::new(),
+        },
+        Plot {
+            title: "Distribution of the latency of taking a lock",
+            caption: "After figure 11, which reads as one: the latency that a share of the locks did not \
+                      exceed.",
+            shape: PlotKind::Quantiles {
+                quantiles: QUANTILES,
+                series: &["system", "nodes", "paxos"],
+            },
+            only: vec![(
+                "system",
+                ["memory", "paper", "older", "cql", "lwt"]
+                    .map(Param::from)
+                    .into(),
+            )],
             paper: Vec::new(),
         },
         lines(
@@ -181,6 +218,18 @@ fn compare() -> Vec<Compare> {
         of_memory("three nodes, Paxos v1: the same", None, 3, Paxos::V1, None),
         of_memory("three nodes, Paxos v2: the same", None, 3, Paxos::V2, None),
         of_memory("one node, Paxos v1: the same", None, 1, Paxos::V1, None),
+        own(
+            "the paper's proxy: median, by ours in memory",
+            "of-memory",
+            LockBackend::Paper,
+            Some(Aim::AtLeast(1.0)),
+        ),
+        own(
+            "the paper's earlier proxy: the same",
+            "of-memory",
+            LockBackend::Older,
+            Some(Aim::AtLeast(1.0)),
+        ),
         own("durable: the same", "of-memory", LockBackend::Durable, None),
         own(
             "replicated: the same",

@@ -4,7 +4,7 @@
 use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::{Effort, Param, Scale};
 use crate::plot::{Aim, Compare, Measure, Plot, PlotKind};
-use crate::target::{QueriesJob, QueryRoute, TargetJob};
+use crate::target::{QueriesJob, QueryLoad, QueryRoute, TargetJob};
 
 use super::proxy::{CLIENTS, NODES, job};
 
@@ -20,7 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: &[
         "The queries of proxy-throughput, to five nodes, by 96 clients: a thousand a second on a \
          schedule, or as many as there can be with one query of each client under way. Latencies at \
-         the low rate count from when a query was to begin.",
+         the low rate count from when a query was to begin. 'paper' is paper 3's proxy, with 26 threads \
+         for clients and ten for nodes, and 'older' its earlier one (see proxy-throughput).",
         "At the low rate a run goes in short slices, by turns: a bare round trip over loopback \
          between two threads, clients that know the nodes, and the way in question. So 'above', the \
          median less that of the direct way and less that of a bare round trip, is of figures that \
@@ -50,24 +51,28 @@ fn at(load: &str, route: QueryRoute) -> [(&'static str, Param); 2] {
 }
 
 fn points(scale: &Scale) -> Vec<SweepPoint> {
-    let of = |(load, rate): (&str, Option<f64>)| {
+    let of = |(name, load): (&str, QueryLoad)| {
         let point = |route: QueryRoute| {
             let job = QueriesJob {
                 pinned: false,
-                rate,
+                load,
                 ..job(route, NODES, CLIENTS)
             };
-            SweepPoint::new(at(load, route), TargetJob::Queries(job))
+            SweepPoint::new(at(name, route), TargetJob::Queries(job))
         };
         let direct = point(QueryRoute::Direct);
         let proxy = point(QueryRoute::Proxy).against(&direct);
+        let paper = point(QueryRoute::Paper).against(&direct);
         let older = point(QueryRoute::Older).against(&direct);
         match scale.effort {
             Effort::Tiny => vec![direct, proxy],
-            _ => vec![direct, proxy, older],
+            _ => vec![direct, proxy, paper, older],
         }
     };
-    let loads = [(LOW, Some(RATE)), (FULL, None)];
+    let loads = [
+        (LOW, QueryLoad::Paced { rate: RATE }),
+        (FULL, QueryLoad::Closed),
+    ];
     loads.into_iter().flat_map(of).collect()
 }
 

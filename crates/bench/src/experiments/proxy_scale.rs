@@ -5,7 +5,7 @@ use crate::parameters::{Param, Scale};
 use crate::plot::{Compare, Measure, Plot, PlotKind};
 use crate::target::{QueriesJob, QueryRoute, TargetJob};
 
-use super::proxy::{CLIENTS, NODES, job};
+use super::proxy::{CLIENTS, NODES, PAPER_AGGREGATION, job};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "proxy-scale",
@@ -16,7 +16,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          thread for nodes and more and more threads for clients. The paper has ten threads for nodes, \
          up to 26 for clients, and 18 cores. Where there are fewer cores than threads, proxy, nodes \
          and clients take turns, and the figure shows what more threads cost, not what they bring. \
-         'inline' is the proxy whose threads with clients have their own connections to nodes.",
+         'inline' is the proxy whose threads with clients have their own connections to nodes. 'paper' is \
+         paper 3's proxy, with ten threads for nodes and queues that all threads share.",
     ],
     points,
     plots,
@@ -36,20 +37,21 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const RINGS: &str = "rings";
 const INLINE: &str = "inline";
+const PAPER: &str = "paper";
 
 fn at(design: &str, threads: usize) -> [(&'static str, Param); 2] {
     [("design", design.into()), ("threads", threads.into())]
 }
 
 fn points(scale: &Scale) -> Vec<SweepPoint> {
-    let counts = scale.pick(&[2], &[2, 4], &[2, 4, 8, 16]);
-    let of = |(design, aggregation): (&str, usize)| {
+    let counts = scale.pick(&[2], &[2, 4], &[2, 4, 8, 16, 26]);
+    let of = |(design, route, aggregation): (&str, QueryRoute, usize)| {
         let point = |threads| {
             let job = QueriesJob {
                 pinned: false,
                 threads,
                 aggregation,
-                ..job(QueryRoute::Proxy, NODES, CLIENTS)
+                ..job(route, NODES, CLIENTS)
             };
             SweepPoint::new(at(design, threads), TargetJob::Queries(job))
         };
@@ -59,7 +61,12 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
         all.insert(0, one);
         all
     };
-    [(RINGS, 1), (INLINE, 0)].into_iter().flat_map(of).collect()
+    let designs = [
+        (RINGS, QueryRoute::Proxy, 1),
+        (INLINE, QueryRoute::Proxy, 0),
+        (PAPER, QueryRoute::Paper, PAPER_AGGREGATION * NODES),
+    ];
+    designs.into_iter().flat_map(of).collect()
 }
 
 fn plots() -> Vec<Plot> {

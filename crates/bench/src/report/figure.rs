@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
 use crate::metric;
 use crate::parameters::Param;
-use crate::plot::{PaperMark, Plot, PlotKind};
+use crate::plot::{CourseFigure, PaperMark, Plot, PlotKind};
 use crate::result::{PointResult, Results};
 use crate::sample::TimelinePoint;
 
@@ -54,6 +54,8 @@ pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
         } => bars(plot, &points, x, y, series, *relative),
         PlotKind::Stack { x, parts } => stack(plot, &points, x, parts),
         PlotKind::Timeline => timeline(plot, &points),
+        PlotKind::Course { y, series } => course(plot, &points, *y, series),
+        PlotKind::Quantiles { quantiles, series } => of_quantiles(plot, &points, quantiles, series),
         PlotKind::Scatter {
             x,
             y,
@@ -392,11 +394,6 @@ fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Op
 fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     let runs = points.iter().filter_map(|point| point.repetitions.last());
     let run = runs.into_iter().find(|run| !run.timeline.is_empty())?;
-    let exactly = |value: f64| Value {
-        median: value,
-        min: value,
-        max: value,
-    };
     let line = |colour: usize, cores: fn(&TimelinePoint) -> f64| Series {
         colour,
         dots: run
@@ -426,6 +423,96 @@ fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     Some(Figure {
         svg: chart.draw(plot.title),
         legend: vec![(0, "storage node".to_owned()), (1, "reader".to_owned())],
+    })
+}
+
+/// Returns a value that was measured once.
+fn exactly(value: f64) -> Value {
+    Value {
+        median: value,
+        min: value,
+        max: value,
+    }
+}
+
+fn course(
+    plot: &Plot,
+    points: &[&PointResult],
+    figure: CourseFigure,
+    series: &[&str],
+) -> Option<Figure> {
+    let (title, of): (_, fn(&TimelinePoint) -> f64) = match figure {
+        CourseFigure::Rate => ("queries a second", |moment| moment.rate),
+        CourseFigure::Latency => ("mean latency, ms", |moment| moment.latency),
+    };
+    let dots = |point: &PointResult| {
+        let run = point.repetitions.last()?;
+        let dot = |moment: &TimelinePoint| Dot {
+            x: exactly(moment.at),
+            y: exactly(of(moment)),
+            label: String::new(),
+            tip: format!("{}\n{title}: {}", point.id, metric::show(of(moment))),
+        };
+        Some(run.timeline.iter().map(dot).collect())
+    };
+    named_lines(plot, points, series, ["time, s", title], dots)
+}
+
+fn of_quantiles(
+    plot: &Plot,
+    points: &[&PointResult],
+    quantiles: &[(f64, &str)],
+    series: &[&str],
+) -> Option<Figure> {
+    let dots = |point: &PointResult| {
+        let dot = |&(share, metric): &(f64, &str)| {
+            Some(Dot {
+                x: exactly(share),
+                y: value(point, metric)?,
+                label: String::new(),
+                tip: tip(point, &[metric]),
+            })
+        };
+        Some(quantiles.iter().filter_map(dot).collect())
+    };
+    let titles = ["operations, %", "latency that they do not exceed, ms"];
+    named_lines(plot, points, series, titles, dots)
+}
+
+/// Draws a line for each point that has dots.
+fn named_lines(
+    plot: &Plot,
+    points: &[&PointResult],
+    series: &[&str],
+    [x_title, y_title]: [&str; 2],
+    dots: impl Fn(&PointResult) -> Option<Vec<Dot>>,
+) -> Option<Figure> {
+    let mut legend = Legend::default();
+    let mut lines: Vec<Series> = Vec::new();
+    for point in points {
+        let Some(dots) = dots(point).filter(|dots| !dots.is_empty()) else {
+            continue;
+        };
+        let colour = legend.colour(&name(point, series), false);
+        lines.push(Series { colour, dots });
+    }
+    if lines.is_empty() {
+        return None;
+    }
+    let dots = || lines.iter().flat_map(|line| &line.dots);
+    let ys: Vec<f64> = dots().flat_map(|dot| [dot.y.min, dot.y.max]).collect();
+    let chart = Xy {
+        x: Axis::from_zero(dots().map(|dot| dot.x.median)),
+        y: Axis::fitting(ys.into_iter(), WIDE),
+        x_title: x_title.to_owned(),
+        y_title: y_title.to_owned(),
+        joined: true,
+        series: lines,
+        marks: Vec::new(),
+    };
+    Some(Figure {
+        svg: chart.draw(plot.title),
+        legend: legend.0,
     })
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::error::RunError;
 use crate::machine;
 
@@ -16,7 +18,9 @@ const TRIES: usize = 5;
 
 /// The process. It is killed when this is dropped.
 pub(crate) struct ListeningProcess {
-    child: Child,
+    child: Mutex<Child>,
+    process: u32,
+    name: String,
     address: SocketAddr,
     output: PathBuf,
 }
@@ -30,15 +34,27 @@ impl ListeningProcess {
         name: &str,
         arguments: impl Fn(SocketAddr, u16) -> Result<Vec<String>, RunError>,
     ) -> Result<ListeningProcess, RunError> {
+        let listens = |at| TcpStream::connect(at).is_ok();
+        ListeningProcess::start_when(program, dir, name, arguments, listens)
+    }
+
+    /// Like [`ListeningProcess::start`], for a process that is ready when `is_ready` returns `true`
+    /// for its address.
+    pub(crate) fn start_when(
+        program: &Path,
+        dir: &Path,
+        name: &str,
+        arguments: impl Fn(SocketAddr, u16) -> Result<Vec<String>, RunError>,
+        is_ready: impl Fn(SocketAddr) -> bool,
+    ) -> Result<ListeningProcess, RunError> {
         let mut last = String::new();
         for _ in 0..TRIES {
             let addresses = testkit::free_addresses(2);
             let addresses =
                 addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
             let arguments = arguments(addresses[0], addresses[1].port())?;
-            let mut process =
-                ListeningProcess::spawn(program, dir, name, addresses[0], &arguments)?;
-            match process.wait_ready() {
+            let process = ListeningProcess::spawn(program, dir, name, addresses[0], &arguments)?;
+            match process.wait_ready(&is_ready) {
                 Ok(()) => return Ok(process),
                 Err(output) => last = output,
             }
@@ -63,25 +79,50 @@ impl ListeningProcess {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(dir);
         command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = command.spawn().map_err(failed)?;
         Ok(ListeningProcess {
-            child: command.spawn().map_err(failed)?,
+            process: child.id(),
+            child: Mutex::new(child),
+            name: name.to_owned(),
             address,
             output: path,
         })
     }
 
     /// Waits until it listens; otherwise returns its last output.
-    fn wait_ready(&mut self) -> Result<(), String> {
+    fn wait_ready(&self, is_ready: impl Fn(SocketAddr) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + READY;
-        while TcpStream::connect(self.address).is_err() {
-            let ended = self.child.try_wait().ok().flatten();
+        while !is_ready(self.address) {
+            let ended = self.child.lock().try_wait().ok().flatten();
             if ended.is_some() || Instant::now() > deadline {
-                let output = std::fs::read_to_string(&self.output).unwrap_or_default();
-                return Err(output.lines().last().unwrap_or("nothing").to_owned());
+                return Err(self.last_line());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
+    }
+
+    fn last_line(&self) -> String {
+        let output = std::fs::read_to_string(&self.output).unwrap_or_default();
+        output.lines().last().unwrap_or("nothing").to_owned()
+    }
+
+    /// Checks that the process still runs.
+    ///
+    /// # Errors
+    /// It has ended; the text says how, and what it wrote last.
+    pub(crate) fn check_alive(&self) -> Result<(), RunError> {
+        match self.child.lock().try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(RunError::Failed(format!(
+                "the process '{}' has ended ({status}); the last that it said: {}",
+                self.name,
+                self.last_line()
+            ))),
+            Err(error) => Err(RunError::failed("asking for the state of a process")(
+                &error,
+            )),
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -90,14 +131,15 @@ impl ListeningProcess {
 
     /// Returns the processor time that it has used, in seconds.
     pub(crate) fn cpu(&self) -> f64 {
-        machine::cpu_of(self.child.id())
+        machine::cpu_of(self.process)
     }
 }
 
 impl Drop for ListeningProcess {
     fn drop(&mut self) {
         // An error means that it has ended already, which `wait` reports.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let child = self.child.get_mut();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }

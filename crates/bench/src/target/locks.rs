@@ -44,7 +44,14 @@ pub(super) fn run(job: &LocksJob, context: &RunContext<'_>) -> Result<RunSample,
     let measured = measure(job, context, &memory, started.as_ref(), &mut sample);
     drop(awake);
     let outcome = match measured {
-        Err(wrong @ RunError::Failed(_)) => Err(wrong),
+        Err(RunError::Failed(wrong)) => {
+            let all = std::iter::once(&memory).chain(&started);
+            let alive = all.map(LockProcesses::check_alive).find(Result::is_err);
+            Err(match alive {
+                Some(Err(ended)) => RunError::Failed(format!("{ended} ({wrong})")),
+                _ => RunError::Failed(wrong),
+            })
+        }
         other => Ok(other?),
     };
     sample
@@ -67,7 +74,11 @@ fn measure(
     let started = started.unwrap_or(memory);
     let address = started.address();
     match job.service {
-        LockBackend::Memory | LockBackend::Durable | LockBackend::Replicated => {
+        LockBackend::Memory
+        | LockBackend::Durable
+        | LockBackend::Replicated
+        | LockBackend::Paper
+        | LockBackend::Older => {
             let client = RespLocks::connect(address).map_err(|error| failed(&error))?;
             slices(job, context, client, beside, sample)
         }
@@ -125,6 +136,14 @@ impl InterleavedLatencies {
         let LockLatencies { acquire, release } = &self.own;
         acquire.add_figures(values);
         values.set("latency-min", acquire.quantile_ms(0.0));
+        for (metric, share) in [
+            ("latency-p10", 0.1),
+            ("latency-p25", 0.25),
+            ("latency-p75", 0.75),
+            ("latency-p90", 0.9),
+        ] {
+            values.set(metric, acquire.quantile_ms(share));
+        }
         values.set("release-p50", release.quantile_ms(0.5));
         values.set("release", release.mean_ms());
         values.set("release-p99", release.quantile_ms(0.99));

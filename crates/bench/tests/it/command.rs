@@ -189,8 +189,8 @@ fn replicas_are_measured_beside_etcd() {
     assert!(told.contains("does not hold put"), "{told}");
 }
 
-/// The smallest part of `proxy-latency`: nodes, the proxy in both designs, clients on a schedule
-/// and at full speed.
+/// The smallest part of `proxy-latency`: nodes, our proxy and those of the paper, clients on a
+/// schedule and at full speed.
 #[test]
 fn the_proxy_is_measured_beside_the_direct_way() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,6 +216,7 @@ fn the_proxy_is_measured_beside_the_direct_way() {
     for piece in [
         "every reply is right",
         "every key holds its last write",
+        "\"system\": \"paper\"",
         "\"system\": \"older\"",
         "\"above\"",
         "\"proxy-cpu\"",
@@ -232,7 +233,67 @@ fn the_proxy_is_measured_beside_the_direct_way() {
     assert!(told.contains("instead of"), "{told}");
 }
 
-/// The smallest part of `lock-latency`: the proxy's own locks, and, if `cargo xtask peers` has
+/// Parts of `proxy-designs`: the paper's load as an open loop, and as a closed one on a Redis Cluster.
+#[test]
+fn the_papers_proxies_are_measured_beside_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = [
+        "run",
+        "proxy-designs",
+        "--quick",
+        "--out",
+        "results",
+        "--memory",
+        ".",
+        "--repetitions",
+        "1",
+        "--seconds",
+        "0.3",
+        "--warm-up",
+        "0.05",
+    ];
+    for (only, has) in [
+        ("load=open rate=20000", &["\"offered\"", "\"unserved\""][..]),
+        ("nodes=cluster", &[]),
+    ] {
+        let measured = bench(dir.path(), &[&small[..], &["--only", only]].concat());
+        let (said, told) = (text(&measured.stdout), text(&measured.stderr));
+        assert!(measured.status.success(), "{said}{told}");
+        let json = std::fs::read_to_string(dir.path().join("results/proxy-designs.json")).unwrap();
+        let systems = ["proxy", "paper", "older", "direct"];
+        let systems = systems.map(|name| format!("\"system\": \"{name}\""));
+        let all = [
+            "every reply is right",
+            "every key holds its last write",
+            "\"proxy-cpu\"",
+        ];
+        for piece in systems
+            .iter()
+            .map(String::as_str)
+            .chain(all)
+            .chain(has.iter().copied())
+        {
+            assert!(json.contains(piece), "{piece} is not there: {json}");
+        }
+        assert!(
+            !json.contains("\"skipped\"") || json.contains("redis-server is not installed"),
+            "{json}"
+        );
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 1, "the files of nodes and proxies are removed");
+    let one = [
+        "--only",
+        "load=open rate=20000 system=paper",
+        "--plant-failure",
+    ];
+    let planted = bench(dir.path(), &[&small[..], &one].concat());
+    assert!(!planted.status.success(), "what was planted is found");
+    let told = text(&planted.stderr);
+    assert!(told.contains("instead of"), "{told}");
+}
+
+/// The smallest part of `lock-latency`: the proxy's own locks, those of the paper's proxies, and, if `cargo xtask peers` has
 /// installed it, those of one Cassandra node.
 #[test]
 fn locks_are_measured_beside_cassandra() {
@@ -250,7 +311,12 @@ fn locks_are_measured_beside_cassandra() {
             .unwrap()
             .count()
     };
-    for only in ["system=durable", "system=replicated"] {
+    for only in [
+        "system=durable",
+        "system=replicated",
+        "system=paper",
+        "system=older",
+    ] {
         let measured = run(&["--repetitions", "1", "--only", only]);
         let (said, told) = (text(&measured.stdout), text(&measured.stderr));
         assert!(measured.status.success(), "{only}: {said}{told}");

@@ -5,6 +5,8 @@
 //! | `memory` | a proxy, in its memory | RESP |
 //! | `durable` | a proxy, in a store of its own on the disk | RESP |
 //! | `replicated` | a proxy, in three Kumiki nodes with logs on the disk | RESP |
+//! | `paper` | the proxy of paper 3, in its memory | RESP |
+//! | `older` | the earlier proxy of paper 3, with the same table | RESP |
 //! | `cql` | a proxy before one Cassandra node, in its memory | CQL |
 //! | `lwt` | Cassandra nodes, each of which has everything | CQL |
 
@@ -21,6 +23,10 @@ pub enum LockBackend {
     Durable,
     /// Three Kumiki nodes.
     Replicated,
+    /// The memory of paper 3's proxy.
+    Paper,
+    /// The memory of paper 3's earlier proxy, which had no locks in the paper.
+    Older,
     /// The proxy's memory, used like Cassandra.
     Cql,
     /// Cassandra.
@@ -40,6 +46,8 @@ impl LockBackend {
             LockBackend::Memory => "memory",
             LockBackend::Durable => "durable",
             LockBackend::Replicated => "replicated",
+            LockBackend::Paper => "paper",
+            LockBackend::Older => "older",
             LockBackend::Cql => "cql",
             LockBackend::Lwt { .. } => "lwt",
         }

@@ -7,28 +7,49 @@ use std::process::Command;
 use super::job::LockBackend;
 use super::lock_client::{LightweightTransactions, TABLE};
 use crate::error::RunError;
+use crate::paper_proxy::{BatchLimits, PaperProxyConfig, ProxyDesign};
 use crate::run_context::{RunContext, StorageMedium};
-use crate::systems::{ClusterShape, KumikiCluster, ListeningProcess, start_cassandra};
+use crate::systems::{
+    ClusterShape, KumikiCluster, ListeningProcess, PaperProxyProcesses, start_cassandra,
+};
 use cassandra::{CassandraNodes, Paxos};
 
 /// Java's heap of a node, in MiB.
 const HEAP: u64 = 768;
 /// Nodes of Kumiki that hold a replicated table.
 const REPLICAS: usize = 3;
+/// Client threads and aggregation threads of the paper's proxy.
+const PAPER_CLIENT_THREADS: usize = 26;
+const PAPER_AGGREGATION_THREADS: usize = 10;
 /// Options of a proxy that keeps locks in its memory.
 const IN_MEMORY: [&str; 4] = ["--locks", "memory", "--data", "locks"];
 
 /// Running processes. They end when this is dropped, the proxy before its nodes.
 pub(super) struct LockProcesses {
     address: SocketAddr,
-    _proxy: Option<ListeningProcess>,
+    proxy: Option<LockProxy>,
     _servers: Option<KumikiCluster>,
     _nodes: Option<CassandraNodes>,
     /// Removed when they have ended.
     _dir: tempfile::TempDir,
 }
 
+/// A proxy that keeps locks.
+enum LockProxy {
+    Kumiki(ListeningProcess),
+    Paper(PaperProxyProcesses),
+}
+
 impl LockProcesses {
+    /// Checks that the proxy still runs, if there is one.
+    pub(super) fn check_alive(&self) -> Result<(), RunError> {
+        match &self.proxy {
+            None => Ok(()),
+            Some(LockProxy::Kumiki(process)) => process.check_alive(),
+            Some(LockProxy::Paper(processes)) => processes.check_alive(),
+        }
+    }
+
     /// Returns the address for requests of locks.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
@@ -50,12 +71,14 @@ pub(super) fn start(
             let file = ["--lock-cluster", "cluster.toml"];
             proxy(context, ClusterShape::replicas(REPLICAS), &file)
         }
+        LockBackend::Paper => of_paper(ProxyDesign::Improved, context),
+        LockBackend::Older => of_paper(ProxyDesign::Earlier, context),
         LockBackend::Cql => before_cassandra(context),
         LockBackend::Lwt { nodes, paxos } => {
             let nodes = cassandra(context, nodes, paxos)?;
             Ok(LockProcesses {
                 address: nodes.addresses()[0],
-                _proxy: None,
+                proxy: None,
                 _servers: None,
                 _nodes: Some(nodes),
                 _dir: context.directory(StorageMedium::Disk)?,
@@ -78,7 +101,32 @@ fn proxy(
     let process = listening(binary, dir.path(), &[&before, locks].concat())?;
     Ok(LockProcesses {
         address: process.address(),
-        _proxy: Some(process),
+        proxy: Some(LockProxy::Kumiki(process)),
+        _servers: Some(servers),
+        _nodes: None,
+        _dir: dir,
+    })
+}
+
+/// Returns a proxy of the paper before a node of Kumiki, which has nothing to do with the locks.
+fn of_paper(design: ProxyDesign, context: &RunContext<'_>) -> Result<LockProcesses, RunError> {
+    let binary = context.unrecorded_server()?;
+    let dir = context.directory(StorageMedium::Disk)?;
+    let mut servers = KumikiCluster::new(binary, dir.path(), ClusterShape::partitions(1))?;
+    servers.start()?;
+    let nodes: Vec<SocketAddr> = servers.clients().collect();
+    let config = PaperProxyConfig {
+        design,
+        listen: nodes[0],
+        nodes,
+        client_threads: PAPER_CLIENT_THREADS,
+        aggregation_threads: PAPER_AGGREGATION_THREADS,
+        batch: BatchLimits::default(),
+    };
+    let processes = PaperProxyProcesses::start(&config, context, dir.path())?;
+    Ok(LockProcesses {
+        address: processes.address(),
+        proxy: Some(LockProxy::Paper(processes)),
         _servers: Some(servers),
         _nodes: None,
         _dir: dir,
@@ -102,7 +150,7 @@ fn before_cassandra(context: &RunContext<'_>) -> Result<LockProcesses, RunError>
     let process = listening(binary, dir.path(), &[&arguments[..], &IN_MEMORY].concat())?;
     Ok(LockProcesses {
         address: process.address(),
-        _proxy: Some(process),
+        proxy: Some(LockProxy::Kumiki(process)),
         _servers: None,
         _nodes: Some(nodes),
         _dir: dir,

@@ -5,12 +5,13 @@
 //! | key | the client's number times [`KEYS`] plus the key's place, five decimal digits |
 //! | value | a number made of the key and of how many writes there were before, five decimal digits |
 
+use super::job::QueryMix;
 use crate::error::RunError;
-use ::cluster::slot::{self, SLOTS};
+use crate::even_slots::node_of;
 use ::resp::command::write_command;
 
 /// Keys of each client.
-const KEYS: u64 = 16;
+pub(super) const KEYS: u64 = 16;
 /// One query in so many reads.
 const READS: u64 = 10;
 /// The number of keys and values that five digits can distinguish.
@@ -20,6 +21,7 @@ const MANY: u64 = 100_000;
 pub(super) struct ClientScript {
     client: u64,
     nodes: usize,
+    mix: QueryMix,
     asked: u64,
     puts: u64,
     /// Writes other values than it records, to see that it is found.
@@ -29,11 +31,12 @@ pub(super) struct ClientScript {
 }
 
 impl ClientScript {
-    pub(super) fn new(client: u64, nodes: usize, planted: bool) -> ClientScript {
+    pub(super) fn new(client: u64, nodes: usize, mix: QueryMix, planted: bool) -> ClientScript {
         assert!((client + 1) * KEYS <= MANY, "keys have five digits");
         ClientScript {
             client,
             nodes,
+            mix,
             asked: 0,
             puts: 0,
             planted,
@@ -50,7 +53,7 @@ impl ClientScript {
     /// Makes the next query. Returns the node that has its key.
     pub(super) fn turn(&mut self) -> usize {
         self.asked += 1;
-        let reads = self.asked.is_multiple_of(READS);
+        let reads = self.mix == QueryMix::Mixed && self.asked.is_multiple_of(READS);
         let put = self.puts - u64::from(reads);
         let (key, value) = (self.key(put), self.value(put));
         self.request.clear();
@@ -72,6 +75,11 @@ impl ClientScript {
 
     pub(super) fn request(&self) -> &[u8] {
         &self.request
+    }
+
+    /// Returns the expected reply to the last query.
+    pub(super) fn expected(&self) -> &[u8] {
+        &self.expected
     }
 
     /// Returns `true` if `reply` is the whole reply to the last query.
@@ -107,13 +115,6 @@ impl ClientScript {
     }
 }
 
-/// Returns the node that has a key: nodes share the slots evenly, in their order.
-pub(super) fn node_of(key: &[u8], nodes: usize) -> usize {
-    let slot = usize::from(slot::of(key));
-    let begins = |node: &usize| node * usize::from(SLOTS) / nodes <= slot;
-    (0..nodes).rev().find(begins).unwrap_or(0)
-}
-
 fn digits(mut number: u64) -> [u8; 5] {
     let mut digits = [b'0'; 5];
     for digit in digits.iter_mut().rev() {
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_book_knows_every_reply() {
-        let mut script = ClientScript::new(3, 5, false);
+        let mut script = ClientScript::new(3, 5, QueryMix::Mixed, false);
         let mut kept = std::collections::BTreeMap::new();
         for _ in 0..1000 {
             script.turn();
@@ -156,8 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn a_load_of_writes_reads_nothing() {
+        let mut script = ClientScript::new(0, 1, QueryMix::Writes, false);
+        for _ in 0..100 {
+            script.turn();
+            assert!(script.request().starts_with(b"*3\r\n$3\r\nSET\r\n"));
+            assert_eq!(script.expected(), b"+OK\r\n");
+        }
+    }
+
+    #[test]
     fn what_was_planted_is_found() {
-        let mut script = ClientScript::new(0, 1, true);
+        let mut script = ClientScript::new(0, 1, QueryMix::Mixed, true);
         script.turn();
         let request = String::from_utf8(script.request().to_vec()).unwrap();
         let [(_, value)] = script.last_writes().collect::<Vec<_>>()[..] else {
@@ -166,17 +177,5 @@ mod tests {
         let value = String::from_utf8(value.to_vec()).unwrap();
         assert!(!request.contains(&format!("{value}\r\n")) || value == "00000");
         assert!(!request.ends_with(&format!("{value}\r\n")));
-    }
-
-    #[test]
-    fn nodes_have_even_shares() {
-        let mut counts = [0; 5];
-        for number in 0..10_000 {
-            counts[node_of(&digits(number), 5)] += 1;
-        }
-        assert!(
-            counts.iter().all(|count| (1700..2300).contains(count)),
-            "{counts:?}"
-        );
     }
 }

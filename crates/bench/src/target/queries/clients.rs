@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::client_script::{ClientScript, node_of};
+use super::client_script::ClientScript;
 use crate::driver::{AsyncClient, BlockingClient, DONE};
 use crate::error::RunError;
+use crate::even_slots::node_of;
 use crate::systems::exchange;
 
 /// How long a reply may take.

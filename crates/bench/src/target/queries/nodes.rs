@@ -1,13 +1,17 @@
 //! The nodes, and the proxy before them.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::job::{QueriesJob, QueryRoute};
+use super::job::{QueriesJob, QueryNodesKind, QueryRoute};
+use super::redis_cluster;
 use crate::error::RunError;
-use crate::older_proxy::OlderProxyConfig;
+use crate::paper_proxy::{PaperProxyConfig, ProxyDesign};
 use crate::run_context::RunContext;
-use crate::systems::{ClusterShape, KumikiCluster, ListeningProcess, on_last_processor};
+use crate::systems::{
+    ClusterShape, KumikiCluster, ListeningProcess, PaperProxyProcesses, on_last_processor,
+};
 
 /// Processes that hold keys. They share the slots evenly, in their order.
 pub(super) struct QueryNodes {
@@ -30,7 +34,10 @@ impl QueryNodes {
         dir: &Path,
     ) -> Result<QueryNodes, RunError> {
         let start = || match context.peers.redis()? {
-            Some(program) => QueryNodes::redis(program, dir, job.nodes),
+            Some(program) => QueryNodes::redis(program, dir, job.nodes, job.kind, context),
+            None if job.kind == QueryNodesKind::Cluster => Err(RunError::Skipped(
+                "redis-server is not installed; Debian's package has this name".to_owned(),
+            )),
             None => QueryNodes::kumiki(context, dir, job.nodes),
         };
         if !job.pinned {
@@ -39,23 +46,42 @@ impl QueryNodes {
         on_last_processor(start)
     }
 
-    fn redis(program: &Path, dir: &Path, count: usize) -> Result<QueryNodes, RunError> {
-        let start = |number| {
-            let arguments = |at: SocketAddr, _| {
+    fn redis(
+        program: &Path,
+        dir: &Path,
+        count: usize,
+        kind: QueryNodesKind,
+        context: &RunContext<'_>,
+    ) -> Result<QueryNodes, RunError> {
+        let mut buses = Vec::new();
+        let mut start = |number| {
+            let bus = Cell::new(0);
+            let name = format!("redis{number}");
+            let arguments = |at: SocketAddr, other: u16| {
+                bus.set(other);
                 let port = at.port().to_string();
-                let all = ["--port", &port, "--bind", "127.0.0.1", "--save", ""];
-                let more = ["--appendonly", "no", "--daemonize", "no"];
-                Ok(all
-                    .iter()
-                    .chain(&more)
-                    .map(|one| (*one).to_owned())
-                    .collect())
+                let other = other.to_string();
+                let file = format!("{name}.conf");
+                let mut all = vec!["--port", &port, "--bind", "127.0.0.1", "--save", ""];
+                all.extend(["--appendonly", "no", "--daemonize", "no"]);
+                if kind == QueryNodesKind::Cluster {
+                    all.extend(["--cluster-enabled", "yes", "--cluster-config-file", &file]);
+                    all.extend(["--cluster-port", &other]);
+                }
+                Ok(all.into_iter().map(str::to_owned).collect())
             };
-            ListeningProcess::start(program, dir, &format!("redis{number}"), arguments)
+            let process = ListeningProcess::start(program, dir, &name, arguments)?;
+            buses.push(bus.get());
+            Ok(process)
         };
-        let all: Vec<ListeningProcess> = (0..count).map(start).collect::<Result<_, _>>()?;
+        let all: Result<Vec<ListeningProcess>, RunError> = (0..count).map(&mut start).collect();
+        let all = all?;
+        let addresses: Vec<SocketAddr> = all.iter().map(ListeningProcess::address).collect();
+        if kind == QueryNodesKind::Cluster {
+            redis_cluster::join(&addresses, &buses, context)?;
+        }
         Ok(QueryNodes {
-            addresses: all.iter().map(ListeningProcess::address).collect(),
+            addresses,
             kind: NodeKind::Redis(all),
         })
     }
@@ -85,6 +111,14 @@ impl QueryNodes {
         }
     }
 
+    /// Checks that all of them run, where they are processes of Redis.
+    pub(super) fn check_alive(&self) -> Result<(), RunError> {
+        match &self.kind {
+            NodeKind::Redis(all) => all.iter().try_for_each(ListeningProcess::check_alive),
+            NodeKind::Kumiki { .. } => Ok(()),
+        }
+    }
+
     pub(super) fn note(&self) -> Option<String> {
         match self.kind {
             NodeKind::Redis(_) => None,
@@ -100,8 +134,11 @@ impl QueryNodes {
     }
 }
 
-/// A process between clients and nodes.
-pub(super) struct ProxyProcess(ListeningProcess);
+/// The processes between clients and nodes.
+pub(super) enum ProxyProcess {
+    One(ListeningProcess),
+    Paper(PaperProxyProcesses),
+}
 
 impl ProxyProcess {
     pub(super) fn start(
@@ -110,12 +147,33 @@ impl ProxyProcess {
         nodes: &QueryNodes,
         dir: &Path,
     ) -> Result<ProxyProcess, RunError> {
-        if job.route == QueryRoute::Twemproxy {
-            return ProxyProcess::twemproxy(context, nodes, dir);
-        }
-        if job.route == QueryRoute::Older {
-            return ProxyProcess::older(job, context, nodes, dir);
-        }
+        let design = match job.route {
+            QueryRoute::Paper => ProxyDesign::Improved,
+            QueryRoute::Older => ProxyDesign::Earlier,
+            QueryRoute::Twemproxy => {
+                return ProxyProcess::twemproxy(context, nodes, dir).map(ProxyProcess::One);
+            }
+            QueryRoute::Direct | QueryRoute::Proxy | QueryRoute::Sockets => {
+                return ProxyProcess::kumiki(job, context, nodes, dir).map(ProxyProcess::One);
+            }
+        };
+        let paper = PaperProxyConfig {
+            design,
+            listen: nodes.addresses[0],
+            nodes: nodes.addresses.clone(),
+            client_threads: job.threads,
+            aggregation_threads: job.aggregation,
+            batch: job.batch,
+        };
+        PaperProxyProcesses::start(&paper, context, dir).map(ProxyProcess::Paper)
+    }
+
+    fn kumiki(
+        job: &QueriesJob,
+        context: &RunContext<'_>,
+        nodes: &QueryNodes,
+        dir: &Path,
+    ) -> Result<ListeningProcess, RunError> {
         let binary = context.unrecorded_server()?;
         let arguments = |at: SocketAddr, _| {
             let mut all = vec!["proxy".to_owned(), "--listen".to_owned(), at.to_string()];
@@ -136,36 +194,14 @@ impl ProxyProcess {
             }
             Ok(all)
         };
-        ListeningProcess::start(binary, dir, "proxy", arguments).map(ProxyProcess)
-    }
-
-    fn older(
-        job: &QueriesJob,
-        context: &RunContext<'_>,
-        nodes: &QueryNodes,
-        dir: &Path,
-    ) -> Result<ProxyProcess, RunError> {
-        let program = context.laboratory("older proxy")?;
-        let arguments = |listen: SocketAddr, _| {
-            let config = OlderProxyConfig {
-                listen,
-                nodes: nodes.addresses.clone(),
-                kumiki: matches!(nodes.kind, NodeKind::Kumiki { .. }),
-                network_threads: job.threads,
-                aggregation_threads: job.aggregation,
-            };
-            let config = serde_json::to_string(&config);
-            let config = config.map_err(|error| RunError::failed("naming the nodes")(&error))?;
-            Ok(["older-proxy", &config].map(str::to_owned).to_vec())
-        };
-        ListeningProcess::start(program, dir, "proxy", arguments).map(ProxyProcess)
+        ListeningProcess::start(binary, dir, "proxy", arguments)
     }
 
     fn twemproxy(
         context: &RunContext<'_>,
         nodes: &QueryNodes,
         dir: &Path,
-    ) -> Result<ProxyProcess, RunError> {
+    ) -> Result<ListeningProcess, RunError> {
         let program = context.peers.twemproxy()?;
         if nodes.addresses.len() > 1 {
             let what = "twemproxy shares keys out among nodes in its own way";
@@ -185,15 +221,29 @@ impl ProxyProcess {
             let all = ["-c", &file, "-a", "127.0.0.1", "-s", &port];
             Ok(all.map(str::to_owned).to_vec())
         };
-        ListeningProcess::start(program, dir, "twemproxy", arguments).map(ProxyProcess)
+        ListeningProcess::start(program, dir, "twemproxy", arguments)
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.0.address()
+        match self {
+            ProxyProcess::One(process) => process.address(),
+            ProxyProcess::Paper(processes) => processes.address(),
+        }
     }
 
     /// Returns the processor time that it has used, in seconds.
     pub(super) fn cpu(&self) -> f64 {
-        self.0.cpu()
+        match self {
+            ProxyProcess::One(process) => process.cpu(),
+            ProxyProcess::Paper(processes) => processes.cpu(),
+        }
+    }
+
+    /// Checks that it still runs.
+    pub(super) fn check_alive(&self) -> Result<(), RunError> {
+        match self {
+            ProxyProcess::One(process) => process.check_alive(),
+            ProxyProcess::Paper(processes) => processes.check_alive(),
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::client_script::ClientScript;
 use super::job::QueriesJob;
 use super::nodes::{ProxyProcess, QueryNodes};
 use crate::driver::DriveResult;
+use crate::error::RunError;
 use crate::machine;
 use crate::run_context::RunContext;
 use crate::sample::RunSample;
@@ -27,10 +28,24 @@ impl QueryRun<'_> {
         }
     }
 
+    /// Returns the error of a client, and the process whose end explains it, if one has ended.
+    pub(super) fn explain(&self, wrong: String) -> RunError {
+        let proxy = self.proxy.map_or(Ok(()), ProxyProcess::check_alive);
+        match proxy.and_then(|()| self.nodes.check_alive()) {
+            Ok(()) => RunError::Failed(wrong),
+            Err(ended) => RunError::Failed(format!("{ended} ({wrong})")),
+        }
+    }
+
     /// Returns the script of a client's queries. Clients of one run have different numbers.
     pub(super) fn script(&self, number: usize) -> ClientScript {
         let planted = self.context.plant && number == 0;
-        ClientScript::new(number as u64, self.nodes.addresses().len(), planted)
+        ClientScript::new(
+            number as u64,
+            self.nodes.addresses().len(),
+            self.job.mix,
+            planted,
+        )
     }
 
     /// Returns the processor time in seconds: of the clients, the nodes, the proxy.

@@ -247,6 +247,7 @@ impl ReadTimeline {
                 reader: cores(0),
                 node: cores(1),
                 rate: (pair[1].reads - pair[0].reads) as f64 / seconds,
+                ..TimelinePoint::default()
             }
         });
         between.collect()
