@@ -77,8 +77,9 @@ impl PaperProxyProcesses {
     /// # Errors
     /// One of them has ended; the text says which, and why.
     pub(crate) fn check_alive(&self) -> Result<(), RunError> {
-        self.proxy.check_alive()?;
+        // A proxy that has lost its network ends, too: the network is the cause.
         let network = self.network.as_ref();
-        network.map_or(Ok(()), ListeningProcess::check_alive)
+        network.map_or(Ok(()), ListeningProcess::check_alive)?;
+        self.proxy.check_alive()
     }
 }

@@ -304,7 +304,7 @@ fn a_killed_proxy_ends_the_experiment_with_its_name() {
         let only = format!("nodes=servers {load} system={system}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki-bench"));
         command.args(["run", "proxy-designs", "--quick", "--memory", "."]);
-        command.args(["--repetitions", "1", "--seconds", "30", "--only", &only]);
+        command.args(["--repetitions", "1", "--seconds", "3", "--only", &only]);
         command.current_dir(dir.path());
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut bench = command.spawn().unwrap();
