@@ -18,6 +18,8 @@
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
 //! file of data in [`experiments`].
+//!
+//! Decision that binds this crate: `docs/decisions/0080-the-papers-proxies-are-programs-of-their-own.md`.
 
 #![forbid(unsafe_code)]
 

@@ -17,7 +17,7 @@
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
 //! | `note` | what has to be known about its figures, if anything has |
-//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, the cores that processes used from [moment](TimelinePoint) to moment, where that was followed |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, from [moment](TimelinePoint) to moment the cores that processes used, or rate and latency, where that was followed |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
 //!
