@@ -253,7 +253,7 @@ fn the_papers_proxies_are_measured_beside_ours() {
         "0.05",
     ];
     for (only, has) in [
-        ("load=open rate=20000", &["\"offered\"", "\"unserved\""][..]),
+        ("load=open sent=20000", &["\"offered\"", "\"unserved\""][..]),
         ("nodes=cluster", &[]),
     ] {
         let measured = bench(dir.path(), &[&small[..], &["--only", only]].concat());
@@ -284,7 +284,7 @@ fn the_papers_proxies_are_measured_beside_ours() {
     assert_eq!(left, 1, "the files of nodes and proxies are removed");
     let one = [
         "--only",
-        "load=open rate=20000 system=paper",
+        "load=open sent=20000 system=paper",
         "--plant-failure",
     ];
     let planted = bench(dir.path(), &[&small[..], &one].concat());

@@ -291,14 +291,14 @@ fn child_with(bench: &Child, argument: &str) -> Option<u32> {
 #[test]
 fn a_killed_proxy_ends_the_experiment_with_its_name() {
     for (system, load, argument, name) in [
-        ("paper", "load=closed rate=0", "paper-proxy", "proxy"),
+        ("paper", "load=closed sent=0", "paper-proxy", "proxy"),
         (
             "older",
-            "load=closed rate=0",
+            "load=closed sent=0",
             "paper-proxy-network",
             "network",
         ),
-        ("paper", "load=open rate=20000", "paper-proxy", "proxy"),
+        ("paper", "load=open sent=20000", "paper-proxy", "proxy"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let only = format!("nodes=servers {load} system={system}");
