@@ -16,6 +16,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `config` | which proxy |
 //! | `shared_queue`, `doorbell` | the queues between threads, and how a thread wakes another one |
 //! | `message`, `proxy_state` | what passes through queues; what threads share |
 //! | `client_connection`, `client_thread` | the side of clients |
@@ -38,6 +39,7 @@
 mod aggregation_thread;
 mod client_connection;
 mod client_thread;
+mod config;
 mod doorbell;
 mod lock_table;
 mod message;
@@ -52,64 +54,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::RunError;
 use aggregation_thread::{AggregationSeat, AggregationThread};
-use client_thread::ClientThread;
+use client_thread::PaperClientThread;
 use message::{ByteStream, ClientMailbox, NodeMailbox};
-use node_connection::NodeConnection;
+use node_connection::AggregatedConnection;
 use proxy_state::ProxyState;
 
+pub use config::{BatchLimits, PaperProxyConfig, ProxyDesign};
 pub(crate) use network_process::clients_socket;
 pub use network_process::{NetworkProcess, NetworkProcessConfig, serve_network};
-
-/// A design of the paper's proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProxyDesign {
-    /// Shared rings, and the network on each thread (section 5).
-    Improved,
-    /// Queues behind mutexes, a thread for each client, and the network in another process (section
-    /// 4.3).
-    Earlier,
-}
-
-/// When a batch of queries leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchLimits {
-    /// Queries in a batch, at most. A batch also ends when a packet of Ethernet is full.
-    pub queries: usize,
-    /// How long a batch waits for further queries, in microseconds. In the paper none waits.
-    pub wait_us: u64,
-}
-
-impl Default for BatchLimits {
-    fn default() -> BatchLimits {
-        BatchLimits {
-            queries: 64,
-            wait_us: 0,
-        }
-    }
-}
-
-/// The configuration of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PaperProxyConfig {
-    /// The design.
-    pub design: ProxyDesign,
-    /// The address to which clients connect. That of an earlier proxy is that of its network process,
-    /// which must run before.
-    pub listen: SocketAddr,
-    /// The nodes, which share the slots evenly, in this order.
-    pub nodes: Vec<SocketAddr>,
-    /// Client threads; an earlier proxy has one for each connection instead.
-    pub client_threads: usize,
-    /// Aggregation threads. With fewer threads than nodes a thread has several nodes.
-    pub aggregation_threads: usize,
-    /// When a batch leaves.
-    pub batch: BatchLimits,
-}
 
 /// Runs a proxy until the process is killed.
 ///
@@ -179,7 +133,7 @@ impl PaperProxy {
                 let stream = connect(config, node).map_err(|error| {
                     failed(&format!("connecting to node {}", config.nodes[node]), error)
                 })?;
-                connections.push(NodeConnection::new(node, stream, config.batch));
+                connections.push(AggregatedConnection::new(node, stream, config.batch));
             }
             let thread = AggregationThread::new(&state, seat, connections);
             let thread = thread.map_err(|error| failed("watching nodes", error))?;
@@ -188,7 +142,7 @@ impl PaperProxy {
         let mut clients = Vec::new();
         if config.design == ProxyDesign::Improved {
             for number in 0..config.client_threads {
-                let thread = ClientThread::new(&state, number, false);
+                let thread = PaperClientThread::new(&state, number, false);
                 let thread = thread.map_err(|error| failed("making threads", error))?;
                 clients.push(Arc::clone(thread.mailbox()));
                 proxy.spawn("clients", move || thread.run())?;
@@ -368,7 +322,7 @@ fn accept(
             false => give(&clients[accepted % clients.len()], stream),
             true => {
                 threads.retain(|thread| !thread.is_finished());
-                let thread = ClientThread::new(state, accepted, true)?;
+                let thread = PaperClientThread::new(state, accepted, true)?;
                 give(thread.mailbox(), stream);
                 threads.push(spawn(state, "client", move || thread.run())?);
             }

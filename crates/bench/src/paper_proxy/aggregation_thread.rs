@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::doorbell::{DOORBELL, Doorbell};
 use super::message::{ClientMailbox, QueuedReply};
-use super::node_connection::{AddressedReply, NodeConnection};
+use super::node_connection::{AddressedReply, AggregatedConnection};
 use super::proxy_state::ProxyState;
 
 /// Pause before a full result queue is tried again.
@@ -35,7 +35,7 @@ impl AggregationSeat {
 pub(super) struct AggregationThread {
     state: Arc<ProxyState>,
     seat: AggregationSeat,
-    connections: Vec<NodeConnection>,
+    connections: Vec<AggregatedConnection>,
     replies: Vec<AddressedReply>,
     /// Replies for which a result queue had no room.
     late: VecDeque<AddressedReply>,
@@ -47,7 +47,7 @@ impl AggregationThread {
     pub(super) fn new(
         state: &Arc<ProxyState>,
         seat: AggregationSeat,
-        mut connections: Vec<NodeConnection>,
+        mut connections: Vec<AggregatedConnection>,
     ) -> io::Result<AggregationThread> {
         for (place, connection) in connections.iter_mut().enumerate() {
             let both = Interest::READABLE | Interest::WRITABLE;
@@ -93,13 +93,17 @@ impl AggregationThread {
     }
 
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        let timeout = if self.connections.iter().any(NodeConnection::is_gathering) {
+        let timeout = if self
+            .connections
+            .iter()
+            .any(AggregatedConnection::is_gathering)
+        {
             // Polling does not wait for less than a millisecond.
             std::thread::yield_now();
             Some(Duration::ZERO)
         } else if self.late.is_empty() {
             self.seat.doorbell.falls_asleep();
-            let works = |one: &NodeConnection| {
+            let works = |one: &AggregatedConnection| {
                 let queries = &self.state.nodes[one.node].queries;
                 one.has_room() && (one.holds_query() || !queries.is_empty())
             };

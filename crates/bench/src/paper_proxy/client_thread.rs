@@ -21,7 +21,7 @@ use slab::Slab;
 use super::client_connection::ClientConnection;
 use super::doorbell::{DOORBELL, Doorbell};
 use super::lock_table::TableRequest;
-use super::message::{ClientConnectionId, ClientMailbox, QueryWork, QueuedQuery, ReplyAddress};
+use super::message::{ClientConnectionId, ClientMailbox, QueryWork, QueuedQuery, ResultAddress};
 use super::proxy_state::ProxyState;
 use crate::even_slots;
 
@@ -33,7 +33,7 @@ const RESULTS: usize = 1024;
 const ROOM: usize = 16 * 1024;
 
 /// See the module's page.
-pub(super) struct ClientThread {
+pub(super) struct PaperClientThread {
     state: Arc<ProxyState>,
     mailbox: Arc<ClientMailbox>,
     /// The number of this thread, which chooses among the aggregation threads of a node.
@@ -58,12 +58,12 @@ enum Destination {
     Reply(&'static [u8]),
 }
 
-impl ClientThread {
+impl PaperClientThread {
     pub(super) fn new(
         state: &Arc<ProxyState>,
         number: usize,
         is_of_one_client: bool,
-    ) -> io::Result<ClientThread> {
+    ) -> io::Result<PaperClientThread> {
         let poll = Poll::new()?;
         let mailbox = Arc::new(ClientMailbox {
             results: state.queue(),
@@ -71,7 +71,7 @@ impl ClientThread {
             doorbell: Doorbell::new(&poll)?,
         });
         state.register(&mailbox);
-        Ok(ClientThread {
+        Ok(PaperClientThread {
             state: Arc::clone(state),
             mailbox,
             number,
@@ -204,7 +204,7 @@ impl ClientThread {
                 }
                 Destination::Node(node, work) => {
                     let connection = ClientConnectionId { place, number };
-                    let reply_to = ReplyAddress {
+                    let reply_to = ResultAddress {
                         client: Arc::clone(&self.mailbox),
                         connection,
                         sequence,
@@ -288,7 +288,7 @@ impl ClientThread {
     }
 }
 
-impl Drop for ClientThread {
+impl Drop for PaperClientThread {
     fn drop(&mut self) {
         self.state.forget(&self.mailbox);
     }

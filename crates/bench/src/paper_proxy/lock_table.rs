@@ -59,12 +59,12 @@ pub(super) struct SharedLockTable(Mutex<HeldLocks>);
 
 #[derive(Default)]
 struct HeldLocks {
-    held: HashMap<Bytes, Holder, foldhash::fast::RandomState>,
+    held: HashMap<Bytes, LockHolder, foldhash::fast::RandomState>,
     /// Locks that were granted.
     grants: u64,
 }
 
-struct Holder {
+struct LockHolder {
     owner: Bytes,
     until: Instant,
 }
@@ -120,7 +120,7 @@ impl HeldLocks {
         }
         self.grants += 1;
         // A copy, so that the table does not keep whole buffers of input.
-        let holder = Holder {
+        let holder = LockHolder {
             owner: Bytes::copy_from_slice(owner),
             until: now + lease,
         };
@@ -132,7 +132,7 @@ impl HeldLocks {
 
     /// Returns `true` if the owner held the lock.
     fn release(&mut self, name: &Bytes, owner: &Bytes, now: Instant) -> bool {
-        let holds = |holder: &Holder| holder.until > now && holder.owner == *owner;
+        let holds = |holder: &LockHolder| holder.until > now && holder.owner == *owner;
         let held = self.held.get(name).is_some_and(holds);
         if held {
             self.held.remove(name);

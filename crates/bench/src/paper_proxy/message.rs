@@ -25,7 +25,7 @@ pub(super) struct ClientConnectionId {
 }
 
 /// Where the reply to a query goes.
-pub(super) struct ReplyAddress {
+pub(super) struct ResultAddress {
     pub(super) client: Arc<ClientMailbox>,
     pub(super) connection: ClientConnectionId,
     /// How many requests of the connection came before.
@@ -34,7 +34,7 @@ pub(super) struct ReplyAddress {
 
 /// A query on its way to an aggregation thread.
 pub(super) struct QueuedQuery {
-    pub(super) reply_to: ReplyAddress,
+    pub(super) reply_to: ResultAddress,
     pub(super) work: QueryWork,
 }
 

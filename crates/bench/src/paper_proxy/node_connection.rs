@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use resp::ReplyParser;
 
-use super::BatchLimits;
 use super::client_connection::write_out;
+use super::config::BatchLimits;
 use super::lock_table::SharedLockTable;
-use super::message::{ByteStream, QueryWork, QueuedQuery, ReplyAddress};
+use super::message::{ByteStream, QueryWork, QueuedQuery, ResultAddress};
 use super::shared_queue::SharedQueue;
 
 /// Bytes of queries in a packet of Ethernet. A longer query has a batch of its own.
@@ -22,10 +22,10 @@ const MOST_UNDER_WAY: usize = 16 * 1024;
 const ROOM: usize = 16 * 1024;
 
 /// A reply and where it goes.
-pub(super) type AddressedReply = (ReplyAddress, Bytes);
+pub(super) type AddressedReply = (ResultAddress, Bytes);
 
 /// See the module's page.
-pub(super) struct NodeConnection {
+pub(super) struct AggregatedConnection {
     /// The place of its node.
     pub(super) node: usize,
     pub(super) stream: Box<dyn ByteStream>,
@@ -39,21 +39,21 @@ pub(super) struct NodeConnection {
     /// The socket has not taken all of the last batch.
     blocked: bool,
     /// A query that was taken and did not fit into the batch.
-    held: Option<(ReplyAddress, Bytes)>,
+    held: Option<(ResultAddress, Bytes)>,
     /// Queries that were sent, in order.
-    sent: VecDeque<ReplyAddress>,
+    sent: VecDeque<ResultAddress>,
     input: BytesMut,
     parser: ReplyParser,
     room: Vec<u8>,
 }
 
-impl NodeConnection {
+impl AggregatedConnection {
     pub(super) fn new(
         node: usize,
         stream: Box<dyn ByteStream>,
         limits: BatchLimits,
-    ) -> NodeConnection {
-        NodeConnection {
+    ) -> AggregatedConnection {
+        AggregatedConnection {
             node,
             stream,
             limits,

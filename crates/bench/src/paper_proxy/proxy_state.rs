@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::ProxyDesign;
+use super::config::ProxyDesign;
 use super::lock_table::SharedLockTable;
 use super::message::{ClientMailbox, NodeMailbox};
 use super::shared_queue::{CasRing, MutexQueue, SharedQueue};
