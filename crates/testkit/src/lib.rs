@@ -10,6 +10,7 @@
 //! | [`exposition`] | a strict reader of Prometheus's text format |
 //! | [`files`] | documents and corpora of the repository |
 //! | [`process`] | servers as child processes |
+//! | [`namespaces`] | two network namespaces with a link between them |
 //! | [`own_process`] | tests that must be alone in their process |
 //! | [`cluster_file`] | the text of a cluster's file |
 //! | [`peers`] | programs of other projects: their places, and the selection of groups |
@@ -30,6 +31,7 @@ pub mod exposition;
 pub mod files;
 pub mod frame;
 pub mod http;
+pub mod namespaces;
 pub mod own_process;
 pub mod peers;
 pub mod process;

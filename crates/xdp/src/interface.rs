@@ -10,6 +10,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -21,6 +22,8 @@ use crate::steering;
 
 /// Queues that have a place in the map of sockets.
 const QUEUES: u32 = 256;
+/// How long a program or a queue may still be in use by a process that has ended.
+const FREED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The reason why an interface cannot be used. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -219,7 +222,8 @@ impl XdpInterface {
         let sockets = Map::of_sockets(QUEUES).map_err(&cannot_load)?;
         let program = steering::program(address, ports.descriptor(), sockets.descriptor());
         let program = Program::load(&steering::encode(&program)).map_err(cannot_load)?;
-        let link = Link::attach(&program, facts.index).map_err(|error| {
+        let attached = when_free(|| Link::attach(&program, facts.index));
+        let link = attached.map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { name: name.into() },
                 _ => refused("attach an XDP program to the interface")(error),
@@ -239,7 +243,7 @@ impl XdpInterface {
     /// Opens the socket of a queue, which gets its packets from now on.
     pub(crate) fn open_queue(&self, queue: u32) -> Result<PacketSocket, XdpError> {
         let name = || self.0.facts.name.clone();
-        let opened = PacketSocket::open(self.0.facts.index, queue);
+        let opened = when_free(|| PacketSocket::open(self.0.facts.index, queue));
         let socket = opened.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => XdpError::QueueBusy {
                 name: name(),
@@ -307,13 +311,6 @@ impl XdpInterface {
     }
 }
 
-impl SteeredPort {
-    /// Returns its number.
-    pub(crate) fn number(&self) -> u16 {
-        self.port
-    }
-}
-
 impl Drop for SteeredPort {
     fn drop(&mut self) {
         let mut steered = self.interface.0.steered.lock();
@@ -326,6 +323,21 @@ impl Drop for SteeredPort {
             if let Err(error) = self.interface.0.ports.set(u32::from(self.port), 0) {
                 tracing::warn!(%error, port = self.port, "a port is not given back to the kernel");
             }
+        }
+    }
+}
+
+/// Repeats a step for a while that finds something in use: the kernel frees what a process had a moment after its end.
+fn when_free<T>(mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begin = Instant::now();
+    loop {
+        match step() {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && begin.elapsed() < FREED_WITHIN =>
+            {
+                std::thread::sleep(FREED_WITHIN / 200);
+            }
+            result => return result,
         }
     }
 }

@@ -106,7 +106,8 @@ enum Owner {
 pub struct XdpListener {
     kernel: mio::net::TcpListener,
     port: u16,
-    _lease: PortLease,
+    /// The stack accepts as long as it lives.
+    _handle: Arc<()>,
 }
 
 impl Xdp {
@@ -288,11 +289,11 @@ impl Network for Xdp {
         let port = socket.local_addr()?.port();
         let lease: PortLease = Arc::new(self.interface.steer(port)?);
         let kernel = self.kernel.listen(socket, token)?;
-        self.stack.listen(port, token, &lease);
+        let handle = self.stack.listen(port, token, lease);
         Ok(XdpListener {
             kernel,
             port,
-            _lease: lease,
+            _handle: handle,
         })
     }
 

@@ -60,8 +60,9 @@ struct Flow {
 
 struct Listener {
     token: usize,
-    /// The lease of its port, which its owner holds: without it the listener is gone.
-    lease: Weak<dyn Any + Send + Sync>,
+    /// Its owner holds the other end: when that is dropped, nothing more is accepted.
+    alive: Weak<()>,
+    lease: PortLease,
     half_open: VecDeque<usize>,
     accepted: VecDeque<usize>,
 }
@@ -104,15 +105,32 @@ impl Stack {
         })
     }
 
-    /// Accepts connections to a port from now on, as long as the lease lives.
-    pub(crate) fn listen(&mut self, port: u16, token: usize, lease: &PortLease) {
+    /// Accepts connections to a port from now on, until the returned handle is dropped.
+    pub(crate) fn listen(&mut self, port: u16, token: usize, lease: PortLease) -> Arc<()> {
+        let handle = Arc::new(());
         let listener = Listener {
             token,
-            lease: Arc::downgrade(lease),
+            alive: Arc::downgrade(&handle),
+            lease,
             half_open: VecDeque::new(),
             accepted: VecDeque::new(),
         };
         self.listeners.insert(port, listener);
+        handle
+    }
+
+    /// Breaks the connections of listeners that are gone, as far as they have no owner.
+    fn end_listeners(&mut self) {
+        let is_gone = |listener: &Listener| listener.alive.strong_count() == 0;
+        let gone = self.listeners.extract_if(|_, listener| is_gone(listener));
+        for (_, listener) in gone.collect::<Vec<_>>() {
+            for place in listener.half_open.into_iter().chain(listener.accepted) {
+                let connection = &mut self.connections[place];
+                connection.role = Role::Closed;
+                connection.socket_mut().abort();
+                self.mark(place);
+            }
+        }
     }
 
     /// Returns the next connection to a port, if there is one, and its peer.
@@ -305,11 +323,11 @@ impl Stack {
         now: Instant,
         sink: &mut impl FrameSink,
     ) {
-        let listener = self.listeners.get_mut(&flow.port);
-        let lease = listener.as_ref().and_then(|one| one.lease.upgrade());
-        let (Some(listener), Some(lease)) = (listener, lease) else {
+        self.end_listeners();
+        let Some(listener) = self.listeners.get_mut(&flow.port) else {
             return self.reset(packet, now, sink);
         };
+        let lease = Arc::clone(&listener.lease);
         if listener.accepted.len() >= BACKLOG {
             // As the kernel does it: the peer tries again.
             return;
@@ -383,6 +401,7 @@ impl Stack {
 
     /// Sends what connections have to send, and does what is due.
     pub(crate) fn transmit(&mut self, now: Instant, sink: &mut impl FrameSink) {
+        self.end_listeners();
         while let Some(&(due, place)) = self.timers.first()
             && due <= now
         {

@@ -283,7 +283,7 @@ mod tests {
         let bytes = encode(&program(ADDRESS, 7, 8));
         assert_eq!(bytes.len() % 8, 0);
         assert_eq!(&bytes[..8], [0xbf, 0x16, 0, 0, 0, 0, 0, 0], "r6 = r1");
-        let expected = [0x56, 0x04, 0x12, 0x00, 10, 1, 2, 3];
+        let expected = [0x56, 0x04, 0x11, 0x00, 10, 1, 2, 3];
         assert_eq!(&bytes[16 * 8..17 * 8], expected, "if w4 != 10.1.2.3 goto pass");
         let maps: Vec<&[u8]> = bytes.chunks(8).filter(|one| one[0] == LOAD_MAP).collect();
         assert_eq!(maps, [

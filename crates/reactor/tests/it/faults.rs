@@ -24,7 +24,7 @@ use testkit::own_process::run_alone;
 use testkit::peers::{Group, program};
 
 use crate::conformance::echo_server::{EchoServer, PAUSE};
-use crate::conformance::{PATIENCE, carries_data, wait_until};
+use crate::conformance::{PATIENCE, SuiteNetwork, carries_data, wait_until};
 use crate::strace::Strace;
 
 /// The effect of an error.
@@ -118,7 +118,7 @@ struct World {
 }
 
 /// The result of a run.
-struct Run<N: Network> {
+struct Run<N: SuiteNetwork> {
     server: EchoServer<N>,
     errors: Vec<io::Error>,
     lost: usize,
@@ -186,7 +186,7 @@ fn retried<T>(errors: &mut Vec<io::Error>, mut operation: impl FnMut() -> io::Re
 
 /// Makes a server, which serves clients and itself, watches another descriptor, and is woken. All operations of
 /// the network are used.
-fn run<N: Network>(options: &[String], strace: &Path) -> Run<N> {
+fn run<N: SuiteNetwork>(options: &[String], strace: &Path) -> Run<N> {
     let mut world = World::new();
     let traced = Strace::attach(strace, options);
     let mut errors = Vec::new();
@@ -221,14 +221,14 @@ fn run<N: Network>(options: &[String], strace: &Path) -> Run<N> {
 }
 
 /// Connects the network of a server to the server.
-fn calls_itself<N: Network>(server: &mut EchoServer<N>, address: SocketAddr) -> io::Result<()> {
+fn calls_itself<N: SuiteNetwork>(server: &mut EchoServer<N>, address: SocketAddr) -> io::Result<()> {
     let mut stream = server.network.connect(address, OUTGOING)?;
     let called = speaks(server, &mut stream);
     server.network.close(stream);
     called
 }
 
-fn speaks<N: Network>(server: &mut EchoServer<N>, stream: &mut N::Stream) -> io::Result<()> {
+fn speaks<N: SuiteNetwork>(server: &mut EchoServer<N>, stream: &mut N::Stream) -> io::Result<()> {
     await_own(server, |event| event.writable);
     server.network.connected(stream)?;
     let written = server.network.write(stream, &[IoSlice::new(b"ping")])?;
@@ -246,7 +246,7 @@ fn speaks<N: Network>(server: &mut EchoServer<N>, stream: &mut N::Stream) -> io:
     }
 }
 
-fn await_own<N: Network>(server: &mut EchoServer<N>, wanted: impl Fn(SocketEvent) -> bool) {
+fn await_own<N: SuiteNetwork>(server: &mut EchoServer<N>, wanted: impl Fn(SocketEvent) -> bool) {
     server.turn_until(|event| event.is_some_and(|event| event.token == OUTGOING && wanted(event)));
 }
 
@@ -258,7 +258,7 @@ fn descriptors() -> usize {
 }
 
 /// Serves until so many descriptors are open.
-fn settle<N: Network>(server: &mut EchoServer<N>, expected: usize, fault: &str) {
+fn settle<N: SuiteNetwork>(server: &mut EchoServer<N>, expected: usize, fault: &str) {
     let begin = Instant::now();
     while descriptors() != expected {
         let open = descriptors();
@@ -286,7 +286,7 @@ fn options(injected: &[String]) -> Vec<String> {
     pairs.collect()
 }
 
-fn survives<N: Network>() {
+fn survives<N: SuiteNetwork>() {
     let Some(strace) = program(Group::Redis, "strace") else {
         return;
     };
@@ -337,7 +337,7 @@ fn survives<N: Network>() {
 }
 
 /// Checks the effect of an error of a row of [`FAULTS`]. Returns a description of the run.
-fn check_effect<N: Network>(run: &Run<N>, row: usize, error: i32) -> String {
+fn check_effect<N: SuiteNetwork>(run: &Run<N>, row: usize, error: i32) -> String {
     let (_, part, _, effect) = FAULTS[row];
     let injected = |line: &&String| line.contains("(INJECTED)");
     let line = run.calls.iter().find(injected);
@@ -352,7 +352,7 @@ fn check_effect<N: Network>(run: &Run<N>, row: usize, error: i32) -> String {
 }
 
 /// Checks that a network whose wait fails returns the error, and gives its descriptors back.
-fn returns_the_error_of_a_wait<N: Network>(call: &str) {
+fn returns_the_error_of_a_wait<N: SuiteNetwork>(call: &str) {
     let Some(strace) = program(Group::Redis, "strace") else {
         return;
     };
@@ -369,7 +369,7 @@ fn returns_the_error_of_a_wait<N: Network>(call: &str) {
 }
 
 /// Checks that a listener that was dropped gives its descriptors back.
-fn closes_listeners<N: Network>() {
+fn closes_listeners<N: SuiteNetwork>() {
     let mut network = N::open().expect("a network");
     let before = descriptors();
     for _ in 0..3 {
@@ -402,7 +402,7 @@ fn returns_the_error_of_a_ring() {
 }
 
 /// Runs the scenarios that carry data while system calls are interrupted.
-fn carries_data_while_interrupted<N: Network>() {
+fn carries_data_while_interrupted<N: SuiteNetwork>() {
     let Some(strace) = program(Group::Redis, "strace") else {
         return;
     };

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use reactor::{Network, SocketEvent};
+use reactor::SocketEvent;
 
-use super::PATIENCE;
+use super::{PATIENCE, SuiteNetwork};
 
 /// Connections' tokens are below.
 const LISTENER: usize = 1 << 20;
@@ -18,7 +18,7 @@ const UNSENT: usize = 200_000;
 /// Bytes read at a time.
 const READ: usize = 50_000;
 
-struct EchoedConnection<N: Network> {
+struct EchoedConnection<N: SuiteNetwork> {
     stream: N::Stream,
     unsent: Vec<u8>,
     readable: bool,
@@ -26,7 +26,7 @@ struct EchoedConnection<N: Network> {
     ended: bool,
 }
 
-pub(crate) struct EchoServer<N: Network> {
+pub(crate) struct EchoServer<N: SuiteNetwork> {
     pub(crate) network: N,
     listener: N::Listener,
     accepting: bool,
@@ -38,9 +38,9 @@ pub(crate) struct EchoServer<N: Network> {
     pub(crate) errors: Vec<io::Error>,
 }
 
-impl<N: Network> EchoServer<N> {
+impl<N: SuiteNetwork> EchoServer<N> {
     pub(crate) fn new(socket: TcpListener) -> io::Result<EchoServer<N>> {
-        let mut network = N::open()?;
+        let mut network = N::opened()?;
         Ok(EchoServer {
             listener: network.listen(socket, LISTENER)?,
             network,
@@ -167,7 +167,7 @@ impl<N: Network> EchoServer<N> {
     }
 }
 
-impl<N: Network> EchoedConnection<N> {
+impl<N: SuiteNetwork> EchoedConnection<N> {
     fn may_read(&self) -> bool {
         self.readable && !self.ended && self.unsent.len() < UNSENT
     }
@@ -175,7 +175,7 @@ impl<N: Network> EchoedConnection<N> {
 
 /// Reads until there is enough, and sends it back. Returns `true` if the peer has ended and has everything. `behind`
 /// selects one of the two ways to read, and of the two ways to write.
-fn exchange<N: Network>(
+fn exchange<N: SuiteNetwork>(
     network: &mut N,
     connection: &mut EchoedConnection<N>,
     behind: bool,
