@@ -81,9 +81,12 @@ pub(crate) struct Options {
     /// The processor of each thread, those with clients first, for example 0,1,2.
     #[arg(long, value_name = "CPUS", value_delimiter = ',')]
     affinity: Vec<usize>,
-    /// How threads read and write.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = NetworkChoice::IoUring)]
-    network: NetworkChoice,
+    /// How threads read and write: sockets (a system call for each read and each write), io-uring (one for all that a
+    /// thread reads and writes in a turn; sockets where the kernel is older than Linux 6.1 or refuses io_uring), or
+    /// xdp:INTERFACE (TCP in the process, with the packets of that interface by AF_XDP: needs root and Linux 6.6, and
+    /// --listen with an address of the interface).
+    #[arg(long, visible_alias = "net", value_name = "HOW", default_value = "io-uring", value_parser = network)]
+    network: Stack,
     /// Requests that may wait for one node or be under way to it; beyond it their clients wait.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queue: u32,
@@ -143,14 +146,14 @@ pub(crate) struct Options {
     maxclients: u32,
 }
 
-/// Values of `--network`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum NetworkChoice {
-    /// One system call for each read and each write.
-    Sockets,
-    /// One system call for all that a thread reads and writes in a turn; sockets where the kernel is
-    /// older than Linux 6.1 or refuses io_uring.
-    IoUring,
+/// Parses a value of `--network`.
+fn network(text: &str) -> Result<Stack, String> {
+    match (text, text.strip_prefix("xdp:")) {
+        ("sockets", _) => Ok(Stack::Sockets),
+        ("io-uring", _) => Ok(Stack::Uring),
+        (_, Some(interface)) if !interface.is_empty() => Ok(Stack::Xdp(interface.to_owned())),
+        _ => Err("it is none of sockets, io-uring, and xdp:INTERFACE such as xdp:eth0".to_owned()),
+    }
 }
 
 /// Parses a time with its unit.
@@ -200,7 +203,16 @@ fn config(options: &Options) -> Result<Config, String> {
     let processors = base::cpus::usable().map_or(1, |all| all.len().max(1));
     let aggregation_threads = usize::from(options.aggregation_threads);
     let network_threads = options.network_threads.map_or_else(
-        || processors.saturating_sub(aggregation_threads).max(1),
+        || {
+            let most = match &options.network {
+                // Each thread needs a queue of the interface.
+                Stack::Xdp(interface) => proxy::receive_queues(interface).unwrap_or(1),
+                Stack::Sockets | Stack::Uring => processors,
+            };
+            most.min(processors)
+                .saturating_sub(aggregation_threads)
+                .max(1)
+        },
         usize::from,
     );
     let threads = network_threads + aggregation_threads;
@@ -232,10 +244,7 @@ fn config(options: &Options) -> Result<Config, String> {
         threads_for_each_node: options.threads_for_each_node.into(),
         connections: options.connections,
         cpus: options.affinity.clone(),
-        network: match options.network {
-            NetworkChoice::Sockets => Stack::Sockets,
-            NetworkChoice::IoUring => Stack::Uring,
-        },
+        network: options.network.clone(),
         queue: options.queue as usize,
         packs: options.packs.map(|packs| packs as usize),
         pack_count: options.pack_count as usize,

@@ -10,7 +10,7 @@ use crate::locks;
 use crate::seeds::NodeAddress;
 
 /// The network stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Stack {
     /// The kernel's sockets, used by the threads that also work off the input (paper 3, section 5.1).
     Sockets,
@@ -18,6 +18,9 @@ pub enum Stack {
     /// kernel refuses io_uring, the same as `Sockets`.
     #[default]
     Uring,
+    /// A TCP stack in the process, with packets by AF_XDP, on the interface of this name (the paper's proxy uses mTCP on
+    /// DPDK). Connections over other interfaces are the kernel's.
+    Xdp(String),
 }
 
 /// The nodes behind the proxy, by their kind.
@@ -256,6 +259,9 @@ pub enum StartError {
     /// The locks cannot start.
     #[error(transparent)]
     Locks(#[from] locks::LockStartError),
+    /// The interface cannot be used past the kernel.
+    #[error(transparent)]
+    Xdp(#[from] xdp::XdpError),
     /// A thread cannot start.
     #[error("cannot start a thread of the proxy: {error}")]
     Thread {

@@ -47,6 +47,7 @@ pub use node_kind::NodeKind;
 pub use running::{Running, ThreadLost};
 pub use seeds::{LookUp, NodeAddress};
 pub use stopper::Stopper;
+pub use xdp::receive_queues;
 
 use crate::queue::Queues;
 use crate::threads::{ConfiguredStack, FixedStack, ThreadStack};

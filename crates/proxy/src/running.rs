@@ -44,7 +44,7 @@ impl Running {
     /// Starts the threads of a proxy whose clients and nodes speak one protocol.
     ///
     /// # Errors
-    /// Returns [`StartError::Thread`] if a thread cannot start.
+    /// Returns [`StartError::Thread`] if a thread cannot start, [`StartError::Xdp`] if the interface cannot be used.
     pub(crate) fn start<P: ThreadStack, F: ClientProtocol, W: Wire>(
         ground: ListeningProxy,
         config: &Config,
@@ -63,7 +63,7 @@ impl Running {
             },
         };
         let started = P::spawn::<F, W>(ground, config, &observers, protocol, options);
-        let (threads, stopper) = started.map_err(|error| StartError::Thread { error })?;
+        let (threads, stopper) = started?;
         Ok(Running {
             address,
             kind: about.kind,

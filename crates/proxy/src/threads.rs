@@ -4,6 +4,7 @@
 //! each thread with clients has its own connections to the nodes. This module makes the threads for all
 //! protocols.
 
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, Stopping, ThreadWatch};
 use reactor::tls::{Tls, TlsSettings};
 use reactor::{Network, Sockets, Uring};
+use xdp::{Xdp, XdpInterface};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -66,7 +68,7 @@ pub(crate) trait ThreadStack {
         observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
-    ) -> std::io::Result<Threads>;
+    ) -> Result<Threads, StartError>;
 }
 
 /// The network that [`Config::network`] names, and queues without locks.
@@ -79,8 +81,11 @@ impl ThreadStack for ConfiguredStack {
         observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
-    ) -> std::io::Result<Threads> {
-        match available_stack(config.network, Uring::open) {
+    ) -> Result<Threads, StartError> {
+        match available_stack(&config.network, Uring::open) {
+            Stack::Xdp(name) => {
+                spawn_past_kernel::<F, W>(&name, ground, config, observers, protocol, options)
+            }
             Stack::Sockets => FixedStack::<Sockets, LockFree>::spawn::<F, W>(
                 ground, config, observers, protocol, options,
             ),
@@ -101,15 +106,55 @@ impl<N: Network, Q: Queues> ThreadStack for FixedStack<N, Q> {
         observers: &Observers<'_>,
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
-    ) -> std::io::Result<Threads> {
-        let tls = ground.tls.clone();
-        match tls.is_plain() {
-            true => ground.spawn::<F, W, N, Q>(config, observers, protocol, options, N::open),
-            false => ground.spawn::<F, W, _, Q>(config, observers, protocol, options, || {
-                Ok(Tls::around(N::open()?, tls.clone()))
-            }),
-        }
+    ) -> Result<Threads, StartError> {
+        spawn_on::<F, W, N, Q>(ground, config, observers, protocol, options, N::open)
     }
+}
+
+/// Starts the threads on the networks that `open` returns, with TLS around them if connections are encrypted.
+fn spawn_on<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
+    ground: ListeningProxy,
+    config: &Config,
+    observers: &Observers<'_>,
+    protocol: impl Fn() -> F,
+    options: &Arc<W::Options>,
+    open: impl Fn() -> std::io::Result<N>,
+) -> Result<Threads, StartError> {
+    let tls = ground.tls.clone();
+    let started = match tls.is_plain() {
+        true => ground.spawn::<F, W, N, Q>(config, observers, protocol, options, open),
+        false => ground.spawn::<F, W, _, Q>(config, observers, protocol, options, || {
+            Ok(Tls::around(open()?, tls.clone()))
+        }),
+    };
+    started.map_err(|error| StartError::Thread { error })
+}
+
+/// Starts the threads on the interface of this name, with a receive queue for each of them.
+fn spawn_past_kernel<F: ClientProtocol, W: Wire>(
+    name: &str,
+    ground: ListeningProxy,
+    config: &Config,
+    observers: &Observers<'_>,
+    protocol: impl Fn() -> F,
+    options: &Arc<W::Options>,
+) -> Result<Threads, StartError> {
+    let threads = config.network_threads + config.aggregation_threads;
+    let interface = XdpInterface::attach(name, config.listen.ip(), threads)?;
+    let queues = 0..threads as u32;
+    let networks: Result<Vec<Xdp>, _> = queues.map(|queue| Xdp::open(&interface, queue)).collect();
+    let networks = RefCell::new(networks?.into_iter());
+    let nodes = match interface.queues() {
+        1 => "past the kernel if they are reached over the interface",
+        _ => "by the kernel's sockets, because the interface has several queues",
+    };
+    tracing::info!(interface = name, address = %interface.address(), queues = interface.queues(), nodes,
+        "clients over this interface are served past the kernel");
+    let open = || {
+        let next = networks.borrow_mut().next();
+        next.ok_or_else(|| std::io::Error::other("a thread has no queue"))
+    };
+    spawn_on::<F, W, Xdp, LockFree>(ground, config, observers, protocol, options, open)
 }
 
 impl ListeningProxy {
@@ -300,7 +345,7 @@ impl ThreadQueues {
 }
 
 /// Returns the wanted network, or sockets if the kernel refuses io_uring.
-fn available_stack(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
+fn available_stack(wanted: &Stack, open: impl FnOnce() -> std::io::Result<Uring>) -> Stack {
     match wanted {
         Stack::Uring => match open() {
             Ok(_) => Stack::Uring,
@@ -309,7 +354,7 @@ fn available_stack(wanted: Stack, open: impl FnOnce() -> std::io::Result<Uring>)
                 Stack::Sockets
             }
         },
-        other => other,
+        other => other.clone(),
     }
 }
 
@@ -351,9 +396,9 @@ mod tests {
     #[test]
     fn a_kernel_that_refuses_io_uring_is_asked_for_sockets() {
         let refuses = || Err(std::io::ErrorKind::PermissionDenied.into());
-        assert_eq!(available_stack(Stack::Uring, refuses), Stack::Sockets);
-        assert_eq!(available_stack(Stack::Uring, Uring::open), Stack::Uring);
+        assert_eq!(available_stack(&Stack::Uring, refuses), Stack::Sockets);
+        assert_eq!(available_stack(&Stack::Uring, Uring::open), Stack::Uring);
         let never = || panic!("no thread asked for it");
-        assert_eq!(available_stack(Stack::Sockets, never), Stack::Sockets);
+        assert_eq!(available_stack(&Stack::Sockets, never), Stack::Sockets);
     }
 }

@@ -57,7 +57,9 @@ impl Namespace {
                 self.enter().expect("the namespace can be entered");
                 work()
             });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -100,8 +102,22 @@ impl LinkedNamespaces {
         let (own, peer) = (Namespace::create()?, Namespace::create()?);
         let queues = queues.to_string();
         own.ip(&[
-            "link", "add", Self::INTERFACE, "numrxqueues", &queues, "numtxqueues", &queues, "type",
-            "veth", "peer", "name", "kumiki1", "numrxqueues", &queues, "numtxqueues", &queues,
+            "link",
+            "add",
+            Self::INTERFACE,
+            "numrxqueues",
+            &queues,
+            "numtxqueues",
+            &queues,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "kumiki1",
+            "numrxqueues",
+            &queues,
+            "numtxqueues",
+            &queues,
         ])?;
         own.ip(&["link", "set", "kumiki1", "netns", &peer.path()])?;
         for (namespace, name, address) in [
@@ -124,8 +140,12 @@ impl LinkedNamespaces {
         match LinkedNamespaces::create(queues) {
             Ok(linked) => Some(linked),
             Err(error) => {
-                let required = std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
-                assert!(!required, "no network namespaces, and KUMIKI_REQUIRE_PEERS=1: {error}");
+                let required =
+                    std::env::var("KUMIKI_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+                assert!(
+                    !required,
+                    "no network namespaces, and KUMIKI_REQUIRE_PEERS=1: {error}"
+                );
                 eprintln!("skipped: network namespaces need root and the program ip ({error})");
                 None
             }

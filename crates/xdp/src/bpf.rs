@@ -131,7 +131,9 @@ impl Program {
 }
 
 /// A program on an interface: it leaves the interface when this is dropped, or when the process ends.
-pub(crate) struct Link(#[expect(dead_code, reason = "it is open as long as the link is to last")] OwnedFd);
+pub(crate) struct Link(
+    #[expect(dead_code, reason = "it is open as long as the link is to last")] OwnedFd,
+);
 
 impl Link {
     /// Attaches a program to an interface in generic mode, in which the kernel copies packets.

@@ -130,7 +130,10 @@ pub(crate) mod tests {
             assert_eq!(read.source_hardware, [2, 2, 2, 2, 2, 9]);
             assert_eq!(read.source.to_string(), "10.0.0.1:5000");
             assert_eq!(read.destination.to_string(), "10.0.0.2:6390");
-            assert_eq!((read.is_syn, read.is_ack, read.is_reset), (true, false, false));
+            assert_eq!(
+                (read.is_syn, read.is_ack, read.is_reset),
+                (true, false, false)
+            );
             assert_eq!(read.ip.len(), IPV4 + TCP + payload.len(), "without padding");
         }
     }

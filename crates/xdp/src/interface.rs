@@ -93,7 +93,9 @@ pub enum XdpError {
         name: String,
     },
     /// Another process uses the queue.
-    #[error("another process has an AF_XDP socket on queue {queue} of the interface {name}: stop it")]
+    #[error(
+        "another process has an AF_XDP socket on queue {queue} of the interface {name}: stop it"
+    )]
     QueueBusy {
         /// The interface's name.
         name: String,
@@ -223,11 +225,9 @@ impl XdpInterface {
         let program = steering::program(address, ports.descriptor(), sockets.descriptor());
         let program = Program::load(&steering::encode(&program)).map_err(cannot_load)?;
         let attached = when_free(|| Link::attach(&program, facts.index));
-        let link = attached.map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { name: name.into() },
-                _ => refused("attach an XDP program to the interface")(error),
-            }
+        let link = attached.map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { name: name.into() },
+            _ => refused("attach an XDP program to the interface")(error),
         })?;
         Ok(XdpInterface(Arc::new(Attached {
             facts: InterfaceFacts { queues, ..facts },
@@ -327,6 +327,15 @@ impl Drop for SteeredPort {
     }
 }
 
+/// Returns the number of the receive queues of an interface, each of which can have a thread; `None` if it cannot be
+/// found.
+#[must_use]
+pub fn receive_queues(name: &str) -> Option<usize> {
+    let routes = Routes::open().ok()?;
+    let facts = routes.interface(name).ok()??;
+    Some(queues_in_use(&facts) as usize)
+}
+
 /// Repeats a step for a while that finds something in use: the kernel frees what a process had a moment after its end.
 fn when_free<T>(mut step: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let begin = Instant::now();
@@ -351,7 +360,8 @@ fn queues_in_use(facts: &InterfaceFacts) -> u32 {
         && let Ok(entries) = std::fs::read_dir(format!("{folder}/queues"))
     {
         let queues = entries.flatten();
-        let queues = queues.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"rx-"));
+        let queues =
+            queues.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"rx-"));
         return (queues.count() as u32).clamp(1, QUEUES);
     }
     facts.queues.clamp(1, QUEUES)
@@ -368,7 +378,10 @@ mod tests {
         assert!(sorted(libc::EAFNOSUPPORT).contains("Linux 6.6"));
         let listen = "127.0.0.1".parse().expect("an address");
         let absent = XdpInterface::attach("no-such-one", listen, 1).expect_err("it is absent");
-        assert!(absent.to_string().contains("no interface no-such-one"), "{absent}");
+        assert!(
+            absent.to_string().contains("no interface no-such-one"),
+            "{absent}"
+        );
         let other = "192.0.2.77".parse().expect("an address");
         let other = XdpInterface::attach("lo", other, 1).expect_err("it has another address");
         assert!(other.to_string().contains("which has 127.0.0.1"), "{other}");

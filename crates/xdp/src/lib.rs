@@ -31,5 +31,5 @@ mod routes;
 mod stack;
 mod steering;
 
-pub use interface::{XdpError, XdpInterface};
+pub use interface::{XdpError, XdpInterface, receive_queues};
 pub use network::Xdp;

@@ -168,7 +168,10 @@ impl Xdp {
             if !self.stack.is_connecting(one.place, one.peer) {
                 continue;
             }
-            match self.routes.neighbour(self.interface.index(), one.next_hop)? {
+            match self
+                .routes
+                .neighbour(self.interface.index(), one.next_hop)?
+            {
                 Some(hardware) => self.stack.set_next_hop(one.place, hardware),
                 None if one.until <= Instant::now() => {
                     self.stack.fail(one.place, ErrorKind::HostUnreachable);
@@ -254,10 +257,16 @@ impl Xdp {
 
     /// Returns how long the thread may sleep.
     fn sleep(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let unsent = self.transmitter.is_dirty().then_some(Duration::from_millis(1));
+        let unsent = self
+            .transmitter
+            .is_dirty()
+            .then_some(Duration::from_millis(1));
         let unresolved = (!self.unresolved.is_empty()).then_some(NEIGHBOUR_INTERVAL);
         let timer = self.stack.next_timer(self.now());
-        [timeout, unsent, unresolved, timer].into_iter().flatten().min()
+        [timeout, unsent, unresolved, timer]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

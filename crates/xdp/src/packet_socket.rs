@@ -83,8 +83,7 @@ impl PacketSocket {
         set_xdp_tx_ring_size(&socket, FRAMES)?;
         let offsets = xdp_mmap_offsets(&socket)?;
         let fd = socket.as_fd();
-        let mut fill =
-            ProducerRing::map(fd, &offsets.fr, FRAMES, XDP_UMEM_PGOFF_FILL_RING)?;
+        let mut fill = ProducerRing::map(fd, &offsets.fr, FRAMES, XDP_UMEM_PGOFF_FILL_RING)?;
         let completion =
             ConsumerRing::map(fd, &offsets.cr, FRAMES, XDP_UMEM_PGOFF_COMPLETION_RING)?;
         let receive = ConsumerRing::map(fd, &offsets.rx, FRAMES, XDP_PGOFF_RX_RING)?;
@@ -208,7 +207,9 @@ impl Transmitter {
             self.calls += 1;
             match send(&*self.socket, &[], SendFlags::DONTWAIT) {
                 // The interface is down: as if the packets were lost on the way.
-                Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::BUSY | Errno::NOBUFS | Errno::NETDOWN) => {}
+                Ok(_)
+                | Err(Errno::AGAIN | Errno::INTR | Errno::BUSY | Errno::NOBUFS | Errno::NETDOWN) => {
+                }
                 Err(error) => return Err(error.into()),
             }
             let before = std::mem::replace(&mut left, self.transmit.unread());

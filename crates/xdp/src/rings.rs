@@ -48,8 +48,7 @@ impl Mapping {
     fn anonymous(len: usize) -> io::Result<Mapping> {
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
-        let begin =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), len, both, MapFlags::PRIVATE) }?;
+        let begin = unsafe { mmap_anonymous(std::ptr::null_mut(), len, both, MapFlags::PRIVATE) }?;
         Ok(Mapping {
             begin: NonNull::new(begin.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
             len,
@@ -102,7 +101,10 @@ impl FrameMemory {
     /// Takes the frame of an entry back from the kernel. The caller got the entry from the receive or completion
     /// ring of these frames just now. Returns the frame, and the place of `address` in it.
     pub(crate) fn frame(&self, address: u64) -> (Frame, usize) {
-        assert!(address < self.mapping.len as u64, "the kernel names no such frame");
+        assert!(
+            address < self.mapping.len as u64,
+            "the kernel names no such frame"
+        );
         let within = address as usize % FRAME;
         (Frame(address - within as u64), within)
     }
@@ -212,14 +214,20 @@ impl<T: Entry> ProducerRing<T> {
     /// Returns the number of entries that may be written.
     pub(crate) fn room(&mut self) -> u32 {
         if self.written.wrapping_sub(self.read) == self.ring.count {
-            self.read = self.ring.counter(self.ring.consumer).load(Ordering::Acquire);
+            self.read = self
+                .ring
+                .counter(self.ring.consumer)
+                .load(Ordering::Acquire);
         }
         self.ring.count - self.written.wrapping_sub(self.read)
     }
 
     /// Returns the number of published entries that the kernel has not read.
     pub(crate) fn unread(&mut self) -> u32 {
-        self.read = self.ring.counter(self.ring.consumer).load(Ordering::Acquire);
+        self.read = self
+            .ring
+            .counter(self.ring.consumer)
+            .load(Ordering::Acquire);
         self.written.wrapping_sub(self.read)
     }
 
@@ -273,7 +281,10 @@ impl<T: Entry> ConsumerRing<T> {
     /// Returns `true` if there is an entry.
     pub(crate) fn has_entry(&mut self) -> bool {
         if self.read == self.written {
-            self.written = self.ring.counter(self.ring.producer).load(Ordering::Acquire);
+            self.written = self
+                .ring
+                .counter(self.ring.producer)
+                .load(Ordering::Acquire);
         }
         self.read != self.written
     }
@@ -347,7 +358,10 @@ mod tests {
             consumer.release();
             assert_eq!(u64::from(producer.unread()), sent - seen);
         }
-        assert!(seen > 200, "{seen} entries: the counters have not gone round");
+        assert!(
+            seen > 200,
+            "{seen} entries: the counters have not gone round"
+        );
     }
 
     #[test]
@@ -356,7 +370,11 @@ mod tests {
         for value in 0..u64::from(COUNT) {
             producer.push(value);
         }
-        assert_eq!((producer.room(), consumer.take()), (0, None), "not published");
+        assert_eq!(
+            (producer.room(), consumer.take()),
+            (0, None),
+            "not published"
+        );
         producer.publish();
         assert_eq!(consumer.take(), Some(0));
         assert_eq!(producer.room(), 0, "taken, but not given back");
@@ -380,7 +398,12 @@ mod tests {
             memory.bytes_mut(frame).fill(number as u8 + 1);
         }
         for (number, frame) in frames.iter().enumerate() {
-            assert!(memory.bytes(frame).iter().all(|byte| *byte == number as u8 + 1));
+            assert!(
+                memory
+                    .bytes(frame)
+                    .iter()
+                    .all(|byte| *byte == number as u8 + 1)
+            );
         }
         let last = frames.pop().expect("three").address();
         let (frame, within) = memory.frame(last + 256);

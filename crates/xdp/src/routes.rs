@@ -160,7 +160,8 @@ impl Routes {
         let flags = REQUEST | CREATE | 4;
         let mut request = Request::new(NEW_NEIGHBOUR, flags, &neighbour_header(interface, USE));
         request.add(NEIGHBOUR_DESTINATION, &address.octets());
-        self.ask(request, NEW_NEIGHBOUR, 12, |_, _| Some(())).map(drop)
+        self.ask(request, NEW_NEIGHBOUR, 12, |_, _| Some(()))
+            .map(drop)
     }
 
     /// Sends a request, and returns what `read` makes of the answers of type `kind`: of their header of `header` bytes
@@ -296,7 +297,10 @@ mod tests {
     #[test]
     fn the_kernel_knows_its_loopback_interface() {
         let routes = Routes::open().expect("a conversation");
-        let lo = routes.interface("lo").expect("an answer").expect("it is there");
+        let lo = routes
+            .interface("lo")
+            .expect("an answer")
+            .expect("it is there");
         assert_eq!((lo.name.as_str(), lo.hardware), ("lo", [0; 6]));
         assert!(lo.index > 0 && lo.mtu >= 1500 && lo.queues >= 1, "{lo:?}");
         let addresses = routes.addresses(lo.index).expect("an answer");

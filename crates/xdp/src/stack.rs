@@ -192,7 +192,9 @@ impl Stack {
     pub(crate) fn is_connecting(&self, place: usize, peer: SocketAddrV4) -> bool {
         let connection = self.connections.get(place);
         connection.is_some_and(|connection| {
-            connection.is_connecting && connection.flow.peer == peer && connection.role == Role::Owned
+            connection.is_connecting
+                && connection.flow.peer == peer
+                && connection.role == Role::Owned
         })
     }
 
@@ -396,7 +398,8 @@ impl Stack {
             options: &self.options,
         };
         let mut none = SocketSet::new(Vec::new());
-        self.interface.poll_ingress_single(now, &mut device, &mut none);
+        self.interface
+            .poll_ingress_single(now, &mut device, &mut none);
     }
 
     /// Sends what connections have to send, and does what is due.
@@ -455,7 +458,11 @@ impl Stack {
             self.mark(place);
         }
         self.review(place);
-        if self.connections.get(place).is_some_and(|one| has_room && one.is_over()) {
+        if self
+            .connections
+            .get(place)
+            .is_some_and(|one| has_room && one.is_over())
+        {
             self.remove(place);
         }
     }

@@ -225,7 +225,10 @@ mod tests {
                     registers[0] = VALUE;
                 }
                 CALL => {
-                    assert_eq!((one.immediate, registers[1]), (REDIRECT_MAP, SOCKETS_MAP as u64));
+                    assert_eq!(
+                        (one.immediate, registers[1]),
+                        (REDIRECT_MAP, SOCKETS_MAP as u64)
+                    );
                     redirected = Some(registers[2]);
                     registers[0] = 4;
                 }
@@ -284,12 +287,19 @@ mod tests {
         assert_eq!(bytes.len() % 8, 0);
         assert_eq!(&bytes[..8], [0xbf, 0x16, 0, 0, 0, 0, 0, 0], "r6 = r1");
         let expected = [0x56, 0x04, 0x11, 0x00, 10, 1, 2, 3];
-        assert_eq!(&bytes[16 * 8..17 * 8], expected, "if w4 != 10.1.2.3 goto pass");
+        assert_eq!(
+            &bytes[16 * 8..17 * 8],
+            expected,
+            "if w4 != 10.1.2.3 goto pass"
+        );
         let maps: Vec<&[u8]> = bytes.chunks(8).filter(|one| one[0] == LOAD_MAP).collect();
-        assert_eq!(maps, [
-            &[0x18, 0x11, 0, 0, 7, 0, 0, 0],
-            &[0x18, 0x11, 0, 0, 8, 0, 0, 0]
-        ]);
+        assert_eq!(
+            maps,
+            [
+                &[0x18, 0x11, 0, 0, 7, 0, 0, 0],
+                &[0x18, 0x11, 0, 0, 8, 0, 0, 0]
+            ]
+        );
         let end = [0xb7, 0, 0, 0, 2, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
         assert!(bytes.ends_with(&end), "return XDP_PASS");
     }

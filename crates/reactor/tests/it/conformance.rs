@@ -74,7 +74,6 @@ fn await_event<N: SuiteNetwork>(
     panic!("nothing has happened at {token}");
 }
 
-
 /// Connects to a listener of the network, which waits meanwhile: a network with a stack of its own answers only then.
 fn connect_meanwhile<N: SuiteNetwork>(
     network: &mut N,

@@ -221,7 +221,10 @@ fn run<N: SuiteNetwork>(options: &[String], strace: &Path) -> Run<N> {
 }
 
 /// Connects the network of a server to the server.
-fn calls_itself<N: SuiteNetwork>(server: &mut EchoServer<N>, address: SocketAddr) -> io::Result<()> {
+fn calls_itself<N: SuiteNetwork>(
+    server: &mut EchoServer<N>,
+    address: SocketAddr,
+) -> io::Result<()> {
     let mut stream = server.network.connect(address, OUTGOING)?;
     let called = speaks(server, &mut stream);
     server.network.close(stream);

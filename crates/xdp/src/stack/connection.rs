@@ -241,7 +241,10 @@ impl Connection {
 
     /// Returns `true` if a closed connection has nothing left to do, after it was given the chance to send.
     pub(super) fn is_over(&self) -> bool {
-        let is_over = matches!(self.state(), State::Closed | State::TimeWait | State::Listen);
+        let is_over = matches!(
+            self.state(),
+            State::Closed | State::TimeWait | State::Listen
+        );
         self.role == Role::Closed && is_over
     }
 
@@ -286,6 +289,9 @@ impl Connection {
 
     /// Returns `true` if a connection that is closed did not end in the usual way: both sides have ended then.
     fn is_broken(&self) -> bool {
-        self.was_reset || self.is_connecting || !self.end_is_reported || self.socket().send_queue() > 0
+        self.was_reset
+            || self.is_connecting
+            || !self.end_is_reported
+            || self.socket().send_queue() > 0
     }
 }

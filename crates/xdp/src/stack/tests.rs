@@ -132,7 +132,12 @@ impl World {
         ];
         let least = Duration::from_micros(100);
         let pause = match is_idle {
-            true => timers.into_iter().flatten().min().unwrap_or(least).max(least),
+            true => timers
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap_or(least)
+                .max(least),
             false => least,
         };
         self.now += pause.into();
@@ -151,13 +156,17 @@ impl World {
 
     fn saw(&mut self, token: usize, wanted: impl Fn(&SocketEvent) -> bool) -> Option<()> {
         let mut all = self.happened.drain(..);
-        all.any(|event| event.token == token && wanted(&event)).then_some(())
+        all.any(|event| event.token == token && wanted(&event))
+            .then_some(())
     }
 
     fn call(&mut self, port: u16) -> usize {
         let to = SocketAddrV4::new(SERVER, PORT);
         let lease = Arc::clone(&self.leases[1]);
-        let place = self.client.connect(to, port, lease, CALLER).expect("an attempt");
+        let place = self
+            .client
+            .connect(to, port, lease, CALLER)
+            .expect("an attempt");
         self.client.set_next_hop(place, [2, 0, 0, 0, 0, 1]);
         place
     }
@@ -223,11 +232,16 @@ fn carries(to_server: Fault, to_client: Fault) {
         ended[1] |= read(&mut world.client, client, &mut at_client);
         (ended == [true; 2]).then_some(())
     });
-    assert!(at_server == question && at_client == answer, "{to_server:?} {to_client:?}");
+    assert!(
+        at_server == question && at_client == answer,
+        "{to_server:?} {to_client:?}"
+    );
     world.server.close(server, world.now);
     world.client.close(client, world.now);
     world.until(|world| (world.server.is_settled() && world.client.is_settled()).then_some(()));
-    world.until(|world| (world.server.connections() + world.client.connections() == 0).then_some(()));
+    world.until(|world| {
+        (world.server.connections() + world.client.connections() == 0).then_some(())
+    });
     for stack in [&world.server, &world.client] {
         assert!(stack.flows.is_empty() && stack.timers.is_empty());
     }
@@ -262,7 +276,10 @@ fn a_slow_reader_holds_its_peer_up_and_gets_everything() {
         world.step();
     }
     // Both buffers are full, and no more is taken.
-    assert!((100_000..=2 * 65_536).contains(&sent), "{sent} bytes are not read");
+    assert!(
+        (100_000..=2 * 65_536).contains(&sent),
+        "{sent} bytes are not read"
+    );
     world.happened.clear();
     let mut received = Vec::new();
     world.until(|world| {
@@ -300,7 +317,10 @@ fn a_port_without_listener_refuses() {
     let client = world.call(40_000);
     world.until(|world| world.saw(CALLER, |event| event.ended && event.writable));
     let refused = world.client.connection(client).connected();
-    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
+    assert_eq!(
+        refused.map_err(|error| error.kind()),
+        Err(ErrorKind::ConnectionRefused)
+    );
     world.client.close(client, world.now);
     world.until(|world| (world.client.connections() == 0).then_some(()));
 }
@@ -314,8 +334,14 @@ fn a_listener_that_is_gone_breaks_what_it_has_not_accepted() {
     world.listening = None;
     world.until(|world| world.saw(CALLER, |event| event.ended));
     let broken = world.client.read(client, &mut [0; 10]);
-    assert_eq!(broken.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
-    assert_eq!((world.server.connections(), world.server.accept(PORT)), (0, None));
+    assert_eq!(
+        broken.map_err(|error| error.kind()),
+        Err(ErrorKind::ConnectionReset)
+    );
+    assert_eq!(
+        (world.server.connections(), world.server.accept(PORT)),
+        (0, None)
+    );
 }
 
 #[test]
@@ -369,7 +395,9 @@ fn a_flood_of_handshakes_takes_bounded_room() {
         let before = world.client.connections();
         world.client.transmit(world.now, &mut world.to_server);
         for frame in std::mem::take(&mut world.to_server.frames) {
-            world.server.receive(&frame, world.now, &mut world.to_client);
+            world
+                .server
+                .receive(&frame, world.now, &mut world.to_client);
         }
         world.server.transmit(world.now, &mut world.to_client);
         world.to_client.frames.clear();
@@ -393,7 +421,10 @@ fn a_packet_of_no_connection_is_answered_by_a_reset_and_a_reset_by_nothing() {
     assert_eq!(write(&mut world.client, client, b"anything"), 8);
     world.until(|world| world.saw(CALLER, |event| event.ended));
     let broken = world.client.read(client, &mut [0; 10]);
-    assert_eq!(broken.map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
+    assert_eq!(
+        broken.map_err(|error| error.kind()),
+        Err(ErrorKind::ConnectionReset)
+    );
     assert_eq!(world.server.connections(), 0);
     for _ in 0..100 {
         world.step();

@@ -31,7 +31,9 @@ impl SuiteNetwork for Xdp {
     }
 
     fn bound_peer() -> (TcpListener, SocketAddr) {
-        linked().peer.run(|| bound_at(LinkedNamespaces::PEER_ADDRESS))
+        linked()
+            .peer
+            .run(|| bound_at(LinkedNamespaces::PEER_ADDRESS))
     }
 
     fn connect_peer(address: SocketAddr) -> io::Result<TcpStream> {

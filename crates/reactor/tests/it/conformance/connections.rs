@@ -11,8 +11,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::echo_server::EchoServer;
 use super::{
-    LISTENER, PATIENCE, STREAM, SuiteNetwork, accept_from, accepted, await_event, fill, read_to_end,
-    wait_until,
+    LISTENER, PATIENCE, STREAM, SuiteNetwork, accept_from, accepted, await_event, fill,
+    read_to_end, wait_until,
 };
 
 fn peer_of<N: SuiteNetwork>(address: SocketAddr) -> TcpStream {
