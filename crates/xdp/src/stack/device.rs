@@ -63,7 +63,7 @@ impl<S: FrameSink> Device for PacketDevice<'_, S> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Sending<'_, S>> {
-        self.sink.has_room().then(|| Sending {
+        self.sink.has_room().then_some(Sending {
             to: self.to,
             from: self.options.hardware,
             sink: &mut *self.sink,

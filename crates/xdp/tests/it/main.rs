@@ -2,4 +2,5 @@
 
 #[path = "../../../reactor/tests/it/conformance.rs"]
 mod conformance;
+mod killed;
 mod linked;
