@@ -40,5 +40,5 @@ pub use bind::bind_when_free;
 pub use keep_alive::set_dead_after;
 pub use network::{Network, SocketEvent, Wake};
 pub use probe::{Io, NoUring};
-pub use sockets::{SocketWaker, Sockets};
+pub use sockets::{SocketWaker, Sockets, WAKING};
 pub use uring::{Uring, UringListener, UringStream};

@@ -14,7 +14,9 @@ use crate::network::{Network, SocketEvent, Wake, uninterrupted};
 
 /// Events taken at a time.
 const EVENTS: usize = 1024;
-const WAKER: Token = Token(usize::MAX);
+/// The token of descriptors whose events end a wait and are not reported: wakers, and those that a network around this
+/// one looks at itself. Owners of streams and listeners must not use it.
+pub const WAKING: Token = Token(usize::MAX);
 
 /// Wakes a thread that waits for the kernel's sockets.
 pub type SocketWaker = mio::Waker;
@@ -51,7 +53,7 @@ impl Network for Sockets {
     }
 
     fn waker(&mut self) -> io::Result<SocketWaker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+        mio::Waker::new(self.poll.registry(), WAKING)
     }
 
     fn listen(&mut self, socket: std::net::TcpListener, token: usize) -> io::Result<TcpListener> {
@@ -150,7 +152,7 @@ impl Network for Sockets {
             _ => {}
         }
         self.asked = Instant::now();
-        let events = self.events.iter().filter(|event| event.token() != WAKER);
+        let events = self.events.iter().filter(|event| event.token() != WAKING);
         happened.extend(events.map(SocketEvent::from));
         Ok(())
     }

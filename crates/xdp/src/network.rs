@@ -3,7 +3,7 @@
 //! A listener accepts from both: clients that come over the interface are the stack's, those that come over another
 //! one, or from this machine, the kernel's. A connection that is made is the stack's if the way to its peer leads over
 //! the interface, else the kernel's. The socket of AF_XDP is one more descriptor of the epoll in which the kernel's
-//! sockets and the wakers are.
+//! sockets and the wakers are, and ends a wait as a waker does.
 //!
 //! A turn of the thread: packets are taken from the receive ring, connections answer, and everything that is to be sent
 //! leaves in one call for some 32 packets. Before a thread sleeps it looks at the ring for [`SPIN`], if packets have come
@@ -21,9 +21,9 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mio::Interest;
 use mio::unix::SourceFd;
-use mio::{Interest, Token};
-use reactor::{Network, SocketEvent, SocketWaker, Sockets};
+use reactor::{Network, SocketEvent, SocketWaker, Sockets, WAKING};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::interface::{XdpError, XdpInterface};
@@ -37,8 +37,6 @@ const PACKETS: usize = 256;
 const SPIN: Duration = Duration::from_micros(20);
 /// The longest time for which the kernel is not asked for events while there are packets.
 const ASKED: Duration = Duration::from_micros(200);
-/// The token of the AF_XDP socket.
-const PACKET_SOCKET: usize = usize::MAX - 1;
 /// Bytes of the longest IP packet that fits into a frame.
 const LONGEST: usize = 4000;
 /// How long a client is idle before it is asked for a sign of life, unless set otherwise.
@@ -85,8 +83,6 @@ pub struct Xdp {
     unresolved: Vec<Unresolved>,
     started: Instant,
     keep_alive: Duration,
-    /// Events of the kernel, while they are looked at.
-    raw: Vec<SocketEvent>,
     /// When a packet came last.
     packet_at: Instant,
     /// The last wait did not ask the kernel.
@@ -135,7 +131,6 @@ impl Xdp {
             unresolved: Vec::new(),
             started: Instant::now(),
             keep_alive: CLIENT_KEEP_ALIVE,
-            raw: Vec::new(),
             packet_at: Instant::now(),
             spared: false,
         })
@@ -274,9 +269,8 @@ impl Xdp {
 fn reactor_network(socket: &impl AsFd) -> io::Result<Sockets> {
     let mut kernel = <Sockets as Network>::open()?;
     let descriptor = socket.as_fd().as_raw_fd();
-    let token = Token(PACKET_SOCKET);
     let registry = kernel.registry()?;
-    registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+    registry.register(&mut SourceFd(&descriptor), WAKING, Interest::READABLE)?;
     Ok(kernel)
 }
 
@@ -454,11 +448,7 @@ impl Network for Xdp {
                 true => Some(Duration::ZERO),
                 false => self.sleep(timeout),
             };
-            let mut raw = std::mem::take(&mut self.raw);
-            let waited = self.kernel.wait(&mut raw, timeout);
-            happened.extend(raw.drain(..).filter(|event| event.token != PACKET_SOCKET));
-            self.raw = raw;
-            waited?;
+            self.kernel.wait(happened, timeout)?;
             self.turn()?;
         }
         self.stack.take_events(happened);

@@ -100,9 +100,10 @@ fn clients_and_nodes_are_served_past_the_kernel() {
     assert_eq!(client.call(&["PING"]), Reply::status("PONG"));
     assert_eq!(client.call(&["SET", "a", "b"]), Reply::status("OK"));
     assert_eq!(kernel_connections(&linked, address.port()), 0);
-    eventually("requests about the topology, which are the kernel's, have ended", || {
-        kernel_connections(&linked, redis.port()) == 0
-    });
+    eventually(
+        "requests about the topology, which are the kernel's, have ended",
+        || kernel_connections(&linked, redis.port()) == 0,
+    );
     assert_eq!(client.call(&["GET", "a"]), Reply::bulk("b"));
     // A client of the proxy's own machine comes by the kernel, to the same listener.
     let mut near = linked.own.run(|| Client::connect(address));

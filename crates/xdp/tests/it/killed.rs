@@ -44,18 +44,33 @@ fn the_interface_is_the_kernels_again_after_a_kill() {
         return;
     };
     let mut command = test_as_process(module_path!(), "part_of_a_process_that_accepts");
-    command.env(PART, "1").stdout(Stdio::piped()).stdin(Stdio::null());
+    command
+        .env(PART, "1")
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null());
     let mut child = linked.own.run(|| command.spawn().expect("it starts"));
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let address = lines.find_map(|line| {
-        let address = line.expect("a line").strip_prefix("listening on ")?.to_owned();
+        let address = line
+            .expect("a line")
+            .strip_prefix("listening on ")?
+            .to_owned();
         address.parse::<SocketAddr>().ok()
     });
     let address = address.expect("it listens");
-    let shown = || linked.own.ip(&["link", "show", LinkedNamespaces::INTERFACE]).expect("a line");
+    let shown = || {
+        linked
+            .own
+            .ip(&["link", "show", LinkedNamespaces::INTERFACE])
+            .expect("a line")
+    };
     assert!(shown().contains("xdp"), "{}", shown());
-    let mut client = linked.peer.run(|| TcpStream::connect(address).expect("it is accepted"));
-    client.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    let mut client = linked
+        .peer
+        .run(|| TcpStream::connect(address).expect("it is accepted"));
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a limit");
     client.write_all(b"anything").expect("it is sent");
     // Other ports go on to work by the kernel meanwhile.
     exchange_by_kernel(&linked);
@@ -64,17 +79,23 @@ fn the_interface_is_the_kernels_again_after_a_kill() {
     assert!(!shown().contains("xdp"), "{}", shown());
     exchange_by_kernel(&linked);
     // The kernel knows nothing of the connection, and answers the client's next packet with a reset.
-    let broken = client.write_all(b"more").and_then(|()| client.read(&mut [0; 10]));
+    let broken = client
+        .write_all(b"more")
+        .and_then(|()| client.read(&mut [0; 10]));
     assert!(broken.is_err(), "{broken:?}");
     // The next process may attach at once.
-    linked.own.run(|| drop(Xdp::open(&attach(), 0).expect("a network")));
+    linked
+        .own
+        .run(|| drop(Xdp::open(&attach(), 0).expect("a network")));
 }
 
 /// Carries bytes over the interface by sockets of the kernel.
 fn exchange_by_kernel(linked: &LinkedNamespaces) {
     let listener: TcpListener = linked.own.run(|| bound_at(LinkedNamespaces::ADDRESS).0);
     let address = listener.local_addr().expect("an address");
-    let mut peer = linked.peer.run(|| TcpStream::connect(address).expect("the kernel answers"));
+    let mut peer = linked
+        .peer
+        .run(|| TcpStream::connect(address).expect("the kernel answers"));
     let (mut own, _) = listener.accept().expect("a connection");
     peer.write_all(b"by the kernel").expect("it is sent");
     let mut read = [0; 13];
