@@ -130,10 +130,10 @@ impl Frame {
 }
 
 /// Entries that a ring may have: plain numbers, of which any bytes are valid.
-pub(crate) trait Entry: Copy {}
+pub(crate) trait RingEntry: Copy {}
 
-impl Entry for u64 {}
-impl Entry for XdpDesc {}
+impl RingEntry for u64 {}
+impl RingEntry for XdpDesc {}
 
 /// One side of a ring.
 struct Ring<T> {
@@ -145,7 +145,7 @@ struct Ring<T> {
     kind: PhantomData<T>,
 }
 
-impl<T: Entry> Ring<T> {
+impl<T: RingEntry> Ring<T> {
     fn new(mapping: Arc<Mapping>, offsets: &XdpRingOffset, count: u32) -> Ring<T> {
         assert!(count.is_power_of_two());
         let (producer, consumer) = (offsets.producer as usize, offsets.consumer as usize);
@@ -190,7 +190,7 @@ pub(crate) struct ProducerRing<T> {
     read: u32,
 }
 
-impl<T: Entry> ProducerRing<T> {
+impl<T: RingEntry> ProducerRing<T> {
     fn new(ring: Ring<T>) -> ProducerRing<T> {
         let written = ring.counter(ring.producer).load(Ordering::Relaxed);
         let read = ring.counter(ring.consumer).load(Ordering::Acquire);
@@ -258,7 +258,7 @@ pub(crate) struct ConsumerRing<T> {
     written: u32,
 }
 
-impl<T: Entry> ConsumerRing<T> {
+impl<T: RingEntry> ConsumerRing<T> {
     fn new(ring: Ring<T>) -> ConsumerRing<T> {
         let read = ring.counter(ring.consumer).load(Ordering::Relaxed);
         ConsumerRing {
@@ -307,7 +307,7 @@ impl<T: Entry> ConsumerRing<T> {
     }
 }
 
-fn map<T: Entry>(
+fn map<T: RingEntry>(
     socket: BorrowedFd<'_>,
     offsets: &XdpRingOffset,
     count: u32,

@@ -60,7 +60,7 @@ pub(crate) struct InterfaceFacts {
 
 /// The way to a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Route {
+pub(crate) struct KernelRoute {
     /// The number of the interface.
     pub(crate) interface: u32,
     /// The neighbour that gets the packets: a gateway, or the destination itself.
@@ -114,14 +114,14 @@ impl Routes {
     }
 
     /// Returns the way to a destination, if there is one.
-    pub(crate) fn route(&self, to: Ipv4Addr) -> io::Result<Option<Route>> {
+    pub(crate) fn route(&self, to: Ipv4Addr) -> io::Result<Option<KernelRoute>> {
         let mut header = [0; 12];
         (header[0], header[1]) = (IPV4, 32);
         let mut request = Request::new(GET_ROUTE, REQUEST, &header);
         request.add(ROUTE_DESTINATION, &to.octets());
         let found = self.ask(request, NEW_ROUTE, 12, |_, attributes| {
             let gateway = attribute(attributes, ROUTE_GATEWAY).and_then(address);
-            Some(Route {
+            Some(KernelRoute {
                 interface: long(attribute(attributes, ROUTE_INTERFACE)?, 0),
                 next_hop: gateway.unwrap_or(to),
             })
@@ -306,7 +306,7 @@ mod tests {
         let addresses = routes.addresses(lo.index).expect("an answer");
         assert!(addresses.contains(&Ipv4Addr::LOCALHOST), "{addresses:?}");
         let route = routes.route(Ipv4Addr::LOCALHOST).expect("an answer");
-        let expected = Route {
+        let expected = KernelRoute {
             interface: lo.index,
             next_hop: Ipv4Addr::LOCALHOST,
         };

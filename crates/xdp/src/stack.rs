@@ -19,10 +19,9 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,10 +33,11 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress as Medium, IpAddress, IpCidr, IpListenEndpoint};
 
 use crate::headers::{HardwareAddress, TcpPacket};
-use connection::{Connection, Role};
+use connection::{Flow, Role, TcpConnection};
 use device::PacketDevice;
 
-pub(crate) use device::FrameSink;
+pub(crate) use connection::PortLease;
+pub(crate) use device::{FrameSink, StackOptions};
 
 /// Connections of a listener that may wait to be accepted.
 const BACKLOG: usize = 1024;
@@ -48,16 +48,6 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The pause before a connection that is due and could do nothing is looked at again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A port that stays the stack's as long as this lives.
-pub(crate) type PortLease = Arc<dyn Any + Send + Sync>;
-
-/// The addresses of a connection: the peer's, and the own port.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Flow {
-    peer: SocketAddrV4,
-    port: u16,
-}
-
 struct Listener {
     token: usize,
     /// Its owner holds the other end: when that is dropped, nothing more is accepted.
@@ -67,20 +57,11 @@ struct Listener {
     accepted: VecDeque<usize>,
 }
 
-/// The settings of a stack.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StackOptions {
-    pub(crate) address: Ipv4Addr,
-    pub(crate) hardware: HardwareAddress,
-    /// Bytes of the longest IP packet.
-    pub(crate) mtu: usize,
-}
-
 /// See the module.
 pub(crate) struct Stack {
     options: StackOptions,
     interface: Interface,
-    connections: Slab<Connection>,
+    connections: Slab<TcpConnection>,
     flows: HashMap<Flow, usize>,
     listeners: HashMap<u16, Listener>,
     /// Connections that may have something to send.
@@ -155,7 +136,7 @@ impl Stack {
             return Err(ErrorKind::AddrInUse.into());
         }
         self.interface = interface(&self.options)?;
-        let mut connection = Connection::new(flow, lease, Role::Owned);
+        let mut connection = TcpConnection::new(flow, lease, Role::Owned);
         connection.token = Some(token);
         connection.is_connecting = true;
         let local = IpListenEndpoint {
@@ -212,7 +193,7 @@ impl Stack {
     }
 
     /// Returns a connection, to be read from and written to by its owner.
-    pub(crate) fn connection(&mut self, place: usize) -> &mut Connection {
+    pub(crate) fn connection(&mut self, place: usize) -> &mut TcpConnection {
         &mut self.connections[place]
     }
 
@@ -254,7 +235,7 @@ impl Stack {
 
     /// Returns `true` if no closed connection has bytes that its peer has not acknowledged.
     pub(crate) fn is_settled(&self) -> bool {
-        let unsettled = |connection: &Connection| connection.is_lingering();
+        let unsettled = |connection: &TcpConnection| connection.is_lingering();
         !self.connections.iter().any(|(_, one)| unsettled(one))
     }
 
@@ -335,7 +316,7 @@ impl Stack {
             return;
         }
         let oldest = (listener.half_open.len() >= HALF_OPEN).then(|| listener.half_open[0]);
-        let mut connection = Connection::new(flow, lease, Role::HalfOpen);
+        let mut connection = TcpConnection::new(flow, lease, Role::HalfOpen);
         connection.next_hop = Some(packet.source_hardware);
         let local = IpListenEndpoint {
             addr: Some(IpAddress::Ipv4(self.options.address)),
@@ -527,7 +508,7 @@ impl Stack {
 /// Has a connection looked at at this time, or before.
 fn schedule(
     timers: &mut BTreeSet<(Instant, usize)>,
-    connection: &mut Connection,
+    connection: &mut TcpConnection,
     place: usize,
     due: Instant,
 ) {

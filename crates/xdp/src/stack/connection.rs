@@ -1,6 +1,9 @@
 //! One connection: its socket, its owner, and what was reported of it.
 
+use std::any::Any;
 use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reactor::SocketEvent;
@@ -9,7 +12,6 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{self, CongestionControl, State};
 use smoltcp::time::Instant;
 
-use super::{Flow, PortLease};
 use crate::headers::HardwareAddress;
 
 /// How long an acknowledgement waits for data to travel with.
@@ -18,6 +20,16 @@ const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(5);
 const PEER_END: Duration = Duration::from_secs(60);
 /// Free bytes that make a connection writable again.
 const ROOM: usize = MOST / 4;
+
+/// A port that stays the stack's as long as this lives.
+pub(crate) type PortLease = Arc<dyn Any + Send + Sync>;
+
+/// The addresses of a connection: the peer's, and the own port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Flow {
+    pub(super) peer: SocketAddrV4,
+    pub(super) port: u16,
+}
 
 /// The stage of a connection, as its owner sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +45,7 @@ pub(super) enum Role {
 }
 
 /// A connection. See the module.
-pub(crate) struct Connection {
+pub(crate) struct TcpConnection {
     pub(super) sockets: SocketSet<'static>,
     handle: SocketHandle,
     pub(super) flow: Flow,
@@ -60,8 +72,8 @@ pub(crate) struct Connection {
     wants_room: bool,
 }
 
-impl Connection {
-    pub(super) fn new(flow: Flow, lease: PortLease, role: Role) -> Connection {
+impl TcpConnection {
+    pub(super) fn new(flow: Flow, lease: PortLease, role: Role) -> TcpConnection {
         let buffer = || tcp::SocketBuffer::new(vec![0; MOST]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
@@ -69,7 +81,7 @@ impl Connection {
         socket.set_congestion_control(CongestionControl::Reno);
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
-        Connection {
+        TcpConnection {
             sockets,
             handle,
             flow,

@@ -1,10 +1,20 @@
 //! Packets as `smoltcp` takes and gives them.
 
+use std::net::Ipv4Addr;
+
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 
-use super::StackOptions;
 use crate::headers::{ETHERNET, HardwareAddress, write_ethernet};
+
+/// The settings of a stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackOptions {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) hardware: HardwareAddress,
+    /// Bytes of the longest IP packet.
+    pub(crate) mtu: usize,
+}
 
 /// The destination of frames.
 pub(crate) trait FrameSink {

@@ -1,6 +1,7 @@
 //! Two stacks with a line between them that loses, repeats and reorders frames, in virtual time.
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 use super::*;
 
