@@ -80,22 +80,22 @@ fn descriptor(command: libc::c_int, argument: &Argument) -> io::Result<OwnedFd> 
 }
 
 /// A map from numbers of 32 bits to numbers of 32 bits.
-pub(crate) struct Map(OwnedFd);
+pub(crate) struct BpfMap(OwnedFd);
 
-impl Map {
+impl BpfMap {
     /// Creates an array of zeros.
-    pub(crate) fn array(entries: u32) -> io::Result<Map> {
-        Map::create(ARRAY, entries)
+    pub(crate) fn array(entries: u32) -> io::Result<BpfMap> {
+        BpfMap::create(ARRAY, entries)
     }
 
     /// Creates a map from queues to AF_XDP sockets.
-    pub(crate) fn of_sockets(entries: u32) -> io::Result<Map> {
-        Map::create(SOCKET_MAP, entries)
+    pub(crate) fn of_sockets(entries: u32) -> io::Result<BpfMap> {
+        BpfMap::create(SOCKET_MAP, entries)
     }
 
-    fn create(kind: u32, entries: u32) -> io::Result<Map> {
+    fn create(kind: u32, entries: u32) -> io::Result<BpfMap> {
         let argument = Argument::new().with(0, kind).with(4, 4).with(8, 4);
-        descriptor(MAP_CREATE, &argument.with(12, entries)).map(Map)
+        descriptor(MAP_CREATE, &argument.with(12, entries)).map(BpfMap)
     }
 
     /// Returns its descriptor.
@@ -113,11 +113,11 @@ impl Map {
 }
 
 /// A program that the kernel has verified.
-pub(crate) struct Program(OwnedFd);
+pub(crate) struct XdpProgram(OwnedFd);
 
-impl Program {
+impl XdpProgram {
     /// Loads a program of XDP: instructions of 8 bytes.
-    pub(crate) fn load(instructions: &[u8]) -> io::Result<Program> {
+    pub(crate) fn load(instructions: &[u8]) -> io::Result<XdpProgram> {
         assert!(instructions.len().is_multiple_of(8));
         let argument = Argument::new()
             .with(0, XDP_PROGRAM)
@@ -126,23 +126,23 @@ impl Program {
             .with_memory(16, LICENCE)
             .with(44, HAS_FRAGMENTS)
             .with(68, XDP_ATTACHMENT);
-        descriptor(PROGRAM_LOAD, &argument).map(Program)
+        descriptor(PROGRAM_LOAD, &argument).map(XdpProgram)
     }
 }
 
 /// A program on an interface: it leaves the interface when this is dropped, or when the process ends.
-pub(crate) struct Link(
+pub(crate) struct BpfLink(
     #[expect(dead_code, reason = "it is open as long as the link is to last")] OwnedFd,
 );
 
-impl Link {
+impl BpfLink {
     /// Attaches a program to an interface in generic mode, in which the kernel copies packets.
-    pub(crate) fn attach(program: &Program, interface: u32) -> io::Result<Link> {
+    pub(crate) fn attach(program: &XdpProgram, interface: u32) -> io::Result<BpfLink> {
         let argument = Argument::new()
             .with(0, program.0.as_raw_fd() as u32)
             .with(4, interface)
             .with(8, XDP_ATTACHMENT)
             .with(12, GENERIC_MODE);
-        descriptor(LINK_CREATE, &argument).map(Link)
+        descriptor(LINK_CREATE, &argument).map(BpfLink)
     }
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::bpf::{Link, Map, Program};
+use crate::bpf::{BpfLink, BpfMap, XdpProgram};
 use crate::headers::HardwareAddress;
 use crate::packet_socket::PacketSocket;
-use crate::routes::{InterfaceFacts, Routes};
+use crate::routes::{InterfaceFacts, KernelRoutes};
 use crate::steering;
 
 /// Queues that have a place in the map of sockets.
@@ -150,12 +150,12 @@ pub struct XdpInterface(Arc<Attached>);
 struct Attached {
     facts: InterfaceFacts,
     address: Ipv4Addr,
-    ports: Map,
-    sockets: Map,
+    ports: BpfMap,
+    sockets: BpfMap,
     /// How many listeners and connections use a port.
     steered: Mutex<HashMap<u16, usize>>,
-    _program: Program,
-    _link: Link,
+    _program: XdpProgram,
+    _link: BpfLink,
 }
 
 impl fmt::Debug for XdpInterface {
@@ -189,7 +189,7 @@ impl XdpInterface {
         threads: usize,
     ) -> Result<XdpInterface, XdpError> {
         let cannot_ask = refused("answer questions about interfaces");
-        let routes = Routes::open().map_err(&cannot_ask)?;
+        let routes = KernelRoutes::open().map_err(&cannot_ask)?;
         let facts = routes.interface(name).map_err(&cannot_ask)?;
         let facts = facts.ok_or_else(|| XdpError::NoInterface { name: name.into() })?;
         if !facts.is_up {
@@ -220,11 +220,11 @@ impl XdpInterface {
             });
         }
         let cannot_load = refused("load an XDP program");
-        let ports = Map::array(steering::PORTS).map_err(&cannot_load)?;
-        let sockets = Map::of_sockets(QUEUES).map_err(&cannot_load)?;
+        let ports = BpfMap::array(steering::PORTS).map_err(&cannot_load)?;
+        let sockets = BpfMap::of_sockets(QUEUES).map_err(&cannot_load)?;
         let program = steering::program(address, ports.descriptor(), sockets.descriptor());
-        let program = Program::load(&steering::encode(&program)).map_err(cannot_load)?;
-        let attached = when_free(|| Link::attach(&program, facts.index));
+        let program = XdpProgram::load(&steering::encode(&program)).map_err(cannot_load)?;
+        let attached = when_free(|| BpfLink::attach(&program, facts.index));
         let link = attached.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { name: name.into() },
             _ => refused("attach an XDP program to the interface")(error),
@@ -331,7 +331,7 @@ impl Drop for SteeredPort {
 /// found.
 #[must_use]
 pub fn receive_queues(name: &str) -> Option<usize> {
-    let routes = Routes::open().ok()?;
+    let routes = KernelRoutes::open().ok()?;
     let facts = routes.interface(name).ok()??;
     Some(queues_in_use(&facts) as usize)
 }

@@ -27,9 +27,9 @@ use reactor::{Network, SocketEvent, SocketWaker, Sockets, WAKING};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::interface::{XdpError, XdpInterface};
-use crate::packet_socket::{Receiver, Transmitter};
-use crate::routes::Routes;
-use crate::stack::{FrameSink, PortLease, Stack, StackOptions};
+use crate::packet_socket::{PacketReceiver, Transmitter};
+use crate::routes::KernelRoutes;
+use crate::stack::{FrameSink, PortLease, StackOptions, TcpStack};
 
 /// Packets taken in one turn.
 const PACKETS: usize = 256;
@@ -77,9 +77,9 @@ pub struct Xdp {
     kernel: Sockets,
     interface: XdpInterface,
     transmitter: Transmitter,
-    receiver: Receiver,
-    stack: Stack,
-    routes: Routes,
+    receiver: PacketReceiver,
+    stack: TcpStack,
+    routes: KernelRoutes,
     unresolved: Vec<Unresolved>,
     started: Instant,
     keep_alive: Duration,
@@ -124,10 +124,10 @@ impl Xdp {
         Ok(Xdp {
             kernel,
             interface: interface.clone(),
-            stack: Stack::new(options).map_err(system("give random numbers"))?,
+            stack: TcpStack::new(options).map_err(system("give random numbers"))?,
             transmitter: socket.transmitter,
             receiver: socket.receiver,
-            routes: Routes::open().map_err(system("answer questions about routes"))?,
+            routes: KernelRoutes::open().map_err(system("answer questions about routes"))?,
             unresolved: Vec::new(),
             started: Instant::now(),
             keep_alive: CLIENT_KEEP_ALIVE,

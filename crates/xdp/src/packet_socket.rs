@@ -20,7 +20,7 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
 
-use crate::rings::{ConsumerRing, FRAME, Frame, FrameMemory, ProducerRing};
+use crate::rings::{ConsumerRing, FRAME, FrameMemory, PacketFrame, ProducerRing};
 
 /// Frames for each direction, and entries of each ring.
 const FRAMES: u32 = 2048;
@@ -35,7 +35,7 @@ pub(crate) struct Transmitter {
     memory: Arc<FrameMemory>,
     transmit: ProducerRing<XdpDesc>,
     completion: ConsumerRing<u64>,
-    free: Vec<Frame>,
+    free: Vec<PacketFrame>,
     /// Packets were written that the kernel has not been told of.
     is_dirty: bool,
     pub(crate) packets: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Transmitter {
 }
 
 /// The receiving side. See the module.
-pub(crate) struct Receiver {
+pub(crate) struct PacketReceiver {
     memory: Arc<FrameMemory>,
     receive: ConsumerRing<XdpDesc>,
     fill: ProducerRing<u64>,
@@ -57,7 +57,7 @@ pub(crate) struct Receiver {
 /// A socket with its two sides.
 pub(crate) struct PacketSocket {
     pub(crate) transmitter: Transmitter,
-    pub(crate) receiver: Receiver,
+    pub(crate) receiver: PacketReceiver,
     socket: Arc<OwnedFd>,
 }
 
@@ -106,7 +106,7 @@ impl PacketSocket {
                 packets: 0,
                 calls: 0,
             },
-            receiver: Receiver {
+            receiver: PacketReceiver {
                 memory,
                 receive,
                 fill,
@@ -125,7 +125,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-impl Receiver {
+impl PacketReceiver {
     /// Returns `true` if a packet has arrived.
     pub(crate) fn has_packet(&mut self) -> bool {
         self.receive.has_entry()

@@ -15,8 +15,8 @@
 //! 1. A mapping has the length with which it was mapped, and lives as long as the ring or the frames that use it.
 //! 2. Counters and entries lie within it: [`Ring::new`] checks that, and indices are masked.
 //! 3. A frame is touched only by its owner. A frame that is the process's has its number in the hands of exactly one
-//!    owner, [`Frame`], which is not `Clone`; the frames of entries of the fill and transmit rings are the kernel's.
-//!    Only [`Frame::address`] and [`FrameMemory::frame`] convert between the two.
+//!    owner, [`PacketFrame`], which is not `Clone`; the frames of entries of the fill and transmit rings are the kernel's.
+//!    Only [`PacketFrame::address`] and [`FrameMemory::frame`] convert between the two.
 
 #![allow(unsafe_code)]
 
@@ -82,13 +82,13 @@ pub(crate) struct FrameMemory {
 
 /// A frame that the process owns.
 #[derive(Debug)]
-pub(crate) struct Frame(u64);
+pub(crate) struct PacketFrame(u64);
 
 impl FrameMemory {
     /// Allocates memory. Returns it with all of its frames.
-    pub(crate) fn allocate(frames: usize) -> io::Result<(Arc<FrameMemory>, Vec<Frame>)> {
+    pub(crate) fn allocate(frames: usize) -> io::Result<(Arc<FrameMemory>, Vec<PacketFrame>)> {
         let mapping = Mapping::anonymous(frames * FRAME)?;
-        let all = (0..frames as u64).map(|at| Frame(at * FRAME as u64));
+        let all = (0..frames as u64).map(|at| PacketFrame(at * FRAME as u64));
         Ok((Arc::new(FrameMemory { mapping }), all.collect()))
     }
 
@@ -100,29 +100,29 @@ impl FrameMemory {
 
     /// Takes the frame of an entry back from the kernel. The caller got the entry from the receive or completion
     /// ring of these frames just now. Returns the frame, and the place of `address` in it.
-    pub(crate) fn frame(&self, address: u64) -> (Frame, usize) {
+    pub(crate) fn frame(&self, address: u64) -> (PacketFrame, usize) {
         assert!(
             address < self.mapping.len as u64,
             "the kernel names no such frame"
         );
         let within = address as usize % FRAME;
-        (Frame(address - within as u64), within)
+        (PacketFrame(address - within as u64), within)
     }
 
     /// Returns the bytes of a frame.
-    pub(crate) fn bytes<'a>(&'a self, frame: &'a Frame) -> &'a [u8; FRAME] {
+    pub(crate) fn bytes<'a>(&'a self, frame: &'a PacketFrame) -> &'a [u8; FRAME] {
         // SAFETY: the frame lies within the mapping, and its owner has lent it (contract, rules 1 and 3).
         unsafe { self.mapping.begin.add(frame.0 as usize).cast().as_ref() }
     }
 
     /// Returns the bytes of a frame, to be written.
-    pub(crate) fn bytes_mut<'a>(&'a self, frame: &'a mut Frame) -> &'a mut [u8; FRAME] {
+    pub(crate) fn bytes_mut<'a>(&'a self, frame: &'a mut PacketFrame) -> &'a mut [u8; FRAME] {
         // SAFETY: as above; the exclusive borrow of the frame is one of its bytes.
         unsafe { self.mapping.begin.add(frame.0 as usize).cast().as_mut() }
     }
 }
 
-impl Frame {
+impl PacketFrame {
     /// Gives the frame away, to be named in an entry of the fill or the transmit ring.
     pub(crate) fn address(self) -> u64 {
         self.0

@@ -68,13 +68,13 @@ pub(crate) struct KernelRoute {
 }
 
 /// A conversation with the kernel, in the network namespace of the thread that opened it.
-pub(crate) struct Routes {
+pub(crate) struct KernelRoutes {
     socket: OwnedFd,
 }
 
-impl Routes {
+impl KernelRoutes {
     /// Opens a conversation.
-    pub(crate) fn open() -> io::Result<Routes> {
+    pub(crate) fn open() -> io::Result<KernelRoutes> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -83,7 +83,7 @@ impl Routes {
             None,
         )?;
         bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Routes { socket })
+        Ok(KernelRoutes { socket })
     }
 
     /// Returns the interface of this name, if there is one.
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_kernel_knows_its_loopback_interface() {
-        let routes = Routes::open().expect("a conversation");
+        let routes = KernelRoutes::open().expect("a conversation");
         let lo = routes
             .interface("lo")
             .expect("an answer")

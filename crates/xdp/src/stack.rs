@@ -33,7 +33,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress as Medium, IpAddress, IpCidr, IpListenEndpoint};
 
 use crate::headers::{HardwareAddress, TcpPacket};
-use connection::{Flow, Role, TcpConnection};
+use connection::{ConnectionRole, Flow, TcpConnection};
 use device::PacketDevice;
 
 pub(crate) use connection::PortLease;
@@ -58,7 +58,7 @@ struct Listener {
 }
 
 /// See the module.
-pub(crate) struct Stack {
+pub(crate) struct TcpStack {
     options: StackOptions,
     interface: Interface,
     connections: Slab<TcpConnection>,
@@ -71,10 +71,10 @@ pub(crate) struct Stack {
     events: Vec<SocketEvent>,
 }
 
-impl Stack {
+impl TcpStack {
     /// Returns a stack without connections.
-    pub(crate) fn new(options: StackOptions) -> io::Result<Stack> {
-        Ok(Stack {
+    pub(crate) fn new(options: StackOptions) -> io::Result<TcpStack> {
+        Ok(TcpStack {
             options,
             interface: interface(&options)?,
             connections: Slab::new(),
@@ -107,7 +107,7 @@ impl Stack {
         for (_, listener) in gone.collect::<Vec<_>>() {
             for place in listener.half_open.into_iter().chain(listener.accepted) {
                 let connection = &mut self.connections[place];
-                connection.role = Role::Closed;
+                connection.role = ConnectionRole::Closed;
                 connection.socket_mut().abort();
                 self.mark(place);
             }
@@ -118,12 +118,12 @@ impl Stack {
     pub(crate) fn accept(&mut self, port: u16) -> Option<(usize, SocketAddrV4)> {
         let place = self.listeners.get_mut(&port)?.accepted.pop_front()?;
         let connection = &mut self.connections[place];
-        connection.role = Role::Owned;
+        connection.role = ConnectionRole::Owned;
         Some((place, connection.flow.peer))
     }
 
     /// Begins to connect from an own port, whose lease the connection keeps. The first packet leaves when
-    /// [`Stack::set_next_hop`] has been called.
+    /// [`TcpStack::set_next_hop`] has been called.
     pub(crate) fn connect(
         &mut self,
         peer: SocketAddrV4,
@@ -136,7 +136,7 @@ impl Stack {
             return Err(ErrorKind::AddrInUse.into());
         }
         self.interface = interface(&self.options)?;
-        let mut connection = TcpConnection::new(flow, lease, Role::Owned);
+        let mut connection = TcpConnection::new(flow, lease, ConnectionRole::Owned);
         connection.token = Some(token);
         connection.is_connecting = true;
         let local = IpListenEndpoint {
@@ -175,7 +175,7 @@ impl Stack {
         connection.is_some_and(|connection| {
             connection.is_connecting
                 && connection.flow.peer == peer
-                && connection.role == Role::Owned
+                && connection.role == ConnectionRole::Owned
         })
     }
 
@@ -270,7 +270,7 @@ impl Stack {
         Some(Duration::from_micros(micros as u64))
     }
 
-    /// Takes a received frame. What is to be sent because of it leaves with [`Stack::transmit`], but for resets.
+    /// Takes a received frame. What is to be sent because of it leaves with [`TcpStack::transmit`], but for resets.
     pub(crate) fn receive(&mut self, frame: &[u8], now: Instant, sink: &mut impl FrameSink) {
         let Some(packet) = TcpPacket::parse(frame) else {
             return;
@@ -316,7 +316,7 @@ impl Stack {
             return;
         }
         let oldest = (listener.half_open.len() >= HALF_OPEN).then(|| listener.half_open[0]);
-        let mut connection = TcpConnection::new(flow, lease, Role::HalfOpen);
+        let mut connection = TcpConnection::new(flow, lease, ConnectionRole::HalfOpen);
         connection.next_hop = Some(packet.source_hardware);
         let local = IpListenEndpoint {
             addr: Some(IpAddress::Ipv4(self.options.address)),
@@ -452,20 +452,20 @@ impl Stack {
     fn review(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         match connection.role {
-            Role::HalfOpen => match connection.state() {
+            ConnectionRole::HalfOpen => match connection.state() {
                 tcp::State::SynReceived => {}
                 tcp::State::Listen | tcp::State::Closed => self.remove(place),
                 _ => self.establish(place),
             },
-            Role::Owned => self.events.extend(connection.take_event()),
-            Role::Waiting | Role::Closed => {}
+            ConnectionRole::Owned => self.events.extend(connection.take_event()),
+            ConnectionRole::Waiting | ConnectionRole::Closed => {}
         }
     }
 
     /// Puts a connection whose handshake is over into the queue of its listener.
     fn establish(&mut self, place: usize) {
         let connection = &mut self.connections[place];
-        connection.role = Role::Waiting;
+        connection.role = ConnectionRole::Waiting;
         connection.socket_mut().set_timeout(None);
         let Some(listener) = self.listeners.get_mut(&connection.flow.port) else {
             return;
@@ -497,9 +497,9 @@ impl Stack {
         }
         if let Some(listener) = self.listeners.get_mut(&connection.flow.port) {
             match connection.role {
-                Role::HalfOpen => listener.half_open.retain(|one| *one != place),
-                Role::Waiting => listener.accepted.retain(|one| *one != place),
-                Role::Owned | Role::Closed => {}
+                ConnectionRole::HalfOpen => listener.half_open.retain(|one| *one != place),
+                ConnectionRole::Waiting => listener.accepted.retain(|one| *one != place),
+                ConnectionRole::Owned | ConnectionRole::Closed => {}
             }
         }
     }

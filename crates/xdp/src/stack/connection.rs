@@ -33,7 +33,7 @@ pub(super) struct Flow {
 
 /// The stage of a connection, as its owner sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Role {
+pub(super) enum ConnectionRole {
     /// Its handshake has begun.
     HalfOpen,
     /// It waits to be accepted.
@@ -50,7 +50,7 @@ pub(crate) struct TcpConnection {
     handle: SocketHandle,
     pub(super) flow: Flow,
     _lease: PortLease,
-    pub(super) role: Role,
+    pub(super) role: ConnectionRole,
     pub(super) token: Option<usize>,
     /// The neighbour that gets its packets, as soon as it is known.
     pub(super) next_hop: Option<HardwareAddress>,
@@ -73,7 +73,7 @@ pub(crate) struct TcpConnection {
 }
 
 impl TcpConnection {
-    pub(super) fn new(flow: Flow, lease: PortLease, role: Role) -> TcpConnection {
+    pub(super) fn new(flow: Flow, lease: PortLease, role: ConnectionRole) -> TcpConnection {
         let buffer = || tcp::SocketBuffer::new(vec![0; MOST]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
@@ -136,7 +136,8 @@ impl TcpConnection {
 
     /// Returns `true` if a new connection may have the addresses of this one.
     pub(super) fn is_replaceable(&self) -> bool {
-        self.role == Role::Closed && matches!(self.state(), State::TimeWait | State::Closed)
+        self.role == ConnectionRole::Closed
+            && matches!(self.state(), State::TimeWait | State::Closed)
     }
 
     /// Breaks the connection.
@@ -198,7 +199,7 @@ impl TcpConnection {
 
     /// Closes the connection: what was written is still sent; what has arrived is forgotten.
     pub(super) fn close(&mut self, now: Instant) {
-        self.role = Role::Closed;
+        self.role = ConnectionRole::Closed;
         if self.is_connecting {
             self.socket_mut().abort();
         }
@@ -226,7 +227,7 @@ impl TcpConnection {
 
     /// Breaks a closed connection whose peer takes nothing, or goes on sending.
     pub(super) fn expire(&mut self, now: Instant) {
-        if self.role != Role::Closed {
+        if self.role != ConnectionRole::Closed {
             return;
         }
         if self.forget_input() && !self.is_lingering() {
@@ -248,7 +249,7 @@ impl TcpConnection {
     pub(super) fn is_lingering(&self) -> bool {
         use State::{Closing, Established, FinWait1, LastAck};
         let is_open = matches!(self.state(), Established | FinWait1 | Closing | LastAck);
-        self.role == Role::Closed && is_open
+        self.role == ConnectionRole::Closed && is_open
     }
 
     /// Returns `true` if a closed connection has nothing left to do, after it was given the chance to send.
@@ -257,7 +258,7 @@ impl TcpConnection {
             self.state(),
             State::Closed | State::TimeWait | State::Listen
         );
-        self.role == Role::Closed && is_over
+        self.role == ConnectionRole::Closed && is_over
     }
 
     /// Returns what its owner has to know.

@@ -47,7 +47,7 @@ pub(super) struct PacketDevice<'a, S> {
     pub(super) options: &'a StackOptions,
 }
 
-pub(super) struct Received<'a>(&'a [u8]);
+pub(super) struct ReceivedPacket<'a>(&'a [u8]);
 
 pub(super) struct Sending<'a, S> {
     sink: &'a mut S,
@@ -57,7 +57,7 @@ pub(super) struct Sending<'a, S> {
 
 impl<S: FrameSink> Device for PacketDevice<'_, S> {
     type RxToken<'a>
-        = Received<'a>
+        = ReceivedPacket<'a>
     where
         Self: 'a;
     type TxToken<'a>
@@ -65,11 +65,11 @@ impl<S: FrameSink> Device for PacketDevice<'_, S> {
     where
         Self: 'a;
 
-    fn receive(&mut self, now: Instant) -> Option<(Received<'_>, Sending<'_, S>)> {
+    fn receive(&mut self, now: Instant) -> Option<(ReceivedPacket<'_>, Sending<'_, S>)> {
         let packet = self.packet.take()?;
         // Without room for an answer the packet is lost, as on the way; its sender repeats it.
         let sending = self.transmit(now)?;
-        Some((Received(packet), sending))
+        Some((ReceivedPacket(packet), sending))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Sending<'_, S>> {
@@ -90,7 +90,7 @@ impl<S: FrameSink> Device for PacketDevice<'_, S> {
     }
 }
 
-impl RxToken for Received<'_> {
+impl RxToken for ReceivedPacket<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
         read(self.0)
     }

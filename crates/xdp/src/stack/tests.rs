@@ -78,8 +78,8 @@ impl FrameSink for Line {
 
 /// A server and a client.
 struct World {
-    server: Stack,
-    client: Stack,
+    server: TcpStack,
+    client: TcpStack,
     to_server: Line,
     to_client: Line,
     now: Instant,
@@ -96,7 +96,7 @@ impl World {
                 hardware: [2, 0, 0, 0, 0, address.octets()[3]],
                 mtu: 1500,
             };
-            Stack::new(options).expect("randomness")
+            TcpStack::new(options).expect("randomness")
         };
         let leases: [PortLease; 2] = [Arc::new(()), Arc::new(())];
         let (mut server, client) = (stack(SERVER), stack(CLIENT));
@@ -184,7 +184,7 @@ impl World {
 }
 
 /// Writes as much as there is room for. Returns how much that was.
-fn write(stack: &mut Stack, place: usize, bytes: &[u8]) -> usize {
+fn write(stack: &mut TcpStack, place: usize, bytes: &[u8]) -> usize {
     match stack.write(place, &[IoSlice::new(bytes)]) {
         Ok(count) => count,
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
@@ -193,7 +193,7 @@ fn write(stack: &mut Stack, place: usize, bytes: &[u8]) -> usize {
 }
 
 /// Reads what is there. Returns `true` if the peer has ended.
-fn read(stack: &mut Stack, place: usize, all: &mut Vec<u8>) -> bool {
+fn read(stack: &mut TcpStack, place: usize, all: &mut Vec<u8>) -> bool {
     let mut room = [0; 5000];
     loop {
         match stack.read(place, &mut room) {
