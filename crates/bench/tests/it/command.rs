@@ -112,7 +112,7 @@ fn servers_are_started_judged_and_gone_afterwards() {
         "--repetitions",
         "1",
         "--seconds",
-        "0.2",
+        "1",
         "--warm-up",
         "0.01",
         "--only",
