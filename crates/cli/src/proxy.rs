@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
-use proxy::{Admin, Config, LockTable, NodeAddress, NodeKind, Nodes, Running, Stack};
+use proxy::{Admin, Config, CqlTable, NodeAddress, NodeKind, Nodes, Running, Stack};
 
 use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
@@ -60,7 +60,16 @@ pub(crate) struct Options {
         value_delimiter = ',',
         requires = "cassandra"
     )]
-    lock_table: Vec<LockTable>,
+    lock_table: Vec<CqlTable>,
+    /// A table of Cassandra whose batches and reads of several rows are read atomic, such as app.posts.
+    /// docs/read-atomic-cassandra.md says what the table needs. May be given several times.
+    #[arg(
+        long,
+        value_name = "KEYSPACE.TABLE",
+        value_delimiter = ',',
+        requires = "cassandra"
+    )]
+    read_atomic: Vec<CqlTable>,
     /// Send writes of several clients to Cassandra as one batch. docs/proxy.md says what that changes.
     #[arg(long, requires = "cassandra")]
     merge_writes: bool,
@@ -238,6 +247,7 @@ fn config(options: &Options) -> Result<Config, String> {
         advertise: options.advertise,
         proxies: options.proxies.clone(),
         lock_tables: options.lock_table.clone(),
+        read_atomic: options.read_atomic.clone(),
         merge_writes: options.merge_writes,
         network_threads,
         aggregation_threads,
@@ -308,6 +318,16 @@ fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
         return Err(format!(
             "{given} with --cassandra: there are no locks but those of tables; name the tables by \
              --lock-table, or leave out {given}"
+        ));
+    }
+    if let Some(table) = options
+        .read_atomic
+        .iter()
+        .find(|it| options.lock_table.contains(it))
+    {
+        return Err(format!(
+            "--read-atomic and --lock-table with {}.{}: a table is either; leave out one of them",
+            table.keyspace, table.table
         ));
     }
     let sharing = options.threads_for_each_node;

@@ -20,6 +20,8 @@
 //! | [`system`] | `system.local` and `system.peers`: the proxy as the one node |
 //! | [`lock_table`] | tables that are locks, which the proxy keeps |
 //! | [`lock_requests`] | the clients' requests about these tables |
+//! | [`read_atomic`] | read-atomic transactions over designated tables |
+//! | [`atomic_requests`] | the clients' requests about these tables |
 //! | [`merge`] | merges writes of several clients into one batch, if configured |
 //! | [`token_ring`] | the nodes of each key |
 //! | [`topology`] | the nodes, as they report themselves and each other |
@@ -34,7 +36,8 @@
 //! Guarantees:
 //! 1. A reply has the stream of its request, and goes to the connection that the request came from.
 //! 2. A node gets a request as the client sent it: only its stream is changed. Writes are merged only
-//!    with `--merge-writes`; see [`merge`].
+//!    with `--merge-writes`, see [`merge`]; requests about read-atomic tables become others, see
+//!    [`atomic_requests`].
 //! 3. When a node fails, requests that were not sent and requests that only read go to another node.
 //!    Every other request whose reply was lost, or does not come, is answered with a write timeout
 //!    without acknowledgements, which is what Cassandra reports for an uncertain outcome. A reply that
@@ -42,6 +45,7 @@
 //! 4. A change of the schema is answered, and clients get its event, when all living nodes have it, or
 //!    ten seconds later: the next request may go to any of them.
 
+pub(crate) mod atomic_requests;
 pub(crate) mod client;
 pub(crate) mod client_protocol;
 pub(crate) mod connection_key;
@@ -58,6 +62,7 @@ pub(crate) mod node_connection;
 pub(crate) mod prepared;
 pub(crate) mod preparing;
 pub(crate) mod protocol;
+pub(crate) mod read_atomic;
 pub(crate) mod replies;
 pub(crate) mod reply_time_limit;
 pub(crate) mod requests;
@@ -77,6 +82,9 @@ use self::credentials::Credential;
 use self::lock_table::LockTables;
 use self::node_connection::Options;
 use self::protocol::CqlProtocol;
+use self::read_atomic::ReadAtomicTables;
+use self::read_atomic::recovery::Recovery;
+use self::read_atomic::transaction_id::Owner;
 use self::shared_state::{CassandraOptions, CassandraState};
 use self::topology_refresher::TopologyRefresher;
 use self::wire::CqlWire;
@@ -88,6 +96,7 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
 use crate::threads::{ListeningProxy, ThreadStack};
+use base::clock::{Clock, SystemClock};
 use reactor::tls::{ServerTls, TlsSettings};
 
 /// Starts a proxy in front of Cassandra.
@@ -108,8 +117,17 @@ pub(crate) fn start<P: ThreadStack>(
     let nodes = Arc::new(Nodes::default());
     let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
     let seeds = Arc::new(seeds);
-    let found = topology::discover(&seeds.addresses(), &config.lock_tables, &options, &nodes);
+    let tables = [&config.lock_tables[..], &config.read_atomic];
+    let found = topology::discover(&seeds.addresses(), tables, &options, &nodes);
     let (nature, known) = found.map_err(|tried| StartError::NoNode { tried })?;
+    if !config.read_atomic.is_empty() && nature.authenticator.is_some() {
+        return Err(StartError::ReadAtomicUsers);
+    }
+    for table in &known.read_atomic {
+        if let Err(fault) = &table.schema {
+            tracing::warn!("{} is not read atomic yet: {fault}", table.name);
+        }
+    }
     let listen = config.listen;
     // Nodes without authentication serve anyone; the proxy must not do that for other machines.
     let asks = nature.authenticator.is_some()
@@ -136,6 +154,11 @@ pub(crate) fn start<P: ThreadStack>(
             tables: config.lock_tables.clone(),
             locks,
         },
+        read_atomic: ReadAtomicTables::new(
+            config.read_atomic.clone(),
+            Owner(fastrand::i64(..)),
+            &(Arc::new(SystemClock) as Arc<dyn Clock>),
+        ),
     };
     let state = Arc::new(CassandraState::new(setting, nature, known));
     let protocol = || CqlProtocol::new(Arc::clone(&state));
@@ -152,6 +175,10 @@ pub(crate) fn start<P: ThreadStack>(
     running.keep("refresher", move || {
         TopologyRefresher::new(&kept, &near).run();
     })?;
+    if !config.read_atomic.is_empty() {
+        let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));
+        running.keep("recovery", move || Recovery::new(&kept, &near).run())?;
+    }
     let (heard, near) = (Arc::clone(&state), seeds);
     running.keep("listener", move || events::listen(&heard, &near))?;
     running.release = Box::new(move || state.stop());

@@ -36,7 +36,7 @@ pub enum Nodes {
 
 /// A table of Cassandra.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LockTable {
+pub struct CqlTable {
     /// Its keyspace.
     pub keyspace: String,
     /// Its name there.
@@ -105,7 +105,9 @@ pub struct Config {
     /// The addresses at which clients reach the other proxies of the same nodes (Cassandra).
     pub proxies: Vec<SocketAddr>,
     /// Tables that are locks, which the proxy keeps instead of the nodes (Cassandra).
-    pub lock_tables: Vec<LockTable>,
+    pub lock_tables: Vec<CqlTable>,
+    /// Tables whose transactions are read atomic (Cassandra).
+    pub read_atomic: Vec<CqlTable>,
     /// Writes of several clients may become one CQL batch (Cassandra).
     pub merge_writes: bool,
     /// Threads with clients, each with a listener of its own.
@@ -175,6 +177,7 @@ impl Config {
             advertise: None,
             proxies: Vec::new(),
             lock_tables: Vec::new(),
+            read_atomic: Vec::new(),
             merge_writes: false,
             network_threads: 1,
             aggregation_threads: 0,
@@ -236,6 +239,12 @@ pub enum StartError {
         /// The address.
         listen: SocketAddr,
     },
+    /// Transactions are completed under the proxy's name, and not under that of their user.
+    #[error(
+        "--read-atomic does not work with nodes that require passwords: leave it out, or have the \
+         nodes accept all clients and protect their network"
+    )]
+    ReadAtomicUsers,
     /// The proxy cannot listen on the address.
     #[error("cannot listen on {listen}: {error}; choose another address by --listen")]
     Listen {

@@ -80,7 +80,7 @@ impl<'a> Select<'a> {
     }
 }
 
-fn selection<'a>(parser: &mut Parser<'a>) -> Result<Selection<'a>, SyntaxError> {
+pub(crate) fn selection<'a>(parser: &mut Parser<'a>) -> Result<Selection<'a>, SyntaxError> {
     if parser.accept_symbol('*')? {
         return Ok(Selection::All);
     }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cql::response::ErrorBody;
 use cql::{Compression, Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
 
+use super::atomic_requests::AtomicRequest;
 use super::connection_key::{self, ConnectionKeys, ConnectionProperties};
 use super::credentials::Credential;
 use super::frames::EnvelopeBatch;
@@ -70,6 +71,9 @@ pub(crate) struct CqlClient {
     /// Its requests to the lock service, by their numbers.
     pub(crate) asked: BTreeMap<u64, PendingRequest<PendingLockRequest>>,
     asked_ever: u64,
+    /// Its requests about read-atomic tables, by their numbers.
+    pub(crate) atomic: HashMap<u32, AtomicRequest>,
+    atomic_ever: u32,
     /// The connection on which it authenticates.
     pub(crate) login: Option<(NodeIndex, ConnectionKey)>,
     pub(crate) framing: Framing,
@@ -99,6 +103,8 @@ impl CqlClient {
             held: Vec::new(),
             asked: BTreeMap::new(),
             asked_ever: 0,
+            atomic: HashMap::new(),
+            atomic_ever: 0,
             login: None,
             framing: Framing::Plain,
             compression: None,
@@ -193,6 +199,12 @@ impl CqlClient {
     pub(crate) fn next_question(&mut self) -> u64 {
         self.asked_ever += 1;
         self.asked_ever
+    }
+
+    /// Returns the number of its next request about read-atomic tables.
+    pub(crate) fn next_atomic(&mut self) -> u32 {
+        self.atomic_ever = self.atomic_ever.wrapping_add(1);
+        self.atomic_ever
     }
 
     /// Parks a request and returns its number.

@@ -149,12 +149,25 @@ impl ControlConnection {
     /// # Errors
     /// Returns an error if the node does not answer with rows.
     pub(crate) fn query(&mut self, text: &str) -> Result<Table, ProxyError> {
-        self.ask(plain_query(text, Version::V4), |response| {
-            let Response::Result(ResultBody::Rows(rows)) = response else {
-                return Err(ProxyError::refused(format!(
-                    "refuses {text:?}: {}",
-                    words(&response)
-                )));
+        self.rows(plain_query(text, Version::V4), text)
+    }
+
+    /// Returns the rows of a request; none if it is answered without rows. `text` describes the request
+    /// in errors.
+    ///
+    /// # Errors
+    /// Returns an error if the node does not answer, or answers with an error.
+    pub(crate) fn rows(&mut self, request: Request<'_>, text: &str) -> Result<Table, ProxyError> {
+        self.ask(request, |response| {
+            let rows = match response {
+                Response::Result(ResultBody::Rows(rows)) => rows,
+                Response::Result(ResultBody::Void) => return Ok(Table::default()),
+                other => {
+                    return Err(ProxyError::refused(format!(
+                        "refuses {text:?}: {}",
+                        words(&other)
+                    )));
+                }
             };
             let columns = rows.metadata.columns.clone().unwrap_or_default();
             let decoded = rows.iter().map(|row| {

@@ -25,7 +25,7 @@ use cql::{BoundValues, Consistency, Response, ResultBody, StreamId, Version};
 
 use super::client::CqlClient;
 use super::lock_table::PendingLockRequest;
-use super::lock_table::schema::LockTableSchema;
+use super::lock_table::schema::KnownTable;
 use super::lock_table::step::{Step, StepOutcome};
 use super::protocol::CqlProtocol;
 use crate::error::ProxyError;
@@ -143,7 +143,7 @@ impl CqlProtocol {
     fn step(&self, query: LockQuery<'_>) -> Result<Step, ProxyError> {
         let statement = LockStatement::parse(query.text)
             .map_err(|error| ProxyError::invalid_request(error.to_string()))?;
-        let is_it = |known: &&LockTableSchema| known.name.is(&statement.table, query.current);
+        let is_it = |known: &&KnownTable| known.name.is(&statement.table, query.current);
         let Some(known) = self.known.lock_tables.iter().find(is_it) else {
             return Err(ProxyError::invalid_request(format!(
                 "{SUPPORTED}: {} is none",

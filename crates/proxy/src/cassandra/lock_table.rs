@@ -9,7 +9,7 @@
 //!
 //! The requests about them are in [`lock_requests`](super::lock_requests).
 
-mod reading;
+pub(crate) mod reading;
 pub(crate) mod row;
 pub(crate) mod schema;
 pub(crate) mod step;
@@ -21,13 +21,13 @@ use cql::StreamId;
 use cql::statement::{Summary, TableName};
 
 use self::step::{Step, StepOutcome};
-use crate::config::LockTable;
+use crate::config::CqlTable;
 use crate::locks::lock_service::LockService;
 
 /// The locks, and the tables that are kept as locks.
 #[derive(Default)]
 pub(crate) struct LockTables {
-    pub(crate) tables: Vec<LockTable>,
+    pub(crate) tables: Vec<CqlTable>,
     /// The lock service; `None`: the proxy keeps no locks.
     pub(crate) locks: Option<Arc<LockService>>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct PendingLockRequest {
     pub(super) skip_metadata: bool,
 }
 
-impl fmt::Display for LockTable {
+impl fmt::Display for CqlTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.keyspace, self.table)
     }
@@ -60,7 +60,7 @@ impl LockTables {
     }
 }
 
-impl LockTable {
+impl CqlTable {
     pub(super) fn is(&self, table: &TableName<'_>, current: Option<&str>) -> bool {
         table.is(&self.keyspace, &self.table, current)
     }

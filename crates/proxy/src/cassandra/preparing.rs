@@ -56,8 +56,10 @@ impl CqlProtocol {
         };
         let mut statement = Statement::new(&query.bytes, prepare, keyspace, &result, whole.body);
         let lock_tables = &self.state.setting.lock_tables;
-        statement.is_local |=
-            lock_tables.answers(prepare.text, statement.connection_keyspace.as_deref());
+        let read_atomic = &self.state.setting.read_atomic;
+        let current = statement.connection_keyspace.as_deref();
+        statement.is_local |= lock_tables.answers(prepare.text, current)
+            || read_atomic.answers(prepare.text, current);
         Some((Bytes::copy_from_slice(result.id), statement))
     }
 

@@ -64,6 +64,8 @@ pub(crate) enum Task {
     Use,
     /// The client authenticates.
     Login,
+    /// It belongs to a request about read-atomic tables, whose number is in the upper half.
+    ReadAtomic,
 }
 
 impl Task {
@@ -80,8 +82,9 @@ impl Task {
             Task::PrepareAgain,
             Task::Use,
             Task::Login,
+            Task::ReadAtomic,
         ];
-        let task = tasks[(sequence >> 16) as usize];
+        let task = tasks[usize::from((sequence >> 16) as u16)];
         (task, StreamId((sequence as u16).cast_signed()))
     }
 }

@@ -42,6 +42,7 @@ impl CqlProtocol {
             (Task::Login, _) => self.logged_in(client, &query, header, bytes, context),
             (Task::Use, _) => self.used(client, stream, header, bytes),
             (Task::PrepareAgain, _) => self.prepared_again(client, &query, header, bytes, context),
+            (Task::ReadAtomic, _) => self.atomic_answered(client, query, header, &bytes, context),
             (Task::Prepare, Opcode::Result) => {
                 self.remember(&query, header, &bytes);
                 client.gathered.put(stream, bytes);
@@ -123,6 +124,9 @@ impl CqlProtocol {
         if task == Task::Login {
             self.end_login(client, context);
         }
+        if task == Task::ReadAtomic {
+            return self.atomic_failed(client, &query, failure);
+        }
         let words = retry_policy::words(
             &query,
             failure,
@@ -146,7 +150,11 @@ impl CqlProtocol {
     }
 
     /// Returns the node to which a failed query goes next: another replica of its key, or any node.
-    fn other_node(&mut self, query: &Query, context: &mut RequestContext<'_>) -> NodeIndex {
+    pub(crate) fn other_node(
+        &mut self,
+        query: &Query,
+        context: &mut RequestContext<'_>,
+    ) -> NodeIndex {
         self.replicas.clear();
         if let Some(header) = header_of(&query.bytes, Direction::Request)
             && header.opcode == Opcode::Execute

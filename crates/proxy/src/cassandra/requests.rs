@@ -8,6 +8,7 @@ use cql::{
     BoundValues, EventKind, Header, Malformed, Opcode, Response, ResultBody, StreamId, paging,
 };
 
+use super::atomic_requests::AtomicQuery;
 use super::client::CqlClient;
 use super::lock_requests::LockQuery;
 use super::merge;
@@ -108,7 +109,7 @@ impl CqlProtocol {
         }
         let statement = self.state.prepared.get(header.version, execute.id);
         let statement = statement.as_deref();
-        if statement.is_none() && self.keeps_lock_tables() {
+        if statement.is_none() && (self.keeps_lock_tables() || self.keeps_read_atomic_tables()) {
             CqlProtocol::not_prepared(client, header.stream, execute.id);
             return Ok(RequestProgress::Handled);
         }
@@ -117,6 +118,17 @@ impl CqlProtocol {
         {
             let current = statement.connection_keyspace.as_deref();
             let (values, skip) = (execute.parameters.values, execute.parameters.skip_metadata);
+            let read_atomic = &self.state.setting.read_atomic;
+            if read_atomic.answers(&statement.text, current) {
+                let query = AtomicQuery {
+                    text: &statement.text,
+                    current,
+                    values: &values,
+                    consistency: execute.parameters.consistency,
+                };
+                let request = (header, bytes.clone());
+                return Ok(self.execute_atomic(client, request, query, context));
+            }
             if self
                 .state
                 .setting
@@ -198,6 +210,19 @@ impl CqlProtocol {
             self.lock(client, said, context);
             return Ok(RequestProgress::Handled);
         }
+        let is_atomic = summary.as_ref().is_some_and(|summary| {
+            let read_atomic = &self.state.setting.read_atomic;
+            read_atomic.has_one_of(&summary.tables, current)
+        });
+        if is_atomic {
+            let atomic = AtomicQuery {
+                text: query.text,
+                current,
+                values: &values,
+                consistency: query.parameters.consistency,
+            };
+            return Ok(self.execute_atomic(client, (header, bytes.clone()), atomic, context));
+        }
         if system::answers(query.text, current)
             && self.answer_locally(client, header.stream, query.text, current, &values, skip)
         {
@@ -256,6 +281,16 @@ impl CqlProtocol {
                 return Ok(RequestProgress::Handled);
             }
         }
+        if self.keeps_read_atomic_tables() {
+            let own = client.keyspace.clone();
+            let current = batch.parameters.keyspace.or(own.as_deref());
+            let how = (current, batch.parameters.consistency);
+            let request = (header, &bytes);
+            if let Some(done) = self.batch_atomic(client, request, &batch.statements, how, context)
+            {
+                return Ok(done);
+            }
+        }
         let (map, prepared) = (&self.known.map, &self.state.prepared);
         let route = route::of_batch(map, prepared, header.version, &batch, &mut self.replicas);
         Ok(self.send(client, header, bytes, Task::Request, route, context))
@@ -274,7 +309,9 @@ impl CqlProtocol {
             let current = prepare.keyspace.or(client.keyspace.as_deref());
             let wrong = match of_use {
                 true => Some("USE cannot be prepared: give it as it is".to_owned()),
-                false => self.refusal_of_prepare(prepare.text, current),
+                false => self
+                    .refusal_of_prepare(prepare.text, current)
+                    .or_else(|| self.refusal_of_atomic_prepare(prepare.text, current)),
             };
             if let Some(text) = wrong {
                 client.refuse(header.stream, INVALID, &text);

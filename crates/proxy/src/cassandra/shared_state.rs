@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use super::lock_table::LockTables;
 use super::node_connection::Options;
 use super::prepared::Prepared;
+use super::read_atomic::ReadAtomicTables;
 use super::topology::{ClusterProperties, Topology};
 use crate::config::Limits;
 use crate::nodes::{NeededNodes, NodeRoles, Nodes};
@@ -37,6 +38,7 @@ pub(crate) struct CassandraOptions {
     /// The addresses at which clients reach the other proxies.
     pub(crate) others: Vec<SocketAddr>,
     pub(crate) lock_tables: LockTables,
+    pub(crate) read_atomic: ReadAtomicTables,
     /// Writes of several clients may become one CQL batch.
     pub(crate) merge_writes: bool,
 }

@@ -7,10 +7,11 @@ use cql::ring::{Replication, Ring, RingNode};
 use cql::{CqlValue, Response, Version};
 
 use super::control_connection::{ControlConnection, Table};
-use super::lock_table::schema;
+use super::lock_table::schema::{self, TableUse};
 use super::node_connection::Options;
+use super::read_atomic::designated_table;
 use super::token_ring::Map;
-use crate::config::LockTable;
+use crate::config::CqlTable;
 use crate::error::ProxyError;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;
@@ -26,7 +27,8 @@ pub(crate) struct Topology {
     pub(crate) peers_v2: Option<Table>,
     /// All tokens of the ring, in order.
     pub(crate) tokens: Vec<String>,
-    pub(crate) lock_tables: Vec<schema::LockTableSchema>,
+    pub(crate) lock_tables: Vec<schema::KnownTable>,
+    pub(crate) read_atomic: Vec<schema::KnownTable>,
 }
 
 /// The properties of the nodes that do not change.
@@ -38,13 +40,14 @@ pub(crate) struct ClusterProperties {
     pub(crate) newest: Version,
 }
 
-/// Learns the properties and the topology of the nodes at these addresses.
+/// Learns the properties and the topology of the nodes at these addresses, and the schemas of the
+/// tables that are locks and of those that are read atomic.
 ///
 /// # Errors
 /// Returns the fault of each of them.
 pub(crate) fn discover(
     addresses: &[SocketAddr],
-    lock_tables: &[LockTable],
+    [lock_tables, read_atomic]: [&[CqlTable]; 2],
     options: &Options,
     nodes: &Nodes,
 ) -> Result<(ClusterProperties, Topology), Vec<String>> {
@@ -55,12 +58,14 @@ pub(crate) fn discover(
                 authenticator: asked.authenticator.clone(),
                 newest: newest(&mut asked)?,
             };
-            let lock_tables = schema::ask(&mut asked, lock_tables)?;
+            let lock_tables = schema::ask(&mut asked, lock_tables, TableUse::Locks)?;
+            let read_atomic = designated_table::ask(&mut asked, read_atomic)?;
             let known = topology(&mut asked, address, nodes)?;
             Ok((
                 nature,
                 Topology {
                     lock_tables,
+                    read_atomic,
                     ..known
                 },
             ))
@@ -143,6 +148,7 @@ pub(super) fn topology(
         peers_v2: peers_v2.map(without_rows),
         local,
         lock_tables: Vec::new(),
+        read_atomic: Vec::new(),
     })
 }
 

@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::control_connection::ControlConnection;
-use super::lock_table::schema;
+use super::lock_table::schema::{self, TableUse};
 use super::node_connection::Options;
+use super::read_atomic::designated_table;
 use super::shared_state::CassandraState;
 use super::topology::{Topology, topology};
 use crate::error::ProxyError;
@@ -92,10 +93,12 @@ impl<'a> TopologyRefresher<'a> {
         for address in self.state.addresses(self.seeds) {
             let setting = &self.state.setting;
             let asked = self.connections.ask(address, &self.state.options, |asked| {
-                let lock_tables = schema::ask(asked, &setting.lock_tables.tables)?;
+                let lock_tables = schema::ask(asked, &setting.lock_tables.tables, TableUse::Locks)?;
+                let read_atomic = designated_table::ask(asked, &setting.read_atomic.tables)?;
                 let known = topology(asked, address, &setting.nodes)?;
                 Ok(Topology {
                     lock_tables,
+                    read_atomic,
                     ..known
                 })
             });

@@ -24,6 +24,7 @@ use super::super::frames::header_of;
 use super::super::lock_table::LockTables;
 use super::super::node_connection::{Options, plain_query};
 use super::super::protocol::Task;
+use super::super::read_atomic::ReadAtomicTables;
 use super::super::shared_state::{CassandraOptions, CassandraState};
 use super::super::token_ring::Map;
 use super::super::topology::{ClusterProperties, Topology};
@@ -75,6 +76,7 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<Cassand
         address: SocketAddr::from(([127, 0, 0, 1], 9043)),
         others: Vec::new(),
         lock_tables: LockTables::default(),
+        read_atomic: ReadAtomicTables::default(),
         merge_writes: false,
     };
     let nature = ClusterProperties {
@@ -278,6 +280,7 @@ fn numbers_of_queries_say_what_they_are_for() {
         Task::PrepareAgain,
         Task::Use,
         Task::Login,
+        Task::ReadAtomic,
     ] {
         for stream in [0, 1, -1, i16::MAX, i16::MIN].map(StreamId) {
             assert_eq!(Task::of(task.sequence(stream)), (task, stream));

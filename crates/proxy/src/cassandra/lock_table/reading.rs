@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use ::locks::LockLease;
+use cql::notation::NotationReader;
 use cql::statement::lock::{Equalities, SUPPORTED};
-use cql::statement::{Condition, Literal, Selection, Term};
+use cql::statement::{Condition, KeyTerms, Literal, Name, Selection, Term};
 use cql::{Bound, BoundValues, CqlValue, DataType};
 
 use super::schema::Schema;
@@ -17,11 +18,11 @@ use crate::error::ProxyError;
 const MAX_TTL: i32 = 20 * 365 * 24 * 60 * 60;
 
 /// A column and its value; `None` is null.
-pub(super) type ColumnValue = (usize, Option<Vec<u8>>);
+pub(crate) type ColumnValue = (usize, Option<Vec<u8>>);
 
 /// The condition on a row for a statement to be executed.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum RowCondition {
+pub(crate) enum RowCondition {
     /// The row exists.
     Exist,
     /// Its columns have these values.
@@ -30,7 +31,7 @@ pub(super) enum RowCondition {
 
 impl RowCondition {
     /// Returns the columns of the condition, each once.
-    pub(super) fn places(&self) -> Vec<usize> {
+    pub(crate) fn places(&self) -> Vec<usize> {
         let mut places = Vec::new();
         if let RowCondition::Equal(values) = self {
             for (at, _) in values {
@@ -44,9 +45,9 @@ impl RowCondition {
 }
 
 /// A statement's table, with a request's values.
-pub(super) struct StatementReader<'a> {
-    pub(super) schema: &'a Schema,
-    pub(super) values: &'a BoundValues<'a>,
+pub(crate) struct StatementReader<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) values: &'a BoundValues<'a>,
 }
 
 /// The value of a term: unset, null, or bytes.
@@ -159,7 +160,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the values of the key's columns, as `WHERE` gives them.
-    pub(super) fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, ProxyError> {
+    pub(crate) fn key(&self, equalities: &Equalities<'_>) -> Result<Vec<Vec<u8>>, ProxyError> {
         let mut term_value: Vec<(usize, TermValue)> = Vec::new();
         for (name, term) in equalities {
             let (at, value) = self.of_column(name, term)?;
@@ -178,8 +179,96 @@ impl StatementReader<'_> {
         self.whole_key(term_value)
     }
 
+    /// Returns the keys that a read names: all combinations of the values of the key's columns, the
+    /// last column's values fastest.
+    pub(crate) fn keys(
+        &self,
+        restrictions: &[(Name<'_>, KeyTerms<'_>)],
+        most: usize,
+    ) -> Result<Vec<Vec<Vec<u8>>>, ProxyError> {
+        let mut columns: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
+        for (name, terms) in restrictions {
+            let at = self.column(name)?;
+            if !self.schema.is_key(at) {
+                return Err(ProxyError::invalid_request(format!(
+                    "Non PRIMARY KEY columns found in where clause: {name} "
+                )));
+            }
+            if columns.iter().any(|(other, _)| *other == at) {
+                return Err(ProxyError::invalid_request(format!(
+                    "{name} cannot be restricted by more than one relation if it includes an Equal"
+                )));
+            }
+            columns.push((at, self.key_values(name, terms)?));
+        }
+        columns.sort_by_key(|(at, _)| self.schema.key.iter().position(|place| place == at));
+        let count = columns.iter().map(|(_, values)| values.len());
+        let count = count.fold(1_usize, usize::saturating_mul);
+        if count > most {
+            return Err(ProxyError::invalid_request(format!(
+                "a read names at most {most} rows, and this one {count}"
+            )));
+        }
+        let mut keys = vec![Vec::new()];
+        for (at, values) in &columns {
+            let longer = keys.iter().flat_map(|key: &Vec<(usize, Vec<u8>)>| {
+                let with = |value: &Vec<u8>| [&key[..], &[(*at, value.clone())]].concat();
+                values.iter().map(with)
+            });
+            keys = longer.collect();
+        }
+        let whole = keys.into_iter().map(|key| {
+            let values = key.into_iter();
+            self.whole_key(
+                values
+                    .map(|(at, bytes)| (at, TermValue::Bytes(bytes)))
+                    .collect(),
+            )
+        });
+        whole.collect()
+    }
+
+    /// Returns the values that a read names in one column of the key.
+    fn key_values(&self, name: &str, terms: &KeyTerms<'_>) -> Result<Vec<Vec<u8>>, ProxyError> {
+        let invalid = |what: &str| {
+            ProxyError::invalid_request(format!(
+                "Invalid {what} value in condition for column {name}"
+            ))
+        };
+        let data_type = &self.schema.columns.0[self.column(name)?].data_type;
+        let terms = match terms {
+            KeyTerms::One(term) => std::slice::from_ref(term),
+            KeyTerms::Several(terms) => terms,
+            KeyTerms::List(marker) => {
+                let by_column = || match (self.values.are_named(), &marker.name) {
+                    (true, None) => self.values.by_name(&format!("in({name})")),
+                    _ => None,
+                };
+                let bytes = match marker.value(self.values).or_else(by_column) {
+                    Some(Bound::Bytes(bytes)) => bytes,
+                    Some(Bound::Null) => return Err(invalid("null")),
+                    Some(Bound::Unset) => return Err(invalid("unset")),
+                    None => {
+                        return Err(ProxyError::invalid_request(format!(
+                            "Invalid amount of bind variables: {name} has none"
+                        )));
+                    }
+                };
+                return list(bytes, data_type).ok_or_else(|| invalid("list"));
+            }
+        };
+        let values = terms
+            .iter()
+            .map(|term| match self.term_value(term, name, data_type)? {
+                TermValue::Bytes(bytes) => Ok(bytes),
+                TermValue::Null => Err(invalid("null")),
+                TermValue::Unset => Err(invalid("unset")),
+            });
+        values.collect()
+    }
+
     /// Returns the key that `INSERT` gives, and the columns that it sets.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &self,
         equalities: &Equalities<'_>,
     ) -> Result<(Vec<Vec<u8>>, Vec<ColumnValue>), ProxyError> {
@@ -194,7 +283,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the columns that `UPDATE` sets.
-    pub(super) fn assignments(
+    pub(crate) fn assignments(
         &self,
         equalities: &Equalities<'_>,
     ) -> Result<Vec<ColumnValue>, ProxyError> {
@@ -217,7 +306,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the condition after `IF`.
-    pub(super) fn condition(&self, condition: &Condition<'_>) -> Result<RowCondition, ProxyError> {
+    pub(crate) fn condition(&self, condition: &Condition<'_>) -> Result<RowCondition, ProxyError> {
         let Condition::Equal(equalities) = condition else {
             return Ok(RowCondition::Exist);
         };
@@ -243,7 +332,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the lease that `USING TTL` gives, or else the table's default.
-    pub(super) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<LockLease, ProxyError> {
+    pub(crate) fn lease(&self, ttl: Option<&Term<'_>>) -> Result<LockLease, ProxyError> {
         let default = self.schema.default_ttl;
         let term_value = ttl.map(|term| self.term_value(term, "[ttl]", &DataType::Int));
         let seconds = match term_value.transpose()? {
@@ -266,7 +355,7 @@ impl StatementReader<'_> {
     }
 
     /// Returns the columns that are selected, with their names in the result.
-    pub(super) fn selection(
+    pub(crate) fn selection(
         &self,
         selection: &Selection<'_>,
     ) -> Result<Vec<(usize, String)>, ProxyError> {
@@ -298,6 +387,20 @@ fn sets(term_value: Vec<(usize, TermValue)>) -> Vec<ColumnValue> {
         TermValue::Unset => None,
     };
     term_value.into_iter().filter_map(set).collect()
+}
+
+/// Returns the values of a list of a column's type; `None`: the bytes are no such list.
+fn list(bytes: &[u8], data_type: &DataType) -> Option<Vec<Vec<u8>>> {
+    let mut reader = NotationReader::new(bytes);
+    let mut values = Vec::new();
+    for _ in 0..reader.count("a negative number of elements").ok()? {
+        let value = reader.bytes().ok()??;
+        if !fits(value, data_type) {
+            return None;
+        }
+        values.push(one_of_equals(value.to_vec(), data_type));
+    }
+    reader.rest().is_empty().then_some(values)
 }
 
 /// Returns `true` if the bytes are a value of a type of [`super::schema`].

@@ -1,5 +1,6 @@
 //! The tables of locks as the nodes know them: their columns, in the order of `SELECT *`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use cql::{CqlValue, DataType, Response, ResultBody};
 
 use super::super::control_connection::{ControlConnection, Table};
 use super::super::node_connection::quoted;
-use crate::config::LockTable;
+use crate::config::CqlTable;
 use crate::error::ProxyError;
 
 /// Types whose values are equal if and only if their bytes are.
@@ -30,10 +31,10 @@ const TYPES: [DataType; 14] = [
     DataType::Uuid,
 ];
 
-/// A table of locks, with the nodes' schema.
+/// A table that the proxy answers itself, with the nodes' schema.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct LockTableSchema {
-    pub(crate) name: LockTable,
+pub(crate) struct KnownTable {
+    pub(crate) name: CqlTable,
     /// The schema, or the fault of the table in words for a client.
     pub(crate) schema: Result<Arc<Schema>, ProxyError>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct LockTableSchema {
 pub(crate) struct Schema {
     /// The table's id; a table that had the name before has another one.
     pub(crate) id: [u8; 16],
-    pub(crate) name: LockTable,
+    pub(crate) name: CqlTable,
     /// The columns in the order of `SELECT *`.
     pub(crate) columns: Columns,
     /// Places of the key's columns: first those of the partition key, then the clustering columns.
@@ -67,29 +68,47 @@ impl Schema {
     }
 }
 
+/// The use of a table that the proxy answers itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TableUse {
+    Locks,
+    ReadAtomic,
+}
+
+impl fmt::Display for TableUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableUse::Locks => "a table of locks",
+            TableUse::ReadAtomic => "a read-atomic table",
+        })
+    }
+}
+
 /// Asks a node for the schemas of tables.
 ///
 /// # Errors
 /// Returns an error if the node does not answer.
 pub(crate) fn ask(
     asked: &mut ControlConnection,
-    tables: &[LockTable],
-) -> Result<Vec<LockTableSchema>, ProxyError> {
+    tables: &[CqlTable],
+    table_use: TableUse,
+) -> Result<Vec<KnownTable>, ProxyError> {
     let mut all = Vec::new();
     for name in tables {
-        let schema = one(asked, name)?.map(Arc::new);
+        let schema = one(asked, name, table_use)?.map(Arc::new);
         if let Err(what) = &schema {
-            tracing::debug!("{name} keeps no locks: {what}");
+            tracing::debug!("{name} is not {table_use}: {what}");
         }
         let name = name.clone();
-        all.push(LockTableSchema { name, schema });
+        all.push(KnownTable { name, schema });
     }
     Ok(all)
 }
 
 fn one(
     asked: &mut ControlConnection,
-    name: &LockTable,
+    name: &CqlTable,
+    table_use: TableUse,
 ) -> Result<Result<Schema, ProxyError>, ProxyError> {
     let text = |text: &str| text.replace('\'', "''");
     let of_it = format!(
@@ -102,7 +121,7 @@ fn one(
     let kinds = format!("SELECT column_name, kind, position FROM system_schema.columns {of_it}");
     let kinds = asked.query(&kinds)?;
     if tables.rows.is_empty() {
-        return Ok(Err(missing(name)));
+        return Ok(Err(missing(name, table_use)));
     }
     let (keyspace, table) = (quoted(&name.keyspace), quoted(&name.table));
     let select = format!("SELECT * FROM {keyspace}.{table}");
@@ -116,22 +135,23 @@ fn one(
         _ => Ok(None),
     })?;
     let Some(columns) = columns else {
-        return Ok(Err(missing(name)));
+        return Ok(Err(missing(name, table_use)));
     };
-    Ok(of_answers(name, &tables, &kinds, columns))
+    Ok(of_answers(name, table_use, &tables, &kinds, columns))
 }
 
 /// Returns the error about a table that does not exist.
-fn missing(name: &LockTable) -> ProxyError {
+fn missing(name: &CqlTable, table_use: TableUse) -> ProxyError {
     ProxyError::invalid_request(format!(
-        "table {} does not exist: create {name}, as CQL does it, and it keeps locks",
+        "table {} does not exist: create {name}, as CQL does it, and it is {table_use}",
         name.table
     ))
 }
 
 /// Makes a schema of a node's answers.
 pub(crate) fn of_answers(
-    name: &LockTable,
+    name: &CqlTable,
+    table_use: TableUse,
     tables: &Table,
     kinds: &Table,
     columns: Columns,
@@ -163,7 +183,7 @@ pub(crate) fn of_answers(
             "clustering" => key.push((1, position, place)),
             "static" => {
                 return Err(ProxyError::invalid_request(format!(
-                    "{name} has the static column {column}: a table of locks has none"
+                    "{name} has the static column {column}: {table_use} has none"
                 )));
             }
             _ => {}
@@ -171,7 +191,7 @@ pub(crate) fn of_answers(
     }
     if let Some(column) = columns.0.iter().find(|it| !TYPES.contains(&it.data_type)) {
         return Err(ProxyError::invalid_request(format!(
-            "column {} of {name} has a type that a table of locks does not have: use ascii, \
+            "column {} of {name} has a type that {table_use} does not have: use ascii, \
              bigint, blob, boolean, date, inet, int, smallint, text, time, timestamp, timeuuid, \
              tinyint or uuid",
             column.name
@@ -192,17 +212,17 @@ pub(crate) fn of_answers(
     })
 }
 
-impl FromStr for LockTable {
+impl FromStr for CqlTable {
     type Err = ProxyError;
 
     /// Parses `keyspace.table`, as in CQL: in lower case, unless it is in quotes.
-    fn from_str(text: &str) -> Result<LockTable, ProxyError> {
+    fn from_str(text: &str) -> Result<CqlTable, ProxyError> {
         let error = || ProxyError::invalid_setting(format!("{text} is no table such as app.locks"));
         let select = format!("SELECT * FROM {text}");
         let select = cql::statement::Select::parse(&select).map_err(|_| error())?;
         let plain = select.restrictions.is_empty() && select.limit.is_none();
         match (select.table.keyspace, plain) {
-            (Some(keyspace), true) => Ok(LockTable {
+            (Some(keyspace), true) => Ok(CqlTable {
                 keyspace: keyspace.into_owned(),
                 table: select.table.table.into_owned(),
             }),
@@ -215,7 +235,7 @@ impl FromStr for LockTable {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn name() -> LockTable {
+    pub(crate) fn name() -> CqlTable {
         "app.locks".parse().expect("a name")
     }
 
@@ -226,8 +246,22 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns a schema of columns, each with its kind and place.
+    /// Returns a read-atomic table of columns, each with its kind and place.
+    pub(crate) fn schema_of(name: &str, columns: &[(&str, DataType, &str, i32)]) -> Schema {
+        let name = name.parse().expect("a name");
+        of_columns(&name, TableUse::ReadAtomic, columns).expect("a table")
+    }
+
+    /// Returns a table of locks of columns, each with its kind and place.
     pub(crate) fn schema(columns: &[(&str, DataType, &str, i32)]) -> Result<Schema, ProxyError> {
+        of_columns(&name(), TableUse::Locks, columns)
+    }
+
+    fn of_columns(
+        name: &CqlTable,
+        table_use: TableUse,
+        columns: &[(&str, DataType, &str, i32)],
+    ) -> Result<Schema, ProxyError> {
         let tables = table(
             &[
                 ("id", DataType::Uuid),
@@ -252,10 +286,11 @@ pub(crate) mod tests {
         );
         let specs: Vec<_> = columns.iter().map(|it| (it.0, it.1.clone())).collect();
         of_answers(
-            &name(),
+            name,
+            table_use,
             &tables,
             &kinds,
-            Columns::of_table("app", "locks", &specs),
+            Columns::of_table(&name.keyspace, &name.table, &specs),
         )
     }
 
@@ -309,7 +344,7 @@ pub(crate) mod tests {
     #[test]
     fn names_are_those_of_cql() {
         assert_eq!(name().to_string(), "app.locks");
-        let quoted: LockTable = "App.\"My.Locks\"".parse().expect("a name");
+        let quoted: CqlTable = "App.\"My.Locks\"".parse().expect("a name");
         assert_eq!((&*quoted.keyspace, &*quoted.table), ("app", "My.Locks"));
         for text in [
             "locks",
@@ -319,7 +354,7 @@ pub(crate) mod tests {
             "a.b; DROP",
             "a. b LIMIT 1",
         ] {
-            assert!(text.parse::<LockTable>().is_err(), "{text}");
+            assert!(text.parse::<CqlTable>().is_err(), "{text}");
         }
     }
 }

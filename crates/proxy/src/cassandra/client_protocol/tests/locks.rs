@@ -47,7 +47,7 @@ fn kept_by(
         locks: Some(Arc::new(LockService::start(&options, 1).expect("locks"))),
     };
     let known = Topology {
-        lock_tables: vec![schema::LockTableSchema {
+        lock_tables: vec![schema::KnownTable {
             name,
             schema: schema.map(Arc::new),
         }],
