@@ -138,6 +138,48 @@ pub(crate) fn delete_bucket(keyspace: &str, owner: Owner, bucket: Bucket) -> Nod
     of_records(text, owner, bucket, &[])
 }
 
+/// Returns the read of all partitions with records.
+pub(crate) fn read_buckets(keyspace: &str) -> NodeQuery {
+    NodeQuery {
+        text: format!("SELECT DISTINCT owner, bucket FROM {}", records(keyspace)),
+        values: ValueList::new(),
+        token: Token(0),
+    }
+}
+
+/// Returns the text of the lightweight transaction that leases a number; see [`lease`].
+pub(crate) fn take_lease_text(keyspace: &str, ttl_s: u32) -> String {
+    format!(
+        "INSERT INTO {} (owner, bucket, id, writes) VALUES (:number, :bucket, 0, :lease) IF NOT EXISTS USING TTL \
+         {ttl_s}",
+        records(keyspace)
+    )
+}
+
+/// Returns the text of the one that extends the lease.
+pub(crate) fn extend_lease_text(keyspace: &str, ttl_s: u32) -> String {
+    format!(
+        "UPDATE {} USING TTL {ttl_s} SET writes = :lease WHERE owner = :number AND bucket = :bucket \
+         AND id = 0 IF writes = :lease",
+        records(keyspace)
+    )
+}
+
+/// Returns a lightweight transaction about the lease of a number.
+pub(crate) fn lease(text: String, owner: Owner, number: u8) -> NodeQuery {
+    let (own, bucket) = (owner.0.to_be_bytes(), Bucket::LEASE.0.to_be_bytes());
+    let number = i64::from(number).to_be_bytes();
+    let mut values = ValueList::new();
+    for (name, value) in [("lease", &own), ("number", &number), ("bucket", &bucket)] {
+        values.push_named(name, Bound::Bytes(value));
+    }
+    NodeQuery {
+        text,
+        values,
+        token: token(&[&number, &bucket]),
+    }
+}
+
 /// Returns the COMMIT of one row: the INSERT of its version. Columns that the table no longer has are
 /// left out.
 pub(crate) fn commit(schema: &Schema, record: &TransactionRecord, write: &RowWrite) -> NodeQuery {

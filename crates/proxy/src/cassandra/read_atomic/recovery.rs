@@ -18,21 +18,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::locks::MonotonicTime;
-use cql::request::{Parameters, Query as CqlQuery, Request};
-use cql::{Bound, Consistency, CqlValue, ValueList, Version};
+use cql::{Consistency, CqlValue, Version};
 
 use super::super::control_connection::{ControlConnection, Table};
-use super::super::node_connection::quoted;
 use super::super::shared_state::CassandraState;
+use super::super::topology::Topology;
 use super::designated_table;
 use super::node_queries::{self, NodeQuery};
 use super::open_transactions::{NumberLease, OpenTransactions};
 use super::record::TransactionRecord;
+use super::statement::READ_LIMIT;
 use super::transaction_id::{Bucket, NUMBERS, Owner, TransactionId};
-use super::{RECORD_TABLE, statement::READ_LIMIT};
 use crate::error::ProxyError;
 use crate::locks::clock;
 use crate::seeds::Seeds;
@@ -66,71 +65,80 @@ const _: () = {
     assert!(OTHERS_AGE.as_secs() >= OWN_AGE.as_secs() + RETENTION.as_secs() + 20);
 };
 
-/// The thread's state.
+/// The nodes, as recovery asks them.
+pub(crate) trait RecoveryNodes {
+    /// Sends a query with consistency QUORUM, and returns the rows of its answer.
+    ///
+    /// # Errors
+    /// Returns an error if no node answers, or one refuses the query.
+    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError>;
+
+    /// Returns the designated tables.
+    fn tables(&self) -> Arc<Topology>;
+}
+
+/// The thread: its keyspaces, and the nodes.
 pub(crate) struct Recovery<'a> {
+    nodes: QuorumConnection<'a>,
+    keyspaces: Vec<KeyspaceRecovery>,
+}
+
+/// A connection to one of the nodes, another one after each failure.
+struct QuorumConnection<'a> {
     state: &'a CassandraState,
     seeds: &'a Seeds,
     connection: Option<(SocketAddr, ControlConnection)>,
     /// Chooses the node to connect to.
     turn: usize,
-    keyspaces: Vec<KeyspaceRecovery>,
 }
 
 /// The state of a keyspace.
-struct KeyspaceRecovery {
+pub(crate) struct KeyspaceRecovery {
     transactions: Arc<OpenTransactions>,
     number: Option<u8>,
-    lease_due: Instant,
-    own_due: Instant,
-    others_due: Instant,
+    lease_due: MonotonicTime,
+    own_due: MonotonicTime,
+    others_due: MonotonicTime,
     /// Transactions of this proxy that were taken, and are not completed.
     taken: BTreeMap<Bucket, BTreeSet<TransactionId>>,
     /// Since when all transactions of a bucket of this proxy are known to be complete.
-    complete: BTreeMap<Bucket, Instant>,
+    complete: BTreeMap<Bucket, MonotonicTime>,
     /// When this proxy has completed transactions of others.
-    completed: HashMap<(Owner, TransactionId), Instant>,
+    completed: HashMap<(Owner, TransactionId), MonotonicTime>,
     /// The last failure, which is logged once.
     failure: Option<String>,
 }
 
 impl<'a> Recovery<'a> {
     pub(crate) fn new(state: &'a CassandraState, seeds: &'a Seeds) -> Recovery<'a> {
-        let now = Instant::now();
+        let now = clock::now();
         let keyspaces = state.setting.read_atomic.keyspaces.iter();
-        let keyspaces = keyspaces.map(|transactions| KeyspaceRecovery {
-            transactions: Arc::clone(transactions),
-            number: None,
-            lease_due: now,
-            own_due: now + OWN_ROUND,
-            others_due: now + OTHERS_ROUND,
-            taken: BTreeMap::new(),
-            complete: BTreeMap::new(),
-            completed: HashMap::new(),
-            failure: None,
-        });
         Recovery {
-            state,
-            seeds,
-            connection: None,
-            turn: fastrand::usize(..1024),
-            keyspaces: keyspaces.collect(),
+            nodes: QuorumConnection {
+                state,
+                seeds,
+                connection: None,
+                turn: fastrand::usize(..1024),
+            },
+            keyspaces: keyspaces
+                .map(|transactions| KeyspaceRecovery::new(transactions, now))
+                .collect(),
         }
     }
 
     /// Works until the proxy stops.
     pub(crate) fn run(&mut self) {
-        while !self.state.is_stopping() {
-            let mut keyspaces = std::mem::take(&mut self.keyspaces);
-            for keyspace in &mut keyspaces {
-                keyspace.step(self);
+        while !self.nodes.state.is_stopping() {
+            for keyspace in &mut self.keyspaces {
+                keyspace.step(&mut self.nodes, clock::now());
             }
-            self.keyspaces = keyspaces;
             std::thread::sleep(STEP);
         }
     }
+}
 
-    /// Sends a request to a node.
-    fn ask(&mut self, request: Request<'_>, text: &str) -> Result<Table, ProxyError> {
+impl RecoveryNodes for QuorumConnection<'_> {
+    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError> {
         if self.connection.is_none() {
             let addresses = self.state.addresses(self.seeds);
             self.turn = self.turn.wrapping_add(1);
@@ -143,7 +151,8 @@ impl<'a> Recovery<'a> {
         let Some((address, mut connection)) = self.connection.take() else {
             return Err(ProxyError::unavailable("there is no node"));
         };
-        match connection.rows(request, text) {
+        let request = query.request(Version::V4, Consistency::Quorum);
+        match connection.rows(request, &query.text) {
             Ok(table) => {
                 self.connection = Some((address, connection));
                 Ok(table)
@@ -153,51 +162,77 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError> {
-        let request = query.request(Version::V4, Consistency::Quorum);
-        self.ask(request, &query.text)
-    }
-
-    /// Writes all rows of a transaction. Its record is written before, for the case that no quorum has it.
-    fn complete(&mut self, keyspace: &str, record: &TransactionRecord) -> Result<(), ProxyError> {
-        let known = self.state.known();
-        let rows = record.writes.iter().map(|write| {
-            let schema = designated_table::find(&known.read_atomic, keyspace, &write.key.table)?;
-            Ok(node_queries::commit(schema, record, write))
-        });
-        let rows = rows.collect::<Result<Vec<NodeQuery>, ProxyError>>()?;
-        self.quorum(&node_queries::prepare(keyspace, record))?;
-        for row in &rows {
-            self.quorum(row)?;
-        }
-        Ok(())
+    fn tables(&self) -> Arc<Topology> {
+        self.state.known()
     }
 }
 
+/// Writes all rows of a transaction. Its record is written before, for the case that no quorum has it.
+fn complete(
+    nodes: &mut dyn RecoveryNodes,
+    keyspace: &str,
+    record: &TransactionRecord,
+) -> Result<(), ProxyError> {
+    let known = nodes.tables();
+    let rows = record.writes.iter().map(|write| {
+        let schema = designated_table::find(&known.read_atomic, keyspace, &write.key.table)?;
+        Ok(node_queries::commit(schema, record, write))
+    });
+    let rows = rows.collect::<Result<Vec<NodeQuery>, ProxyError>>()?;
+    nodes.quorum(&node_queries::prepare(keyspace, record))?;
+    for row in &rows {
+        nodes.quorum(row)?;
+    }
+    Ok(())
+}
+
+/// Returns the time that is `after` later.
+fn later(now: MonotonicTime, after: Duration) -> MonotonicTime {
+    MonotonicTime::from_us(now.as_us() + after.as_micros() as u64)
+}
+
 impl KeyspaceRecovery {
-    fn step(&mut self, recovery: &mut Recovery<'_>) {
+    pub(crate) fn new(
+        transactions: &Arc<OpenTransactions>,
+        now: MonotonicTime,
+    ) -> KeyspaceRecovery {
+        KeyspaceRecovery {
+            transactions: Arc::clone(transactions),
+            number: None,
+            lease_due: now,
+            own_due: later(now, OWN_ROUND),
+            others_due: later(now, OTHERS_ROUND),
+            taken: BTreeMap::new(),
+            complete: BTreeMap::new(),
+            completed: HashMap::new(),
+            failure: None,
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn step(&mut self, nodes: &mut dyn RecoveryNodes, now: MonotonicTime) {
         let name = self.transactions.keyspace.clone();
-        let known = recovery.state.known();
+        let known = nodes.tables();
         let mut tables = known.read_atomic.iter();
         if !tables.any(|table| table.name.keyspace == name && table.schema.is_ok()) {
             return;
         }
         let mut result = Ok(());
-        if Instant::now() >= self.lease_due {
-            result = self.lease(recovery);
+        if now >= self.lease_due {
+            result = self.lease(nodes, now);
             let pause = match self.number {
                 Some(_) if result.is_ok() => LEASE_ROUND,
                 _ => Duration::from_secs(1),
             };
-            self.lease_due = Instant::now() + pause;
+            self.lease_due = later(now, pause);
         }
-        if Instant::now() >= self.own_due {
-            result = result.and(self.own_round(recovery));
-            self.own_due = Instant::now() + OWN_ROUND;
+        if now >= self.own_due {
+            result = result.and(self.own_round(nodes, now));
+            self.own_due = later(now, OWN_ROUND);
         }
-        if Instant::now() >= self.others_due {
-            result = result.and(self.others_round(recovery));
-            self.others_due = Instant::now() + OTHERS_ROUND;
+        if now >= self.others_due {
+            result = result.and(self.others_round(nodes, now));
+            self.others_due = later(now, OTHERS_ROUND);
         }
         match result {
             Ok(()) => self.failure = None,
@@ -212,29 +247,26 @@ impl KeyspaceRecovery {
     }
 
     /// Extends the lease of the number, or leases one.
-    fn lease(&mut self, recovery: &mut Recovery<'_>) -> Result<(), ProxyError> {
+    fn lease(
+        &mut self,
+        nodes: &mut dyn RecoveryNodes,
+        now: MonotonicTime,
+    ) -> Result<(), ProxyError> {
+        let keyspace = self.transactions.keyspace.clone();
         if let Some(number) = self.number {
-            let text = format!(
-                "UPDATE {} USING TTL {LEASE_TTL_S} SET writes = ? WHERE owner = ? AND bucket = ? \
-                 AND id = 0 IF writes = ?",
-                self.records()
-            );
-            if self.try_lease(recovery, number, &text, true)? {
+            let text = node_queries::extend_lease_text(&keyspace, LEASE_TTL_S);
+            if self.try_lease(nodes, number, text, now)? {
                 return Ok(());
             }
             tracing::warn!("the lease of transaction number {number} is lost; leasing another one");
             self.number = None;
             self.transactions.set_lease(None);
         }
-        let text = format!(
-            "INSERT INTO {} (writes, owner, bucket, id) VALUES (?, ?, ?, 0) IF NOT EXISTS USING TTL \
-             {LEASE_TTL_S}",
-            self.records()
-        );
+        let text = node_queries::take_lease_text(&keyspace, LEASE_TTL_S);
         let first = fastrand::u8(..NUMBERS);
         for step in 0..NUMBERS {
             let number = (first + step) % NUMBERS;
-            if self.try_lease(recovery, number, &text, false)? {
+            if self.try_lease(nodes, number, text.clone(), now)? {
                 self.number = Some(number);
                 return Ok(());
             }
@@ -244,45 +276,33 @@ impl KeyspaceRecovery {
         )))
     }
 
-    fn records(&self) -> String {
-        format!("{}.{RECORD_TABLE}", quoted(&self.transactions.keyspace))
-    }
-
-    /// Returns `true` if the lightweight transaction `text` was applied.
+    /// Returns `true` if the lightweight transaction `text` was applied, which was asked at `now`.
     fn try_lease(
         &self,
-        recovery: &mut Recovery<'_>,
+        nodes: &mut dyn RecoveryNodes,
         number: u8,
-        text: &str,
-        compares: bool,
+        text: String,
+        now: MonotonicTime,
     ) -> Result<bool, ProxyError> {
-        let asked: MonotonicTime = clock::now();
-        let own = self.transactions.owner.0.to_be_bytes();
-        let place = i64::from(number).to_be_bytes();
-        let bucket = Bucket::LEASE.0.to_be_bytes();
-        let mut values = ValueList::new();
-        for value in [&own, &place, &bucket] {
-            values.push(Bound::Bytes(value));
-        }
-        if compares {
-            values.push(Bound::Bytes(&own));
-        }
-        let parameters = Parameters::new(Consistency::Quorum, values.values(Version::V4));
-        let answer = recovery.ask(Request::Query(CqlQuery { text, parameters }), text)?;
+        let query = node_queries::lease(text, self.transactions.owner, number);
+        let answer = nodes.quorum(&query)?;
         let row = answer.rows.first();
         let applied = row.and_then(|row| answer.value(row, "[applied]"));
-        if applied != Some(&CqlValue::Boolean(true)) {
-            return Ok(false);
+        let is_applied = applied == Some(&CqlValue::Boolean(true));
+        if is_applied {
+            let until = later(now, LEASE_USE);
+            let lease = NumberLease { number, until };
+            self.transactions.set_lease(Some(lease));
         }
-        self.transactions.set_lease(Some(NumberLease {
-            number,
-            until: MonotonicTime::from_us(asked.as_us() + LEASE_USE.as_micros() as u64),
-        }));
-        Ok(true)
+        Ok(is_applied)
     }
 
     /// Completes transactions of this proxy that stayed open, and removes records.
-    fn own_round(&mut self, recovery: &mut Recovery<'_>) -> Result<(), ProxyError> {
+    fn own_round(
+        &mut self,
+        nodes: &mut dyn RecoveryNodes,
+        now: MonotonicTime,
+    ) -> Result<(), ProxyError> {
         let transactions = Arc::clone(&self.transactions);
         let (keyspace, owner) = (&transactions.keyspace, transactions.owner);
         let before_us = transactions.wall_us() - OWN_AGE.as_micros() as i64;
@@ -292,7 +312,7 @@ impl KeyspaceRecovery {
         let mut result = Ok(());
         for (bucket, taken) in &mut self.taken {
             while let Some(&id) = taken.first() {
-                let done = complete_recorded(recovery, keyspace, owner, id);
+                let done = complete_recorded(nodes, keyspace, owner, id);
                 if done.is_err() {
                     result = result.and(done);
                     break;
@@ -300,14 +320,14 @@ impl KeyspaceRecovery {
                 taken.pop_first();
             }
             if taken.is_empty() {
-                self.complete.entry(*bucket).or_insert_with(Instant::now);
+                self.complete.entry(*bucket).or_insert(now);
             }
         }
         self.taken.retain(|_, taken| !taken.is_empty());
         let over = self.complete.iter();
-        let over = over.filter(|(_, since)| since.elapsed() >= RETENTION);
+        let over = over.filter(|(_, since)| now.since(**since) >= RETENTION);
         for bucket in over.map(|(bucket, _)| *bucket).collect::<Vec<_>>() {
-            recovery.quorum(&node_queries::delete_bucket(keyspace, owner, bucket))?;
+            nodes.quorum(&node_queries::delete_bucket(keyspace, owner, bucket))?;
             self.complete.remove(&bucket);
             transactions.forget(bucket);
         }
@@ -315,15 +335,13 @@ impl KeyspaceRecovery {
     }
 
     /// Completes transactions of proxies that are gone, and removes their records.
-    fn others_round(&mut self, recovery: &mut Recovery<'_>) -> Result<(), ProxyError> {
-        let text = format!("SELECT DISTINCT owner, bucket FROM {}", self.records());
-        let values = ValueList::new();
-        let parameters = Parameters::new(Consistency::Quorum, values.values(Version::V4));
-        let query = CqlQuery {
-            text: &text,
-            parameters,
-        };
-        let found = recovery.ask(Request::Query(query), &text)?;
+    fn others_round(
+        &mut self,
+        nodes: &mut dyn RecoveryNodes,
+        now: MonotonicTime,
+    ) -> Result<(), ProxyError> {
+        let query = node_queries::read_buckets(&self.transactions.keyspace);
+        let found = nodes.quorum(&query)?;
         let before_us = self.transactions.wall_us() - OTHERS_AGE.as_micros() as i64;
         let mut result = Ok(());
         for row in &found.rows {
@@ -335,26 +353,26 @@ impl KeyspaceRecovery {
             let (owner, bucket) = (Owner(owner), Bucket(bucket));
             let is_record = bucket > Bucket::LEASE && owner != self.transactions.owner;
             if is_record && bucket.end_us() < before_us {
-                result = result.and(self.partition_of_other(recovery, owner, bucket));
+                result = result.and(self.partition_of_other(nodes, (owner, bucket), now));
             }
         }
         // Other proxies may have removed the record.
         self.completed
-            .retain(|_, since| since.elapsed() < 10 * RETENTION);
+            .retain(|_, since| now.since(*since) < 10 * RETENTION);
         result
     }
 
     fn partition_of_other(
         &mut self,
-        recovery: &mut Recovery<'_>,
-        owner: Owner,
-        bucket: Bucket,
+        nodes: &mut dyn RecoveryNodes,
+        (owner, bucket): (Owner, Bucket),
+        now: MonotonicTime,
     ) -> Result<(), ProxyError> {
         let keyspace = self.transactions.keyspace.clone();
         let mut last = TransactionId(i64::MIN);
         loop {
             let query = node_queries::read_records(&keyspace, owner, bucket, last, PAGE);
-            let found = recovery.quorum(&query)?;
+            let found = nodes.quorum(&query)?;
             for row in &found.rows {
                 let [CqlValue::Bigint(id), CqlValue::Blob(writes)] = &row[..] else {
                     return Err(ProxyError::malformed(
@@ -363,19 +381,19 @@ impl KeyspaceRecovery {
                 };
                 last = TransactionId(*id);
                 match self.completed.get(&(owner, last)) {
-                    Some(since) if since.elapsed() >= RETENTION => {
-                        recovery.quorum(&node_queries::delete_record(&keyspace, owner, last))?;
+                    Some(since) if now.since(*since) >= RETENTION => {
+                        nodes.quorum(&node_queries::delete_record(&keyspace, owner, last))?;
                         self.completed.remove(&(owner, last));
                     }
                     Some(_) => {}
                     None => {
                         let record = decoded(owner, last, writes)?;
-                        recovery.complete(&keyspace, &record)?;
+                        complete(nodes, &keyspace, &record)?;
                         tracing::info!(
                             "completed transaction {} of a proxy that is gone",
                             record.id.0
                         );
-                        self.completed.insert((owner, last), Instant::now());
+                        self.completed.insert((owner, last), now);
                     }
                 }
             }
@@ -388,16 +406,16 @@ impl KeyspaceRecovery {
 
 /// Completes a transaction if there is its record. Without a record it has no effect.
 fn complete_recorded(
-    recovery: &mut Recovery<'_>,
+    nodes: &mut dyn RecoveryNodes,
     keyspace: &str,
     owner: Owner,
     id: TransactionId,
 ) -> Result<(), ProxyError> {
-    let found = recovery.quorum(&node_queries::read_record(keyspace, owner, id))?;
+    let found = nodes.quorum(&node_queries::read_record(keyspace, owner, id))?;
     match found.rows.first().map(Vec::as_slice) {
         Some([CqlValue::Blob(writes)]) => {
             let record = decoded(owner, id, writes)?;
-            recovery.complete(keyspace, &record)
+            complete(nodes, keyspace, &record)
         }
         _ => Ok(()),
     }
