@@ -702,5 +702,5 @@ fn a_keyspace_with_a_name_beyond_all_is_asked_of_no_node() {
 }
 
 mod locks;
-mod read_atomic;
 mod quarantine;
+mod read_atomic;

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::locks::MonotonicTime;
 use base::clock::{Clock, ManualClock};
+use cql::notation::NotationReader;
 use cql::request::{
     Batch, BatchKind, BatchStatement, Query as CqlQuery, RequestMessage, Statement as Part,
 };
 use cql::response::{INVALID, RowsBuilder, UNAVAILABLE, WRITE_TIMEOUT};
-use cql::notation::NotationReader;
 use cql::{BoundValues, CqlValue};
 use history::{Outcome, Recorder, check};
-use ::locks::MonotonicTime;
 
 use super::super::super::control_connection::Table;
 use super::super::super::read_atomic::node_queries::NodeQuery;
@@ -57,7 +57,9 @@ fn names(text: &str, from: &str, to: &str) -> Vec<String> {
     let list = text.split_once(from).expect(from).1;
     let list = list.split_once(to).expect(to).0;
     let names = list.split(", ");
-    names.map(|name| name.trim_matches('"').to_owned()).collect()
+    names
+        .map(|name| name.trim_matches('"').to_owned())
+        .collect()
 }
 
 fn timestamp(text: &str) -> i64 {
@@ -113,7 +115,8 @@ impl Replica {
                 if removed.is_none_or(|until| until < id)
                     && !self.removed_records.contains(&(*partition, *id))
                 {
-                    self.records.insert((*partition, *id), (*id, writes.clone()));
+                    self.records
+                        .insert((*partition, *id), (*id, writes.clone()));
                 }
             }
             ReplicaStatement::RemoveRecord(partition, id) => {
@@ -138,18 +141,29 @@ struct SimulatedReplicas {
 
 impl SimulatedReplicas {
     /// Executes a statement at a random quorum.
-    fn execute(&mut self, statement: &ReplicaStatement) -> (Vec<(&'static str, DataType)>, Vec<Vec<CqlValue>>) {
+    fn execute(
+        &mut self,
+        statement: &ReplicaStatement,
+    ) -> (Vec<(&'static str, DataType)>, Vec<Vec<CqlValue>>) {
         let count = self.random.usize(2..=REPLICAS);
         let mut chosen: Vec<usize> = (0..REPLICAS).collect();
         self.random.shuffle(&mut chosen);
         chosen.truncate(count);
-        chosen.iter().for_each(|&at| self.replicas[at].write(statement));
+        chosen
+            .iter()
+            .for_each(|&at| self.replicas[at].write(statement));
         let read = chosen.iter().map(|&at| &self.replicas[at]);
-        let blob = |bytes: Option<&Vec<u8>>| bytes.map_or(CqlValue::Null, |it| CqlValue::Blob(it.clone()));
+        let blob =
+            |bytes: Option<&Vec<u8>>| bytes.map_or(CqlValue::Null, |it| CqlValue::Blob(it.clone()));
         // A record that one replica has removed is removed.
         let mut records: BTreeMap<([i64; 2], i64), &Vec<u8>> = BTreeMap::new();
         for replica in read.clone() {
-            records.extend(replica.records.iter().map(|(at, (_, writes))| (*at, writes)));
+            records.extend(
+                replica
+                    .records
+                    .iter()
+                    .map(|(at, (_, writes))| (*at, writes)),
+            );
         }
         for replica in read.clone() {
             records.retain(|(partition, id), _| {
@@ -180,7 +194,10 @@ impl SimulatedReplicas {
                 let rows = found.map(|((_, id), writes)| {
                     vec![CqlValue::Bigint(*id), CqlValue::Blob(writes.to_vec())]
                 });
-                (vec![("", DataType::Bigint), ("", DataType::Blob)], rows.collect())
+                (
+                    vec![("", DataType::Bigint), ("", DataType::Blob)],
+                    rows.collect(),
+                )
             }
             ReplicaStatement::ReadBuckets => {
                 let partitions: BTreeSet<[i64; 2]> = records.keys().map(|(at, _)| *at).collect();
@@ -282,7 +299,11 @@ fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
 impl Proxy {
     fn new(owner: i64, clock: &Arc<ManualClock>, now: MonotonicTime) -> Proxy {
         let state = state_of(owner, clock);
-        let transactions = state.setting.read_atomic.keyspace("app").expect("it has tables");
+        let transactions = state
+            .setting
+            .read_atomic
+            .keyspace("app")
+            .expect("it has tables");
         transactions.set_lease(Some(NumberLease {
             number: (owner % 64) as u8,
             until: MonotonicTime::from_us(u64::MAX),
@@ -412,7 +433,8 @@ impl Simulation {
         let text = text(&wish);
         let proxy = &mut self.proxies[at];
         proxy.streams += 1;
-        let parameters = Parameters::new(Consistency::Quorum, BoundValues::none(proxy.stage.version));
+        let parameters =
+            Parameters::new(Consistency::Quorum, BoundValues::none(proxy.stage.version));
         let text = &text;
         let query = Request::Query(CqlQuery { text, parameters });
         assert_eq!(proxy.stage.send(proxy.streams, query), Progress::Done);
@@ -475,7 +497,8 @@ impl Simulation {
         let chosen = self.nodes.random.usize(..proxy.in_flight.len());
         let query = proxy.in_flight.swap_remove(chosen);
         let statement = statement_of(&query);
-        self.counts.second_rounds += u32::from(matches!(statement, ReplicaStatement::ReadRecord(..)));
+        self.counts.second_rounds +=
+            u32::from(matches!(statement, ReplicaStatement::ReadRecord(..)));
         match self.nodes.random.u8(..12) {
             0 => {
                 self.nodes.lose(&statement);
@@ -500,7 +523,9 @@ impl Simulation {
             _ => {
                 let (columns, rows) = self.nodes.execute(&statement);
                 if columns.is_empty() {
-                    proxy.stage.answer(query, Response::Result(ResultBody::Void));
+                    proxy
+                        .stage
+                        .answer(query, Response::Result(ResultBody::Void));
                 } else {
                     let mut answer = RowsBuilder::new(Columns::of_table("app", "t", &columns));
                     rows.iter().for_each(|row| answer.push(row));
@@ -655,7 +680,13 @@ fn no_read_is_fractured_when_proxies_die() {
         let verdict = check::read_atomic(&history);
         assert!(verdict.is_accepted(), "seed {seed}: {verdict:?}");
     }
-    for count in [all.committed, all.unknown, all.read, all.second_rounds, all.removed] {
+    for count in [
+        all.committed,
+        all.unknown,
+        all.read,
+        all.second_rounds,
+        all.removed,
+    ] {
         assert!(count > 150, "{all:?}");
     }
     assert!(all.deaths > 300, "{all:?}");
@@ -701,7 +732,10 @@ fn weaker_consistencies_and_other_statements_are_refused() {
     for (text, words) in [
         ("TRUNCATE app.t", "a read-atomic table takes"),
         ("SELECT * FROM app.t", "a read-atomic table takes"),
-        ("SELECT * FROM app.kumiki_transactions WHERE owner = 1", "is not read atomic"),
+        (
+            "SELECT * FROM app.kumiki_transactions WHERE owner = 1",
+            "is not read atomic",
+        ),
         ("UPDATE app.t SET a = 'x' WHERE k = 'x'", "give b, too"),
     ] {
         say(&mut stage, text, Consistency::Quorum);
@@ -731,12 +765,22 @@ fn batches_are_of_read_atomic_tables_alone() {
     let text = error_text(&mut stage);
     assert!(text.contains("make two batches"), "{text}");
     stage.send(7, batch(&[other, other]));
-    assert_eq!(stage.order().bytes[4], Opcode::Batch as u8, "it is sent unchanged");
+    assert_eq!(
+        stage.order().bytes[4],
+        Opcode::Batch as u8,
+        "it is sent unchanged"
+    );
     stage.send(7, batch(&[own, part(Part::Prepared(b"unknown"))]));
     assert_eq!(stage.error(), (StreamId(7), UNPREPARED));
-    stage.send(7, batch(&[own, part(Part::Text("DELETE FROM app.t WHERE k = 'y'"))]));
+    stage.send(
+        7,
+        batch(&[own, part(Part::Text("DELETE FROM app.t WHERE k = 'y'"))]),
+    );
     let query = stage.order();
-    assert!(matches!(statement_of(&query), ReplicaStatement::PutRecord(..)));
+    assert!(matches!(
+        statement_of(&query),
+        ReplicaStatement::PutRecord(..)
+    ));
 }
 
 #[test]
@@ -748,7 +792,10 @@ fn a_prepared_batch_is_executed_by_the_proxy() {
     let ReplicaStatement::PutRow(key, (timestamp, columns)) = statement_of(&query) else {
         panic!("it writes a row");
     };
-    assert_eq!((key.as_slice(), columns["a"].as_deref()), (&b"key"[..], Some(&b"one"[..])));
+    assert_eq!(
+        (key.as_slice(), columns["a"].as_deref()),
+        (&b"key"[..], Some(&b"one"[..]))
+    );
     assert!(timestamp >= START_MS as i64 * 1000);
     stage.answer(query, Response::Result(ResultBody::Void));
     assert_eq!(stage.told()[0].0, StreamId(3));
@@ -766,7 +813,11 @@ fn without_a_number_nothing_is_written() {
     let mut stage = Proxy::new(0, &clock, MonotonicTime::from_us(1)).stage;
     let transactions = Arc::clone(&stage.protocol.state.setting.read_atomic.keyspaces[0]);
     transactions.set_lease(None);
-    say(&mut stage, "DELETE FROM app.t WHERE k = 'x'", Consistency::Quorum);
+    say(
+        &mut stage,
+        "DELETE FROM app.t WHERE k = 'x'",
+        Consistency::Quorum,
+    );
     assert_eq!(stage.error(), (StreamId(7), UNAVAILABLE));
     assert!(stage.orders.is_empty());
 }
@@ -774,7 +825,8 @@ fn without_a_number_nothing_is_written() {
 #[test]
 fn a_transaction_that_recovery_has_taken_is_not_committed() {
     let mut stage = stage(Version::V4);
-    let text = "BEGIN BATCH DELETE FROM app.t WHERE k = 'x' DELETE FROM app.t WHERE k = 'y' APPLY BATCH";
+    let text =
+        "BEGIN BATCH DELETE FROM app.t WHERE k = 'x' DELETE FROM app.t WHERE k = 'y' APPLY BATCH";
     say(&mut stage, text, Consistency::Quorum);
     let query = stage.order();
     let transactions = &stage.protocol.state.setting.read_atomic.keyspaces[0];
@@ -788,7 +840,8 @@ fn a_transaction_that_recovery_has_taken_is_not_committed() {
 #[test]
 fn a_read_that_took_too_long_fails() {
     let mut stage = stage(Version::V4);
-    let text = "BEGIN BATCH DELETE FROM app.t WHERE k = 'x' DELETE FROM app.t WHERE k = 'y' APPLY BATCH";
+    let text =
+        "BEGIN BATCH DELETE FROM app.t WHERE k = 'x' DELETE FROM app.t WHERE k = 'y' APPLY BATCH";
     say(&mut stage, text, Consistency::Quorum);
     let mut nodes = SimulatedReplicas {
         replicas: Default::default(),
@@ -803,7 +856,11 @@ fn a_read_that_took_too_long_fails() {
         panic!("{commits:?}");
     };
     nodes.execute(&statement_of(commit));
-    say(&mut stage, "SELECT k FROM app.t WHERE k IN ('x', 'y')", Consistency::Quorum);
+    say(
+        &mut stage,
+        "SELECT k FROM app.t WHERE k IN ('x', 'y')",
+        Consistency::Quorum,
+    );
     for _ in 0..3 {
         let Some(BackendCommand::Send(query)) = stage.orders.pop() else {
             panic!("a query");
