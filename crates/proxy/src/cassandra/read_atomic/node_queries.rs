@@ -25,6 +25,15 @@ pub(crate) struct NodeQuery {
 }
 
 impl NodeQuery {
+    /// Returns about how many bytes it takes.
+    pub(crate) fn len(&self) -> usize {
+        let values = self.values.values(Version::V4);
+        let values = values
+            .iter()
+            .map(|(_, value)| value.bytes().map_or(4, <[u8]>::len) + 4);
+        self.text.len() + values.sum::<usize>()
+    }
+
     /// Returns the request as an envelope, with stream 0.
     pub(crate) fn bytes(&self, version: Version, consistency: Consistency) -> Bytes {
         let mut bytes = Vec::new();
@@ -117,15 +126,41 @@ pub(crate) fn read_records(
     of_records(text, owner, bucket, &[Bound::Bytes(&after)])
 }
 
-/// Returns the DELETE of a record.
-pub(crate) fn delete_record(keyspace: &str, owner: Owner, id: TransactionId) -> NodeQuery {
+/// Returns the DELETE of some records of a partition.
+///
+/// # Panics
+/// Panics if there are none.
+pub(crate) fn delete_records(
+    keyspace: &str,
+    owner: Owner,
+    bucket: Bucket,
+    ids: &[TransactionId],
+) -> NodeQuery {
+    let newest = ids.iter().max().expect("some records");
     let text = format!(
-        "DELETE FROM {} USING TIMESTAMP {} WHERE owner = ? AND bucket = ? AND id = ?",
+        "DELETE FROM {} USING TIMESTAMP {} WHERE owner = ? AND bucket = ? AND id IN ({})",
         records(keyspace),
-        id.0
+        newest.0,
+        vec!["?"; ids.len()].join(", ")
     );
-    let value = id.0.to_be_bytes();
-    of_records(text, owner, id.bucket(), &[Bound::Bytes(&value)])
+    let ids: Vec<[u8; 8]> = ids.iter().map(|id| id.0.to_be_bytes()).collect();
+    let values: Vec<Bound<'_>> = ids.iter().map(|id| Bound::Bytes(id)).collect();
+    of_records(text, owner, bucket, &values)
+}
+
+/// Returns one query for several writes: an unlogged batch.
+pub(crate) fn together(writes: &[NodeQuery]) -> NodeQuery {
+    let mut values = ValueList::new();
+    for write in writes {
+        let all = write.values.values(Version::V4);
+        all.iter().for_each(|(_, value)| values.push(value));
+    }
+    let texts: Vec<&str> = writes.iter().map(|write| write.text.as_str()).collect();
+    NodeQuery {
+        text: format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", texts.join("; ")),
+        values,
+        token: writes.first().map_or(Token(0), |write| write.token),
+    }
 }
 
 /// Returns the DELETE of all records of a partition.

@@ -32,13 +32,15 @@ pub(crate) struct RowKey {
     pub(crate) values: Vec<Vec<u8>>,
 }
 
+/// Columns by name; a value `None` is null.
+pub(crate) type NamedColumns = Vec<(String, Option<Vec<u8>>)>;
+
 /// A version of a row that a transaction writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RowWrite {
     pub(crate) key: RowKey,
-    /// All columns besides those of the key and the tag, by name; a value `None` is null. `None`: the
-    /// row is deleted.
-    pub(crate) columns: Option<Vec<(String, Option<Vec<u8>>)>>,
+    /// All columns besides those of the key and the tag. `None`: the row is deleted.
+    pub(crate) columns: Option<NamedColumns>,
 }
 
 /// A transaction that writes several rows.

@@ -48,8 +48,14 @@ const OWN_ROUND: Duration = Duration::from_secs(2);
 const OTHERS_ROUND: Duration = Duration::from_secs(10);
 /// The interval at which the thread looks if it must end.
 const STEP: Duration = Duration::from_millis(50);
-/// How many records of a partition are read at once.
+/// How many records of a partition are read, and removed, at once.
 const PAGE: usize = 100;
+/// The most transactions that are completed in one step.
+const PIECE: usize = 50;
+/// The most rows, and bytes, of a transaction that are written as one batch. Nodes warn of batches above
+/// 5 KiB, and of more than ten partitions.
+const BATCH_ROWS: usize = 10;
+const BATCH_BYTES: usize = 4096;
 
 /// The life of a lease without a renewal, in seconds.
 const LEASE_TTL_S: u32 = 60;
@@ -75,6 +81,9 @@ pub(crate) trait RecoveryNodes {
 
     /// Returns the designated tables.
     fn tables(&self) -> Arc<Topology>;
+
+    /// Returns the time.
+    fn now(&self) -> MonotonicTime;
 }
 
 /// The thread: its keyspaces, and the nodes.
@@ -130,7 +139,7 @@ impl<'a> Recovery<'a> {
     pub(crate) fn run(&mut self) {
         while !self.nodes.state.is_stopping() {
             for keyspace in &mut self.keyspaces {
-                keyspace.step(&mut self.nodes, clock::now());
+                keyspace.step(&mut self.nodes);
             }
             std::thread::sleep(STEP);
         }
@@ -165,6 +174,10 @@ impl RecoveryNodes for QuorumConnection<'_> {
     fn tables(&self) -> Arc<Topology> {
         self.state.known()
     }
+
+    fn now(&self) -> MonotonicTime {
+        clock::now()
+    }
 }
 
 /// Writes all rows of a transaction. Its record is written before, for the case that no quorum has it.
@@ -180,6 +193,11 @@ fn complete(
     });
     let rows = rows.collect::<Result<Vec<NodeQuery>, ProxyError>>()?;
     nodes.quorum(&node_queries::prepare(keyspace, record))?;
+    let bytes: usize = rows.iter().map(NodeQuery::len).sum();
+    if rows.len() <= BATCH_ROWS && bytes <= BATCH_BYTES {
+        nodes.quorum(&node_queries::together(&rows))?;
+        return Ok(());
+    }
     for row in &rows {
         nodes.quorum(row)?;
     }
@@ -209,8 +227,8 @@ impl KeyspaceRecovery {
         }
     }
 
-    /// Does what is due at `now`.
-    pub(crate) fn step(&mut self, nodes: &mut dyn RecoveryNodes, now: MonotonicTime) {
+    /// Does what is due, in pieces that leave time to extend the lease.
+    pub(crate) fn step(&mut self, nodes: &mut dyn RecoveryNodes) {
         let name = self.transactions.keyspace.clone();
         let known = nodes.tables();
         let mut tables = known.read_atomic.iter();
@@ -218,21 +236,27 @@ impl KeyspaceRecovery {
             return;
         }
         let mut result = Ok(());
-        if now >= self.lease_due {
-            result = self.lease(nodes, now);
+        if nodes.now() >= self.lease_due {
+            result = self.lease(nodes);
             let pause = match self.number {
                 Some(_) if result.is_ok() => LEASE_ROUND,
                 _ => Duration::from_secs(1),
             };
-            self.lease_due = later(now, pause);
+            self.lease_due = later(nodes.now(), pause);
         }
-        if now >= self.own_due {
-            result = result.and(self.own_round(nodes, now));
-            self.own_due = later(now, OWN_ROUND);
+        if nodes.now() >= self.own_due {
+            result = result.and(self.own_round(nodes));
+            self.own_due = later(nodes.now(), OWN_ROUND);
         }
-        if now >= self.others_due {
-            result = result.and(self.others_round(nodes, now));
-            self.others_due = later(now, OTHERS_ROUND);
+        if nodes.now() >= self.others_due {
+            let mut left = PIECE;
+            result = result.and(self.others_round(nodes, &mut left));
+            // A round that is not at its end goes on in the next step.
+            let pause = match left {
+                0 => Duration::ZERO,
+                _ => OTHERS_ROUND,
+            };
+            self.others_due = later(nodes.now(), pause);
         }
         match result {
             Ok(()) => self.failure = None,
@@ -247,15 +271,11 @@ impl KeyspaceRecovery {
     }
 
     /// Extends the lease of the number, or leases one.
-    fn lease(
-        &mut self,
-        nodes: &mut dyn RecoveryNodes,
-        now: MonotonicTime,
-    ) -> Result<(), ProxyError> {
+    fn lease(&mut self, nodes: &mut dyn RecoveryNodes) -> Result<(), ProxyError> {
         let keyspace = self.transactions.keyspace.clone();
         if let Some(number) = self.number {
             let text = node_queries::extend_lease_text(&keyspace, LEASE_TTL_S);
-            if self.try_lease(nodes, number, text, now)? {
+            if self.try_lease(nodes, number, text)? {
                 return Ok(());
             }
             tracing::warn!("the lease of transaction number {number} is lost; leasing another one");
@@ -266,7 +286,7 @@ impl KeyspaceRecovery {
         let first = fastrand::u8(..NUMBERS);
         for step in 0..NUMBERS {
             let number = (first + step) % NUMBERS;
-            if self.try_lease(nodes, number, text.clone(), now)? {
+            if self.try_lease(nodes, number, text.clone())? {
                 self.number = Some(number);
                 return Ok(());
             }
@@ -276,21 +296,21 @@ impl KeyspaceRecovery {
         )))
     }
 
-    /// Returns `true` if the lightweight transaction `text` was applied, which was asked at `now`.
+    /// Returns `true` if the lightweight transaction `text` was applied.
     fn try_lease(
         &self,
         nodes: &mut dyn RecoveryNodes,
         number: u8,
         text: String,
-        now: MonotonicTime,
     ) -> Result<bool, ProxyError> {
+        let asked = nodes.now();
         let query = node_queries::lease(text, self.transactions.owner, number);
         let answer = nodes.quorum(&query)?;
         let row = answer.rows.first();
         let applied = row.and_then(|row| answer.value(row, "[applied]"));
         let is_applied = applied == Some(&CqlValue::Boolean(true));
         if is_applied {
-            let until = later(now, LEASE_USE);
+            let until = later(asked, LEASE_USE);
             let lease = NumberLease { number, until };
             self.transactions.set_lease(Some(lease));
         }
@@ -298,11 +318,7 @@ impl KeyspaceRecovery {
     }
 
     /// Completes transactions of this proxy that stayed open, and removes records.
-    fn own_round(
-        &mut self,
-        nodes: &mut dyn RecoveryNodes,
-        now: MonotonicTime,
-    ) -> Result<(), ProxyError> {
+    fn own_round(&mut self, nodes: &mut dyn RecoveryNodes) -> Result<(), ProxyError> {
         let transactions = Arc::clone(&self.transactions);
         let (keyspace, owner) = (&transactions.keyspace, transactions.owner);
         let before_us = transactions.wall_us() - OWN_AGE.as_micros() as i64;
@@ -310,8 +326,13 @@ impl KeyspaceRecovery {
             self.taken.entry(bucket).or_default().extend(open);
         }
         let mut result = Ok(());
+        let mut left = PIECE;
         for (bucket, taken) in &mut self.taken {
             while let Some(&id) = taken.first() {
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
                 let done = complete_recorded(nodes, keyspace, owner, id);
                 if done.is_err() {
                     result = result.and(done);
@@ -320,10 +341,11 @@ impl KeyspaceRecovery {
                 taken.pop_first();
             }
             if taken.is_empty() {
-                self.complete.entry(*bucket).or_insert(now);
+                self.complete.entry(*bucket).or_insert(nodes.now());
             }
         }
         self.taken.retain(|_, taken| !taken.is_empty());
+        let now = nodes.now();
         let over = self.complete.iter();
         let over = over.filter(|(_, since)| now.since(**since) >= RETENTION);
         for bucket in over.map(|(bucket, _)| *bucket).collect::<Vec<_>>() {
@@ -338,7 +360,7 @@ impl KeyspaceRecovery {
     fn others_round(
         &mut self,
         nodes: &mut dyn RecoveryNodes,
-        now: MonotonicTime,
+        left: &mut usize,
     ) -> Result<(), ProxyError> {
         let query = node_queries::read_buckets(&self.transactions.keyspace);
         let found = nodes.quorum(&query)?;
@@ -353,9 +375,10 @@ impl KeyspaceRecovery {
             let (owner, bucket) = (Owner(owner), Bucket(bucket));
             let is_record = bucket > Bucket::LEASE && owner != self.transactions.owner;
             if is_record && bucket.end_us() < before_us {
-                result = result.and(self.partition_of_other(nodes, (owner, bucket), now));
+                result = result.and(self.partition_of_other(nodes, (owner, bucket), left));
             }
         }
+        let now = nodes.now();
         // Other proxies may have removed the record.
         self.completed
             .retain(|_, since| now.since(*since) < 10 * RETENTION);
@@ -366,13 +389,14 @@ impl KeyspaceRecovery {
         &mut self,
         nodes: &mut dyn RecoveryNodes,
         (owner, bucket): (Owner, Bucket),
-        now: MonotonicTime,
+        left: &mut usize,
     ) -> Result<(), ProxyError> {
         let keyspace = self.transactions.keyspace.clone();
         let mut last = TransactionId(i64::MIN);
         loop {
             let query = node_queries::read_records(&keyspace, owner, bucket, last, PAGE);
             let found = nodes.quorum(&query)?;
+            let mut over = Vec::new();
             for row in &found.rows {
                 let [CqlValue::Bigint(id), CqlValue::Blob(writes)] = &row[..] else {
                     return Err(ProxyError::malformed(
@@ -381,20 +405,24 @@ impl KeyspaceRecovery {
                 };
                 last = TransactionId(*id);
                 match self.completed.get(&(owner, last)) {
-                    Some(since) if now.since(*since) >= RETENTION => {
-                        nodes.quorum(&node_queries::delete_record(&keyspace, owner, last))?;
-                        self.completed.remove(&(owner, last));
-                    }
+                    Some(since) if nodes.now().since(*since) >= RETENTION => over.push(last),
                     Some(_) => {}
+                    None if *left == 0 => {}
                     None => {
+                        *left -= 1;
                         let record = decoded(owner, last, writes)?;
                         complete(nodes, &keyspace, &record)?;
-                        tracing::info!(
-                            "completed transaction {} of a proxy that is gone",
-                            record.id.0
-                        );
-                        self.completed.insert((owner, last), now);
+                        tracing::debug!("completed transaction {} of a proxy that is gone", last.0);
+                        self.completed.insert((owner, last), nodes.now());
                     }
+                }
+            }
+            if !over.is_empty() {
+                nodes.quorum(&node_queries::delete_records(
+                    &keyspace, owner, bucket, &over,
+                ))?;
+                for id in over {
+                    self.completed.remove(&(owner, id));
                 }
             }
             if found.rows.len() < PAGE {

@@ -10,7 +10,7 @@ use cql::{BoundValues, CqlValue, DataType};
 use super::super::lock_table::reading::{ColumnValue, StatementReader};
 use super::super::lock_table::schema::{KnownTable, Schema};
 use super::TAG_COLUMN;
-use super::record::{RowKey, RowWrite};
+use super::record::{NamedColumns, RowKey, RowWrite};
 use crate::error::ProxyError;
 
 /// The longest time of a read, from its first query to its last answer. Records stay for three times as
@@ -206,10 +206,7 @@ fn row_key(schema: &Schema, values: Vec<Vec<u8>>) -> Result<RowKey, ProxyError> 
 }
 
 /// Returns the values of all columns besides those of the key and the tag.
-fn all_columns(
-    schema: &Schema,
-    given: Vec<ColumnValue>,
-) -> Result<Vec<(String, Option<Vec<u8>>)>, ProxyError> {
+fn all_columns(schema: &Schema, given: Vec<ColumnValue>) -> Result<NamedColumns, ProxyError> {
     let mut given = given;
     let mut all = Vec::new();
     for (place, column) in schema.columns.0.iter().enumerate() {
