@@ -682,7 +682,7 @@ impl Simulation {
 #[test]
 fn no_read_is_fractured_when_proxies_die() {
     let mut all = Counts::default();
-    for seed in 0..60 {
+    for seed in 0..40 {
         let mut simulation = Simulation::new(seed);
         simulation.run(1200);
         // All transactions are completed, and a removal of each record has begun: a removal that got
@@ -723,9 +723,9 @@ fn no_read_is_fractured_when_proxies_die() {
         all.second_rounds,
         all.removed,
     ] {
-        assert!(count > 60, "{all:?}");
+        assert!(count > 40, "{all:?}");
     }
-    assert!(all.deaths > 120, "{all:?}");
+    assert!(all.deaths > 80, "{all:?}");
 }
 
 /// Returns a proxy whose client has begun, and its only answer's error text.
