@@ -410,6 +410,9 @@ fn text(wish: &Wish) -> String {
     format!("BEGIN BATCH {writes} APPLY BATCH")
 }
 
+/// A transaction, its outcome, and what it read.
+type Recorded = (Wish, Outcome, BTreeMap<String, i64>);
+
 struct Simulation {
     proxies: Vec<Proxy>,
     nodes: SimulatedReplicas,
@@ -419,7 +422,7 @@ struct Simulation {
     values: i64,
     counts: Counts,
     /// Transactions with their starts and ends, for the history.
-    recorded: Vec<Option<(Wish, Outcome, BTreeMap<String, i64>)>>,
+    recorded: Vec<Option<Recorded>>,
 }
 
 impl Simulation {
