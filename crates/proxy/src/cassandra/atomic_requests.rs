@@ -21,23 +21,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use cql::request::{BatchStatement, Statement as Part};
 use cql::response::{
-    Columns, ErrorBody, ErrorKind, INVALID, IS_BOOTSTRAPPING, OVERLOADED, READ_FAILURE,
-    READ_TIMEOUT, RowsBuilder, SERVER_ERROR, UNAVAILABLE, WRITE_FAILURE, WRITE_TIMEOUT,
+    ErrorBody, ErrorKind, INVALID, IS_BOOTSTRAPPING, OVERLOADED, READ_FAILURE, READ_TIMEOUT,
+    SERVER_ERROR, UNAVAILABLE, WRITE_FAILURE, WRITE_TIMEOUT,
 };
 use cql::statement::RowStatement;
-use cql::{
-    BoundValues, Consistency, CqlValue, Header, Response, ResponseMessage, ResultBody, StreamId,
-};
+use cql::{BoundValues, Consistency, Header, Response, ResponseMessage, ResultBody, StreamId};
 
 use super::client::CqlClient;
 use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::read_atomic::designated_table;
-use super::read_atomic::node_queries::{self, NodeQuery};
-use super::read_atomic::open_transactions::OpenTransactions;
-use super::read_atomic::record::{RowWrite, TransactionRecord, VersionTag};
-use super::read_atomic::second_round::{self, MissingVersion};
-use super::read_atomic::statement::{AtomicRead, AtomicStatement, READ_LIMIT, StatementContext};
-use super::read_atomic::{RECORD_TABLE, TAG_COLUMN};
+use super::read_atomic::node_queries::{self, PlacedQuery};
+use super::read_atomic::record::{RowWrite, TransactionRecord};
+use super::read_atomic::request_under_way::{AtomicRequest, AtomicWork, AtomicWrite, RowReads};
+use super::read_atomic::second_round;
+use super::read_atomic::statement::{AtomicStatement, READ_LIMIT, StatementContext};
 use super::retry_policy;
 use super::route::{self, Route, envelope};
 use crate::error::ProxyError;
@@ -49,57 +46,6 @@ use crate::runtime::query::{Failure, NodeError, Query};
 pub(crate) const MOST_UNDER_WAY: usize = 256;
 /// The least pause before a query is sent again that a node has answered with an error.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// A request under way.
-#[derive(Debug)]
-pub(crate) struct AtomicRequest {
-    stream: StreamId,
-    consistency: Consistency,
-    /// Queries of the current round without a reply.
-    outstanding: usize,
-    work: AtomicWork,
-}
-
-#[derive(Debug)]
-enum AtomicWork {
-    Prepare(AtomicWrite),
-    Commit(AtomicWrite),
-    FirstRound(RowReads),
-    SecondRound(RowReads),
-}
-
-/// A transaction that writes.
-struct AtomicWrite {
-    transactions: Arc<OpenTransactions>,
-    record: TransactionRecord,
-}
-
-/// The values of a row, in the order of the table's columns.
-type RowValues = Vec<Option<Vec<u8>>>;
-
-/// A transaction that reads.
-#[derive(Debug)]
-struct RowReads {
-    read: AtomicRead,
-    /// When its first query was sent, since the proxy's start.
-    since: Duration,
-    /// For each key the row that was found.
-    rows: Vec<Option<RowValues>>,
-    tags: Vec<Option<VersionTag>>,
-    missing: Vec<MissingVersion>,
-}
-
-impl std::fmt::Debug for AtomicWrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.record.fmt(f)
-    }
-}
-
-impl AtomicWrite {
-    fn has_record(&self) -> bool {
-        self.record.writes.len() > 1
-    }
-}
 
 /// A statement of a client, and how it must be answered.
 #[derive(Clone, Copy)]
@@ -325,7 +271,7 @@ impl CqlProtocol {
     }
 
     /// Returns the queries of a round, and their keyspace.
-    fn queries(&self, work: &AtomicWork) -> Result<(String, Vec<NodeQuery>), ProxyError> {
+    fn queries(&self, work: &AtomicWork) -> Result<(String, Vec<PlacedQuery>), ProxyError> {
         match work {
             AtomicWork::Prepare(write) => {
                 let keyspace = &write.transactions.keyspace;
@@ -365,7 +311,7 @@ impl CqlProtocol {
         client: &mut CqlClient,
         (number, part): (u32, u32),
         request: &AtomicRequest,
-        (keyspace, query): (&str, &NodeQuery),
+        (keyspace, query): (&str, &PlacedQuery),
         context: &mut RequestContext<'_>,
     ) {
         self.known
@@ -471,7 +417,7 @@ impl CqlProtocol {
                 self.observe(&reads);
                 reads.missing = second_round::missing(&reads.read.keys, &reads.tags);
                 match reads.missing.is_empty() {
-                    true => return reads.answer(client, stream),
+                    true => return answer_read(client, stream, reads),
                     false => AtomicWork::SecondRound(reads),
                 }
             }
@@ -482,7 +428,7 @@ impl CqlProtocol {
                     let kind = read_timeout(consistency);
                     return client.answer(stream, Response::Error(ErrorBody { message, kind }));
                 }
-                return reads.answer(client, stream);
+                return answer_read(client, stream, reads);
             }
         };
         let request = AtomicRequest {
@@ -641,88 +587,10 @@ fn no_number(consistency: Consistency) -> ErrorBody<'static> {
     }
 }
 
-impl RowReads {
-    /// Takes the row of a key in the first round.
-    fn take_row(&mut self, place: usize, body: &ResultBody<'_>) -> Result<(), String> {
-        let ResultBody::Rows(rows) = body else {
-            return Err("an answer without rows".to_owned());
-        };
-        let Some(row) = rows.iter().next() else {
-            return Ok(());
-        };
-        let values: RowValues = row.into_iter().map(|it| it.map(<[u8]>::to_vec)).collect();
-        let schema = &self.read.schema;
-        let tag = schema
-            .column(TAG_COLUMN)
-            .and_then(|(at, _)| values.get(at)?.as_deref());
-        if let Some(tag) = tag {
-            let tag = VersionTag::decode(tag);
-            self.tags[place] = Some(tag.map_err(|fault| format!("{TAG_COLUMN}: {fault}"))?);
-        }
-        if values.len() != schema.columns.0.len() {
-            return Err("a row of another table".to_owned());
-        }
-        let is_deleted = self.tags[place].as_ref().is_some_and(|tag| tag.is_deleted);
-        self.rows[place] = (!is_deleted).then_some(values);
-        Ok(())
-    }
-
-    /// Takes a record of the second round. If there is none, the row of the first round is as new; see
-    /// [`read_atomic`](super::read_atomic).
-    fn take_record(&mut self, at: usize, body: &ResultBody<'_>) -> Result<(), String> {
-        let MissingVersion { place, id, owner } = self.missing[at];
-        let ResultBody::Rows(rows) = body else {
-            return Err("an answer without rows".to_owned());
-        };
-        let Some(Some(writes)) = rows
-            .iter()
-            .next()
-            .map(|row| row.into_iter().next().flatten())
-        else {
-            return Ok(());
-        };
-        let record = TransactionRecord::decode(id, owner, writes);
-        let record = record.map_err(|fault| format!("{RECORD_TABLE}: {fault}"))?;
-        let key = &self.read.keys[place];
-        let write = record.writes.iter().find(|write| write.key == *key);
-        let write = write.ok_or_else(|| format!("{RECORD_TABLE}: a record without the row"))?;
-        let schema = &self.read.schema;
-        let tag = record.tag(write);
-        self.rows[place] = write.columns.as_ref().map(|columns| {
-            let values = schema.columns.0.iter().enumerate().map(|(at, column)| {
-                if let Some(rank) = schema.key.iter().position(|place| *place == at) {
-                    return key.values.get(rank).cloned();
-                }
-                if column.name == TAG_COLUMN {
-                    return Some(tag.encode());
-                }
-                let found = columns.iter().find(|(name, _)| *name == column.name);
-                found.and_then(|(_, value)| value.clone())
-            });
-            values.collect()
-        });
-        self.tags[place] = Some(tag);
-        Ok(())
-    }
-
-    /// Answers the client.
-    fn answer(self, client: &mut CqlClient, stream: StreamId) {
-        let schema = &self.read.schema;
-        let columns = self.read.columns.iter().map(|(at, name)| {
-            let mut column = schema.columns.0[*at].clone();
-            column.name.clone_from(name);
-            column
-        });
-        let mut rows = RowsBuilder::new(Columns(columns.collect()));
-        for row in self.rows.iter().flatten() {
-            let values = self.read.columns.iter().map(|(at, _)| match &row[*at] {
-                Some(bytes) => CqlValue::Blob(bytes.clone()),
-                None => CqlValue::Null,
-            });
-            rows.push(&values.collect::<Vec<CqlValue>>());
-        }
-        // The columns may have changed since the client prepared the statement.
-        let rows = ResultBody::Rows(rows.rows(false));
-        client.answer(stream, Response::Result(rows));
-    }
+/// Answers a read.
+fn answer_read(client: &mut CqlClient, stream: StreamId, reads: RowReads) {
+    let rows = reads.into_rows();
+    // The columns may have changed since the client prepared the statement.
+    let rows = ResultBody::Rows(rows.rows(false));
+    client.answer(stream, Response::Result(rows));
 }

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use cql::response::ErrorBody;
 use cql::{Compression, Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
 
-use super::atomic_requests::AtomicRequest;
 use super::connection_key::{self, ConnectionKeys, ConnectionProperties};
 use super::credentials::Credential;
 use super::frames::EnvelopeBatch;
 use super::lock_table::PendingLockRequest;
+use super::read_atomic::request_under_way::AtomicRequest;
 use crate::locks::pending_requests::{MOST_ASKED, PendingRequest};
 use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Query};
 

@@ -20,7 +20,7 @@ use crate::error::ProxyError;
 use reactor::tls::BlockingStream;
 
 /// How long a node may take to answer, from the first byte of the request to the last byte of the
-/// answer.
+/// answer. Of several requests that are sent together each answer may take so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module documentation.
@@ -120,27 +120,42 @@ impl ControlConnection {
         request: Request<'_>,
         read: impl FnOnce(Response<'_>) -> Result<T, ProxyError>,
     ) -> Result<T, ProxyError> {
+        self.send([request])?;
+        let (header, envelope) = self.next_answer()?;
+        read(decode(header, &envelope)?)
+    }
+
+    /// Sends requests, with their places as their streams.
+    fn send<'a>(
+        &mut self,
+        requests: impl IntoIterator<Item = Request<'a>>,
+    ) -> Result<(), ProxyError> {
         let mut out = Vec::new();
-        let message = request.into_message();
-        message.write(&mut out, Version::V4, StreamId(0), Flags::default());
-        let failed =
-            |error: std::io::Error| ProxyError::unavailable(format!("does not answer ({error})"));
+        for (stream, request) in (0..).zip(requests) {
+            let message = request.into_message();
+            let flags = Flags::default();
+            message.write(&mut out, Version::V4, StreamId(stream), flags);
+        }
+        self.stream.write_all(&out).map_err(no_answer)
+    }
+
+    /// Returns the next envelope that is no event.
+    fn next_answer(&mut self) -> Result<(Header, Bytes), ProxyError> {
         let deadline = Instant::now() + PATIENCE;
-        self.stream.write_all(&out).map_err(failed)?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(failed(Failed::TimedOut.into()));
+                return Err(no_answer(Failed::TimedOut.into()));
             }
-            self.stream.set_read_timeout(left).map_err(failed)?;
-            let Some((header, envelope)) = self.receive().map_err(failed)? else {
+            self.stream.set_read_timeout(left).map_err(no_answer)?;
+            let Some((header, envelope)) = self.receive().map_err(no_answer)? else {
                 continue;
             };
             if header.stream == StreamId::EVENTS {
                 self.events.push_back(frames::body(&envelope));
                 continue;
             }
-            return read(decode(header, &envelope)?);
+            return Ok((header, envelope));
         }
     }
 
@@ -158,30 +173,35 @@ impl ControlConnection {
     /// # Errors
     /// Returns an error if the node does not answer, or answers with an error.
     pub(crate) fn rows(&mut self, request: Request<'_>, text: &str) -> Result<Table, ProxyError> {
-        self.ask(request, |response| {
-            let rows = match response {
-                Response::Result(ResultBody::Rows(rows)) => rows,
-                Response::Result(ResultBody::Void) => return Ok(Table::default()),
-                other => {
-                    return Err(ProxyError::refused(format!(
-                        "refuses {text:?}: {}",
-                        words(&other)
-                    )));
-                }
-            };
-            let columns = rows.metadata.columns.clone().unwrap_or_default();
-            let decoded = rows.iter().map(|row| {
-                let values = columns.0.iter().zip(row);
-                values
-                    .map(|(column, value)| CqlValue::decode(&column.data_type, value))
-                    .collect::<Result<Vec<CqlValue>, _>>()
-            });
-            let decoded = decoded.collect::<Result<Vec<_>, _>>();
-            let rows = decoded.map_err(|error| {
-                ProxyError::malformed(format!("answers {text:?} wrongly: {error}"))
+        self.ask(request, |response| rows_of(response, text))
+    }
+
+    /// Sends requests together, and returns the rows of each, in their order; the error of a request that
+    /// the node refuses. The texts describe the requests in errors.
+    ///
+    /// # Errors
+    /// Returns an error if the node does not answer all of them. The connection is of no use then.
+    ///
+    /// # Panics
+    /// Panics if there are more requests than a connection has streams.
+    pub(crate) fn rows_of_each<'a>(
+        &mut self,
+        requests: impl IntoIterator<Item = Request<'a>>,
+        texts: &[&str],
+    ) -> Result<Vec<Result<Table, ProxyError>>, ProxyError> {
+        assert!(texts.len() <= i16::MAX as usize, "{} requests", texts.len());
+        self.send(requests)?;
+        let mut found: Vec<Option<Result<Table, ProxyError>>> = vec![None; texts.len()];
+        for _ in texts {
+            let (header, envelope) = self.next_answer()?;
+            let place = usize::try_from(header.stream.0).ok();
+            let free = place.filter(|place| found.get(*place).is_some_and(Option::is_none));
+            let place = free.ok_or_else(|| {
+                ProxyError::malformed(format!("answers stream {} twice", header.stream.0))
             })?;
-            Ok(Table { columns, rows })
-        })
+            found[place] = Some(rows_of(decode(header, &envelope)?, texts[place]));
+        }
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Returns the body of the next event; `None` if none comes within `patience`.
@@ -225,6 +245,35 @@ impl ControlConnection {
             }
         }
     }
+}
+
+fn no_answer(error: std::io::Error) -> ProxyError {
+    ProxyError::unavailable(format!("does not answer ({error})"))
+}
+
+/// Returns the rows of a response; none if it is one without rows. `text` describes the request.
+fn rows_of(response: Response<'_>, text: &str) -> Result<Table, ProxyError> {
+    let rows = match response {
+        Response::Result(ResultBody::Rows(rows)) => rows,
+        Response::Result(ResultBody::Void) => return Ok(Table::default()),
+        other => {
+            return Err(ProxyError::refused(format!(
+                "refuses {text:?}: {}",
+                words(&other)
+            )));
+        }
+    };
+    let columns = rows.metadata.columns.clone().unwrap_or_default();
+    let decoded = rows.iter().map(|row| {
+        let values = columns.0.iter().zip(row);
+        values
+            .map(|(column, value)| CqlValue::decode(&column.data_type, value))
+            .collect::<Result<Vec<CqlValue>, _>>()
+    });
+    let decoded = decoded.collect::<Result<Vec<_>, _>>();
+    let rows = decoded
+        .map_err(|error| ProxyError::malformed(format!("answers {text:?} wrongly: {error}")))?;
+    Ok(Table { columns, rows })
 }
 
 fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, ProxyError> {

@@ -8,6 +8,7 @@
 //! | [`designated_table`] | the tables as the nodes know them, and what they must have |
 //! | [`record`] | records of transactions, and the tags of rows, as bytes |
 //! | [`statement`] | reads a statement with its values |
+//! | [`request_under_way`] | a client's request, and what its queries have found |
 //! | [`second_round`] | the versions that a read has to fetch in a second round |
 //! | [`node_queries`] | the queries to the nodes |
 //! | [`recovery`] | completes transactions, removes records, leases the proxy's number |
@@ -52,6 +53,7 @@ pub(crate) mod node_queries;
 pub(crate) mod open_transactions;
 pub(crate) mod record;
 pub(crate) mod recovery;
+pub(crate) mod request_under_way;
 pub(crate) mod second_round;
 pub(crate) mod statement;
 pub(crate) mod transaction_id;

@@ -8,7 +8,7 @@ use cql::{Bound, Consistency, Flags, StreamId, ValueList, Version};
 use super::super::lock_table::schema::Schema;
 use super::super::node_connection::quoted;
 use super::record::{RowKey, RowWrite, TransactionRecord};
-use super::transaction_id::{Bucket, Owner, TransactionId};
+use super::transaction_id::{AtomicTransactionId, Bucket, Owner};
 use super::{RECORD_TABLE, TAG_COLUMN};
 
 /// How long the tag of a deleted row stays, in seconds. After that there is no row, which reads as the
@@ -17,14 +17,14 @@ const DELETED_TTL: i32 = 24 * 60 * 60;
 
 /// A query with values, and its place.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct NodeQuery {
+pub(crate) struct PlacedQuery {
     pub(crate) text: String,
     pub(crate) values: ValueList,
     /// The token of its partition.
     pub(crate) token: Token,
 }
 
-impl NodeQuery {
+impl PlacedQuery {
     /// Returns about how many bytes it takes.
     pub(crate) fn len(&self) -> usize {
         let values = self.values.values(Version::V4);
@@ -71,14 +71,14 @@ fn token(values: &[&[u8]]) -> Token {
 }
 
 /// Returns a query about records of one partition; `more` are the values after the partition's.
-fn of_records(text: String, owner: Owner, bucket: Bucket, more: &[Bound<'_>]) -> NodeQuery {
+fn of_records(text: String, owner: Owner, bucket: Bucket, more: &[Bound<'_>]) -> PlacedQuery {
     let (owner, bucket) = (owner.0.to_be_bytes(), bucket.0.to_be_bytes());
     let mut values = ValueList::new();
     for value in [Bound::Bytes(&owner), Bound::Bytes(&bucket)] {
         values.push(value);
     }
     more.iter().for_each(|value| values.push(*value));
-    NodeQuery {
+    PlacedQuery {
         text,
         values,
         token: token(&[&owner, &bucket]),
@@ -90,7 +90,7 @@ fn records(keyspace: &str) -> String {
 }
 
 /// Returns the PREPARE of a transaction: the INSERT of its record.
-pub(crate) fn prepare(keyspace: &str, record: &TransactionRecord) -> NodeQuery {
+pub(crate) fn prepare(keyspace: &str, record: &TransactionRecord) -> PlacedQuery {
     let text = format!(
         "INSERT INTO {} (owner, bucket, id, writes) VALUES (?, ?, ?, ?) USING TIMESTAMP ?",
         records(keyspace)
@@ -101,7 +101,7 @@ pub(crate) fn prepare(keyspace: &str, record: &TransactionRecord) -> NodeQuery {
 }
 
 /// Returns the read of a record.
-pub(crate) fn read_record(keyspace: &str, owner: Owner, id: TransactionId) -> NodeQuery {
+pub(crate) fn read_record(keyspace: &str, owner: Owner, id: AtomicTransactionId) -> PlacedQuery {
     let text = format!(
         "SELECT writes FROM {} WHERE owner = ? AND bucket = ? AND id = ?",
         records(keyspace)
@@ -115,9 +115,9 @@ pub(crate) fn read_records(
     keyspace: &str,
     owner: Owner,
     bucket: Bucket,
-    after: TransactionId,
+    after: AtomicTransactionId,
     most: usize,
-) -> NodeQuery {
+) -> PlacedQuery {
     let text = format!(
         "SELECT id, writes FROM {} WHERE owner = ? AND bucket = ? AND id > ? LIMIT {most}",
         records(keyspace)
@@ -134,8 +134,8 @@ pub(crate) fn delete_records(
     keyspace: &str,
     owner: Owner,
     bucket: Bucket,
-    ids: &[TransactionId],
-) -> NodeQuery {
+    ids: &[AtomicTransactionId],
+) -> PlacedQuery {
     let newest = ids.iter().max().expect("some records");
     let text = format!(
         "DELETE FROM {} USING TIMESTAMP {} WHERE owner = ? AND bucket = ? AND id IN ({})",
@@ -149,14 +149,14 @@ pub(crate) fn delete_records(
 }
 
 /// Returns one query for several writes: an unlogged batch.
-pub(crate) fn together(writes: &[NodeQuery]) -> NodeQuery {
+pub(crate) fn together(writes: &[PlacedQuery]) -> PlacedQuery {
     let mut values = ValueList::new();
     for write in writes {
         let all = write.values.values(Version::V4);
         all.iter().for_each(|(_, value)| values.push(value));
     }
     let texts: Vec<&str> = writes.iter().map(|write| write.text.as_str()).collect();
-    NodeQuery {
+    PlacedQuery {
         text: format!("BEGIN UNLOGGED BATCH {}; APPLY BATCH", texts.join("; ")),
         values,
         token: writes.first().map_or(Token(0), |write| write.token),
@@ -164,7 +164,7 @@ pub(crate) fn together(writes: &[NodeQuery]) -> NodeQuery {
 }
 
 /// Returns the DELETE of all records of a partition.
-pub(crate) fn delete_bucket(keyspace: &str, owner: Owner, bucket: Bucket) -> NodeQuery {
+pub(crate) fn delete_bucket(keyspace: &str, owner: Owner, bucket: Bucket) -> PlacedQuery {
     let text = format!(
         "DELETE FROM {} USING TIMESTAMP {} WHERE owner = ? AND bucket = ?",
         records(keyspace),
@@ -174,8 +174,8 @@ pub(crate) fn delete_bucket(keyspace: &str, owner: Owner, bucket: Bucket) -> Nod
 }
 
 /// Returns the read of all partitions with records.
-pub(crate) fn read_buckets(keyspace: &str) -> NodeQuery {
-    NodeQuery {
+pub(crate) fn read_buckets(keyspace: &str) -> PlacedQuery {
+    PlacedQuery {
         text: format!("SELECT DISTINCT owner, bucket FROM {}", records(keyspace)),
         values: ValueList::new(),
         token: Token(0),
@@ -201,14 +201,14 @@ pub(crate) fn extend_lease_text(keyspace: &str, ttl_s: u32) -> String {
 }
 
 /// Returns a lightweight transaction about the lease of a number.
-pub(crate) fn lease(text: String, owner: Owner, number: u8) -> NodeQuery {
+pub(crate) fn lease(text: String, owner: Owner, number: u8) -> PlacedQuery {
     let (own, bucket) = (owner.0.to_be_bytes(), Bucket::LEASE.0.to_be_bytes());
     let number = i64::from(number).to_be_bytes();
     let mut values = ValueList::new();
     for (name, value) in [("lease", &own), ("number", &number), ("bucket", &bucket)] {
         values.push_named(name, Bound::Bytes(value));
     }
-    NodeQuery {
+    PlacedQuery {
         text,
         values,
         token: token(&[&number, &bucket]),
@@ -217,7 +217,7 @@ pub(crate) fn lease(text: String, owner: Owner, number: u8) -> NodeQuery {
 
 /// Returns the COMMIT of one row: the INSERT of its version. Columns that the table no longer has are
 /// left out.
-pub(crate) fn commit(schema: &Schema, record: &TransactionRecord, write: &RowWrite) -> NodeQuery {
+pub(crate) fn commit(schema: &Schema, record: &TransactionRecord, write: &RowWrite) -> PlacedQuery {
     let (mut names, mut values) = (Vec::new(), ValueList::new());
     for (&place, value) in schema.key.iter().zip(&write.key.values) {
         names.push(quoted(&schema.columns.0[place].name));
@@ -251,7 +251,7 @@ pub(crate) fn commit(schema: &Schema, record: &TransactionRecord, write: &RowWri
         names.join(", "),
         record.id.0
     );
-    NodeQuery {
+    PlacedQuery {
         text,
         values,
         token: row_token(schema, &write.key),
@@ -259,7 +259,7 @@ pub(crate) fn commit(schema: &Schema, record: &TransactionRecord, write: &RowWri
 }
 
 /// Returns the read of a row, with all columns in the order of the schema.
-pub(crate) fn read_row(schema: &Schema, key: &RowKey) -> NodeQuery {
+pub(crate) fn read_row(schema: &Schema, key: &RowKey) -> PlacedQuery {
     let columns = schema.columns.0.iter();
     let columns: Vec<String> = columns.map(|column| quoted(&column.name)).collect();
     let restrictions = schema.key.iter();
@@ -270,7 +270,7 @@ pub(crate) fn read_row(schema: &Schema, key: &RowKey) -> NodeQuery {
     key.values
         .iter()
         .for_each(|value| values.push(Bound::Bytes(value)));
-    NodeQuery {
+    PlacedQuery {
         text: format!(
             "SELECT {} FROM {}.{} WHERE {}",
             columns.join(", "),
@@ -342,7 +342,7 @@ mod tests {
             "{}",
             one.text
         );
-        let id = TransactionId(1 << 50);
+        let id = AtomicTransactionId(1 << 50);
         let read = read_record("app", Owner(-3), id);
         let mut scratch = Vec::new();
         let values = read.values.values(Version::V4);

@@ -14,7 +14,7 @@ use ::locks::MonotonicTime;
 use base::clock::Clock;
 use parking_lot::Mutex;
 
-use super::transaction_id::{Bucket, Owner, TransactionId};
+use super::transaction_id::{AtomicTransactionId, Bucket, Owner};
 
 /// How far ahead of the own clock another proxy's id may be to be followed.
 const MOST_AHEAD: Duration = Duration::from_secs(10);
@@ -29,10 +29,10 @@ pub(crate) struct OpenTransactions {
 
 #[derive(Default)]
 struct Inner {
-    last: Option<TransactionId>,
+    last: Option<AtomicTransactionId>,
     lease: Option<NumberLease>,
     /// The buckets with records of this proxy, and the open transactions of each.
-    buckets: BTreeMap<Bucket, BTreeSet<TransactionId>>,
+    buckets: BTreeMap<Bucket, BTreeSet<AtomicTransactionId>>,
 }
 
 /// The number in the ids of this proxy.
@@ -65,12 +65,16 @@ impl OpenTransactions {
 
     /// Begins a transaction, which is open if it `has_record`. Returns `None` if the proxy has no number
     /// at present.
-    pub(crate) fn begin(&self, now: MonotonicTime, has_record: bool) -> Option<TransactionId> {
+    pub(crate) fn begin(
+        &self,
+        now: MonotonicTime,
+        has_record: bool,
+    ) -> Option<AtomicTransactionId> {
         let wall_us = self.wall_us();
         let mut inner = self.inner.lock();
         let lease = inner.lease.filter(|lease| now < lease.until)?;
-        let last = inner.last.unwrap_or(TransactionId(0));
-        let id = TransactionId::after(last, wall_us, lease.number);
+        let last = inner.last.unwrap_or(AtomicTransactionId(0));
+        let id = AtomicTransactionId::after(last, wall_us, lease.number);
         inner.last = Some(id);
         if has_record {
             inner.buckets.entry(id.bucket()).or_default().insert(id);
@@ -80,7 +84,7 @@ impl OpenTransactions {
 
     /// Lets later ids be above one that another proxy has drawn, so that what a client has read through
     /// this proxy is older than what it writes then.
-    pub(crate) fn observe(&self, id: TransactionId) {
+    pub(crate) fn observe(&self, id: AtomicTransactionId) {
         let most = self.wall_us().saturating_add(MOST_AHEAD.as_micros() as i64);
         let mut inner = self.inner.lock();
         if id.0 <= most && inner.last.is_none_or(|last| last < id) {
@@ -89,14 +93,14 @@ impl OpenTransactions {
     }
 
     /// Returns `true` if the COMMIT of a transaction may start: recovery has not taken it.
-    pub(crate) fn may_commit(&self, id: TransactionId) -> bool {
+    pub(crate) fn may_commit(&self, id: AtomicTransactionId) -> bool {
         let inner = self.inner.lock();
         let open = inner.buckets.get(&id.bucket());
         open.is_some_and(|open| open.contains(&id))
     }
 
     /// Records that a quorum has all rows of a transaction, or that it has none and never will.
-    pub(crate) fn finish(&self, id: TransactionId) {
+    pub(crate) fn finish(&self, id: AtomicTransactionId) {
         if let Some(open) = self.inner.lock().buckets.get_mut(&id.bucket()) {
             open.remove(&id);
         }
@@ -104,10 +108,10 @@ impl OpenTransactions {
 
     /// Returns the buckets that end before `before_us`, and takes their open transactions. No transaction
     /// will begin in them.
-    pub(crate) fn take_closed(&self, before_us: i64) -> Vec<(Bucket, Vec<TransactionId>)> {
+    pub(crate) fn take_closed(&self, before_us: i64) -> Vec<(Bucket, Vec<AtomicTransactionId>)> {
         let mut inner = self.inner.lock();
         // A clock that is set back does not open them again.
-        let last = TransactionId(before_us);
+        let last = AtomicTransactionId(before_us);
         if inner.last.is_none_or(|it| it < last) {
             inner.last = Some(last);
         }
@@ -163,7 +167,8 @@ mod tests {
         assert_eq!(open.take_closed(before_us), []);
         clock.advance(60_000);
         let closed = open.take_closed(before_us + 30_000_000);
-        let found: Vec<TransactionId> = closed.iter().flat_map(|(_, open)| open.clone()).collect();
+        let found: Vec<AtomicTransactionId> =
+            closed.iter().flat_map(|(_, open)| open.clone()).collect();
         assert_eq!(found, [taken]);
         assert!(!open.may_commit(taken));
         // The clock is set back: nothing begins in a bucket that was closed.
@@ -180,11 +185,11 @@ mod tests {
     fn ids_follow_those_that_were_read() {
         let (open, _) = open();
         let now = MonotonicTime::from_us(1);
-        let ahead = TransactionId(START_MS as i64 * 1000 + 5_000_000);
+        let ahead = AtomicTransactionId(START_MS as i64 * 1000 + 5_000_000);
         open.observe(ahead);
         assert!(open.begin(now, false).expect("a number") > ahead);
         // An id of a clock that is wrong is not followed.
-        let wrong = TransactionId(START_MS as i64 * 1000 + 3_600_000_000);
+        let wrong = AtomicTransactionId(START_MS as i64 * 1000 + 3_600_000_000);
         open.observe(wrong);
         assert!(open.begin(now, false).expect("a number") < wrong);
     }

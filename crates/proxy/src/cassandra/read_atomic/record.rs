@@ -20,7 +20,7 @@
 use cql::Malformed;
 use cql::notation::{NotationReader, put_bytes, put_int, put_int_len, put_long, put_string};
 
-use super::transaction_id::{Owner, TransactionId};
+use super::transaction_id::{AtomicTransactionId, Owner};
 
 const FORMAT: u8 = 1;
 
@@ -46,7 +46,7 @@ pub(crate) struct RowWrite {
 /// A transaction that writes several rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TransactionRecord {
-    pub(crate) id: TransactionId,
+    pub(crate) id: AtomicTransactionId,
     pub(crate) owner: Owner,
     pub(crate) writes: Vec<RowWrite>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct TransactionRecord {
 /// The tag of a row's version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct VersionTag {
-    pub(crate) id: TransactionId,
+    pub(crate) id: AtomicTransactionId,
     pub(crate) owner: Owner,
     pub(crate) is_deleted: bool,
     /// The other rows that the transaction wrote.
@@ -105,7 +105,7 @@ impl TransactionRecord {
     /// # Errors
     /// They are none.
     pub(crate) fn decode(
-        id: TransactionId,
+        id: AtomicTransactionId,
         owner: Owner,
         bytes: &[u8],
     ) -> Result<TransactionRecord, Malformed> {
@@ -162,7 +162,7 @@ impl VersionTag {
         let mut reader = NotationReader::new(bytes);
         let reader = &mut reader;
         format(reader)?;
-        let (id, owner) = (TransactionId(reader.long()?), Owner(reader.long()?));
+        let (id, owner) = (AtomicTransactionId(reader.long()?), Owner(reader.long()?));
         let is_deleted = reader.byte()? != 0;
         let mut siblings = Vec::new();
         for _ in 0..reader.count("a negative number of rows")? {
@@ -206,7 +206,7 @@ pub(crate) mod tests {
 
     pub(crate) fn record(id: i64, writes: Vec<RowWrite>) -> TransactionRecord {
         TransactionRecord {
-            id: TransactionId(id),
+            id: AtomicTransactionId(id),
             owner: Owner(-5),
             writes,
         }

@@ -15,7 +15,7 @@
 //! `writes` is the owner of the lease. A lightweight transaction inserts it with a TTL of [`LEASE_TTL_S`]
 //! seconds, and others extend it. The proxy uses the number for [`LEASE_USE`] after the last success.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use super::super::control_connection::{ControlConnection, Table};
 use super::super::shared_state::CassandraState;
 use super::super::topology::Topology;
 use super::designated_table;
-use super::node_queries::{self, NodeQuery};
+use super::node_queries::{self, PlacedQuery};
 use super::open_transactions::{NumberLease, OpenTransactions};
 use super::record::TransactionRecord;
 use super::statement::READ_LIMIT;
-use super::transaction_id::{Bucket, NUMBERS, Owner, TransactionId};
+use super::transaction_id::{AtomicTransactionId, Bucket, NUMBERS, Owner};
 use crate::error::ProxyError;
 use crate::locks::clock;
 use crate::seeds::Seeds;
@@ -48,10 +48,16 @@ const OWN_ROUND: Duration = Duration::from_secs(2);
 const OTHERS_ROUND: Duration = Duration::from_secs(10);
 /// The interval at which the thread looks if it must end.
 const STEP: Duration = Duration::from_millis(50);
-/// How many records of a partition are read, and removed, at once.
-const PAGE: usize = 100;
+/// How many records of a partition are read, and removed, at once. Together they are at most 64 MiB.
+const PAGE: usize = 16;
 /// The most transactions that are completed in one step.
-const PIECE: usize = 50;
+const PIECE: usize = 256;
+/// How long a step looks at records of others before it leaves the rest to the next one: the lease is
+/// extended between steps.
+const LONGEST_STEP: Duration = Duration::from_secs(2);
+/// The most queries that a node gets together, and about how many bytes they have.
+const TOGETHER: usize = 32;
+const TOGETHER_BYTES: usize = 1024 * 1024;
 /// The most rows, and bytes, of a transaction that are written as one batch. Nodes warn of batches above
 /// 5 KiB, and of more than ten partitions.
 const BATCH_ROWS: usize = 10;
@@ -77,7 +83,13 @@ pub(crate) trait RecoveryNodes {
     ///
     /// # Errors
     /// Returns an error if no node answers, or one refuses the query.
-    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError>;
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError>;
+
+    /// Sends queries with consistency QUORUM, several at once where nodes can take them, and returns the
+    /// rows of each, or why it has none.
+    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<Table, ProxyError>> {
+        queries.iter().map(|query| self.quorum(query)).collect()
+    }
 
     /// Returns the designated tables.
     fn tables(&self) -> Arc<Topology>;
@@ -109,11 +121,13 @@ pub(crate) struct KeyspaceRecovery {
     own_due: MonotonicTime,
     others_due: MonotonicTime,
     /// Transactions of this proxy that were taken, and are not completed.
-    taken: BTreeMap<Bucket, BTreeSet<TransactionId>>,
+    taken: BTreeMap<Bucket, BTreeSet<AtomicTransactionId>>,
     /// Since when all transactions of a bucket of this proxy are known to be complete.
     complete: BTreeMap<Bucket, MonotonicTime>,
+    /// Partitions of others that the current round has not looked at.
+    unseen: VecDeque<(Owner, Bucket)>,
     /// When this proxy has completed transactions of others.
-    completed: HashMap<(Owner, TransactionId), MonotonicTime>,
+    completed: HashMap<(Owner, AtomicTransactionId), MonotonicTime>,
     /// The last failure, which is logged once.
     failure: Option<String>,
 }
@@ -146,29 +160,57 @@ impl<'a> Recovery<'a> {
     }
 }
 
+impl QuorumConnection<'_> {
+    /// Takes the connection, or connects to the next node.
+    fn connected(&mut self) -> Result<(SocketAddr, ControlConnection), ProxyError> {
+        if let Some(connected) = self.connection.take() {
+            return Ok(connected);
+        }
+        let addresses = self.state.addresses(self.seeds);
+        self.turn = self.turn.wrapping_add(1);
+        let address = addresses.get(self.turn % addresses.len().max(1));
+        let address = *address.ok_or_else(|| ProxyError::unavailable("there is no node"))?;
+        let connection = ControlConnection::connect(address, &self.state.options)
+            .map_err(|error| ProxyError::unavailable(format!("{address} {error}")))?;
+        Ok((address, connection))
+    }
+}
+
 impl RecoveryNodes for QuorumConnection<'_> {
-    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError> {
-        if self.connection.is_none() {
-            let addresses = self.state.addresses(self.seeds);
-            self.turn = self.turn.wrapping_add(1);
-            let address = addresses.get(self.turn % addresses.len().max(1));
-            let address = *address.ok_or_else(|| ProxyError::unavailable("there is no node"))?;
-            let connection = ControlConnection::connect(address, &self.state.options)
-                .map_err(|error| ProxyError::unavailable(format!("{address} {error}")))?;
-            self.connection = Some((address, connection));
-        }
-        let Some((address, mut connection)) = self.connection.take() else {
-            return Err(ProxyError::unavailable("there is no node"));
-        };
-        let request = query.request(Version::V4, Consistency::Quorum);
-        match connection.rows(request, &query.text) {
-            Ok(table) => {
-                self.connection = Some((address, connection));
-                Ok(table)
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError> {
+        let mut found = self.quorum_of_each(std::slice::from_ref(query));
+        found.pop().expect("an answer for each query")
+    }
+
+    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<Table, ProxyError>> {
+        let mut found = Vec::with_capacity(queries.len());
+        while found.len() < queries.len() {
+            let some = together(&queries[found.len()..]);
+            let texts: Vec<&str> = some.iter().map(|query| query.text.as_str()).collect();
+            let requests = some
+                .iter()
+                .map(|query| query.request(Version::V4, Consistency::Quorum));
+            let answers = self.connected().and_then(|(address, mut connection)| {
+                let named = |error| ProxyError::unavailable(format!("{address} {error}"));
+                let answers = connection.rows_of_each(requests, &texts).map_err(named)?;
+                let answers: Vec<_> = answers.into_iter().map(|it| it.map_err(named)).collect();
+                // After a failure another node is asked next.
+                if answers.iter().all(Result::is_ok) {
+                    self.connection = Some((address, connection));
+                }
+                Ok(answers)
+            });
+            match answers {
+                Ok(answers) => found.extend(answers),
+                Err(error) => {
+                    let text = error.to_string();
+                    let missing = queries.len() - found.len();
+                    found.extend((0..missing).map(|_| Err(ProxyError::unavailable(text.clone()))));
+                    break;
+                }
             }
-            // Another node is asked next.
-            Err(error) => Err(ProxyError::unavailable(format!("{address} {error}"))),
         }
+        found
     }
 
     fn tables(&self) -> Arc<Topology> {
@@ -180,28 +222,54 @@ impl RecoveryNodes for QuorumConnection<'_> {
     }
 }
 
-/// Writes all rows of a transaction. Its record is written before, for the case that no quorum has it.
+/// Returns the first of these queries, as many as a node gets together.
+fn together(queries: &[PlacedQuery]) -> &[PlacedQuery] {
+    let mut bytes = 0;
+    let fits = |query: &&PlacedQuery| {
+        bytes += query.len();
+        bytes <= TOGETHER_BYTES
+    };
+    let count = queries.iter().take(TOGETHER).take_while(fits).count();
+    &queries[..count.max(1).min(queries.len())]
+}
+
+/// Writes all rows of transactions, and returns for each if that is done. Their records are written before,
+/// for the case that no quorum has them.
 fn complete(
     nodes: &mut dyn RecoveryNodes,
     keyspace: &str,
-    record: &TransactionRecord,
-) -> Result<(), ProxyError> {
+    records: &[TransactionRecord],
+) -> Vec<Result<(), ProxyError>> {
     let known = nodes.tables();
-    let rows = record.writes.iter().map(|write| {
-        let schema = designated_table::find(&known.read_atomic, keyspace, &write.key.table)?;
-        Ok(node_queries::commit(schema, record, write))
+    let queries = |record: &TransactionRecord| {
+        let rows = record.writes.iter().map(|write| {
+            let schema = designated_table::find(&known.read_atomic, keyspace, &write.key.table)?;
+            Ok(node_queries::commit(schema, record, write))
+        });
+        let rows = rows.collect::<Result<Vec<PlacedQuery>, ProxyError>>()?;
+        let bytes: usize = rows.iter().map(PlacedQuery::len).sum();
+        let is_small = rows.len() <= BATCH_ROWS && bytes <= BATCH_BYTES;
+        Ok(match is_small {
+            true => vec![node_queries::together(&rows)],
+            false => rows,
+        })
+    };
+    let mut rows: Vec<Result<Vec<PlacedQuery>, ProxyError>> = records.iter().map(queries).collect();
+    let prepares = records.iter().zip(&rows).filter(|(_, rows)| rows.is_ok());
+    let prepares = prepares.map(|(record, _)| node_queries::prepare(keyspace, record));
+    let prepared = nodes.quorum_of_each(&prepares.collect::<Vec<PlacedQuery>>());
+    for (rows, prepared) in rows.iter_mut().filter(|rows| rows.is_ok()).zip(prepared) {
+        if let Err(error) = prepared {
+            *rows = Err(error);
+        }
+    }
+    let all: Vec<PlacedQuery> = rows.iter().flatten().flatten().cloned().collect();
+    let mut written = nodes.quorum_of_each(&all).into_iter();
+    let done = rows.into_iter().map(|rows| {
+        let answers: Vec<Result<Table, ProxyError>> = written.by_ref().take(rows?.len()).collect();
+        answers.into_iter().try_for_each(|answer| answer.map(drop))
     });
-    let rows = rows.collect::<Result<Vec<NodeQuery>, ProxyError>>()?;
-    nodes.quorum(&node_queries::prepare(keyspace, record))?;
-    let bytes: usize = rows.iter().map(NodeQuery::len).sum();
-    if rows.len() <= BATCH_ROWS && bytes <= BATCH_BYTES {
-        nodes.quorum(&node_queries::together(&rows))?;
-        return Ok(());
-    }
-    for row in &rows {
-        nodes.quorum(row)?;
-    }
-    Ok(())
+    done.collect()
 }
 
 /// Returns the time that is `after` later.
@@ -222,6 +290,7 @@ impl KeyspaceRecovery {
             others_due: later(now, OTHERS_ROUND),
             taken: BTreeMap::new(),
             complete: BTreeMap::new(),
+            unseen: VecDeque::new(),
             completed: HashMap::new(),
             failure: None,
         }
@@ -249,12 +318,11 @@ impl KeyspaceRecovery {
             self.own_due = later(nodes.now(), OWN_ROUND);
         }
         if nodes.now() >= self.others_due {
-            let mut left = PIECE;
-            result = result.and(self.others_round(nodes, &mut left));
+            result = result.and(self.others_round(nodes));
             // A round that is not at its end goes on in the next step.
-            let pause = match left {
-                0 => Duration::ZERO,
-                _ => OTHERS_ROUND,
+            let pause = match self.unseen.is_empty() {
+                true => OTHERS_ROUND,
+                false => Duration::ZERO,
             };
             self.others_due = later(nodes.now(), pause);
         }
@@ -328,17 +396,18 @@ impl KeyspaceRecovery {
         let mut result = Ok(());
         let mut left = PIECE;
         for (bucket, taken) in &mut self.taken {
-            while let Some(&id) = taken.first() {
-                if left == 0 {
+            while left > 0 && !taken.is_empty() {
+                let some: Vec<AtomicTransactionId> = taken.iter().copied().take(PAGE).collect();
+                left = left.saturating_sub(some.len());
+                let done = complete_recorded(nodes, keyspace, owner, &some);
+                let fault = done.iter().find_map(|done| done.clone().err());
+                for (id, _) in some.iter().zip(done).filter(|(_, done)| done.is_ok()) {
+                    taken.remove(id);
+                }
+                if let Some(fault) = fault {
+                    result = result.and(Err(fault));
                     break;
                 }
-                left -= 1;
-                let done = complete_recorded(nodes, keyspace, owner, id);
-                if done.is_err() {
-                    result = result.and(done);
-                    break;
-                }
-                taken.pop_first();
             }
             if taken.is_empty() {
                 self.complete.entry(*bucket).or_insert(nodes.now());
@@ -348,24 +417,58 @@ impl KeyspaceRecovery {
         let now = nodes.now();
         let over = self.complete.iter();
         let over = over.filter(|(_, since)| now.since(**since) >= RETENTION);
-        for bucket in over.map(|(bucket, _)| *bucket).collect::<Vec<_>>() {
-            nodes.quorum(&node_queries::delete_bucket(keyspace, owner, bucket))?;
-            self.complete.remove(&bucket);
-            transactions.forget(bucket);
+        let over: Vec<Bucket> = over.map(|(bucket, _)| *bucket).collect();
+        let deletes = over.iter();
+        let deletes = deletes.map(|bucket| node_queries::delete_bucket(keyspace, owner, *bucket));
+        let removed = nodes.quorum_of_each(&deletes.collect::<Vec<PlacedQuery>>());
+        for (bucket, removed) in over.into_iter().zip(removed) {
+            match removed {
+                Ok(_) => {
+                    self.complete.remove(&bucket);
+                    transactions.forget(bucket);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
         }
         result
     }
 
-    /// Completes transactions of proxies that are gone, and removes their records.
-    fn others_round(
-        &mut self,
+    /// Completes transactions of proxies that are gone, and removes their records. Partitions for which
+    /// there is no time stay in `unseen`.
+    fn others_round(&mut self, nodes: &mut dyn RecoveryNodes) -> Result<(), ProxyError> {
+        if self.unseen.is_empty() {
+            self.unseen = self.partitions_of_others(nodes)?;
+        }
+        let (begin, mut left) = (nodes.now(), PIECE);
+        let mut result = Ok(());
+        while let Some(partition) = self.unseen.pop_front() {
+            result = result.and(self.partition_of_other(nodes, partition, &mut left));
+            if left == 0 || nodes.now().since(begin) >= LONGEST_STEP {
+                break;
+            }
+        }
+        if left < PIECE {
+            let (name, count) = (&self.transactions.keyspace, PIECE - left);
+            tracing::info!(
+                "keyspace {name}: completed {count} transactions of proxies that are gone"
+            );
+        }
+        let now = nodes.now();
+        // Other proxies may have removed the record.
+        self.completed
+            .retain(|_, since| now.since(*since) < 10 * RETENTION);
+        result
+    }
+
+    /// Returns the partitions with records of others that are old enough.
+    fn partitions_of_others(
+        &self,
         nodes: &mut dyn RecoveryNodes,
-        left: &mut usize,
-    ) -> Result<(), ProxyError> {
+    ) -> Result<VecDeque<(Owner, Bucket)>, ProxyError> {
         let query = node_queries::read_buckets(&self.transactions.keyspace);
         let found = nodes.quorum(&query)?;
         let before_us = self.transactions.wall_us() - OTHERS_AGE.as_micros() as i64;
-        let mut result = Ok(());
+        let mut partitions = VecDeque::new();
         for row in &found.rows {
             let &[CqlValue::Bigint(owner), CqlValue::Bigint(bucket)] = &row[..] else {
                 return Err(ProxyError::malformed(
@@ -375,14 +478,10 @@ impl KeyspaceRecovery {
             let (owner, bucket) = (Owner(owner), Bucket(bucket));
             let is_record = bucket > Bucket::LEASE && owner != self.transactions.owner;
             if is_record && bucket.end_us() < before_us {
-                result = result.and(self.partition_of_other(nodes, (owner, bucket), left));
+                partitions.push_back((owner, bucket));
             }
         }
-        let now = nodes.now();
-        // Other proxies may have removed the record.
-        self.completed
-            .retain(|_, since| now.since(*since) < 10 * RETENTION);
-        result
+        Ok(partitions)
     }
 
     fn partition_of_other(
@@ -392,29 +491,39 @@ impl KeyspaceRecovery {
         left: &mut usize,
     ) -> Result<(), ProxyError> {
         let keyspace = self.transactions.keyspace.clone();
-        let mut last = TransactionId(i64::MIN);
+        let mut last = AtomicTransactionId(i64::MIN);
+        let mut result = Ok(());
         loop {
             let query = node_queries::read_records(&keyspace, owner, bucket, last, PAGE);
             let found = nodes.quorum(&query)?;
-            let mut over = Vec::new();
+            let (mut over, mut open) = (Vec::new(), Vec::new());
             for row in &found.rows {
                 let [CqlValue::Bigint(id), CqlValue::Blob(writes)] = &row[..] else {
                     return Err(ProxyError::malformed(
                         "the table of records has other columns",
                     ));
                 };
-                last = TransactionId(*id);
+                last = AtomicTransactionId(*id);
                 match self.completed.get(&(owner, last)) {
                     Some(since) if nodes.now().since(*since) >= RETENTION => over.push(last),
                     Some(_) => {}
                     None if *left == 0 => {}
-                    None => {
-                        *left -= 1;
-                        let record = decoded(owner, last, writes)?;
-                        complete(nodes, &keyspace, &record)?;
-                        tracing::debug!("completed transaction {} of a proxy that is gone", last.0);
-                        self.completed.insert((owner, last), nodes.now());
+                    None => match decoded(owner, last, writes) {
+                        Ok(record) => {
+                            *left -= 1;
+                            open.push(record);
+                        }
+                        Err(damaged) => result = result.and(Err(damaged)),
+                    },
+                }
+            }
+            let done = complete(nodes, &keyspace, &open);
+            for (record, done) in open.iter().zip(done) {
+                match done {
+                    Ok(()) => {
+                        self.completed.insert((owner, record.id), nodes.now());
                     }
+                    Err(error) => result = result.and(Err(error)),
                 }
             }
             if !over.is_empty() {
@@ -426,32 +535,47 @@ impl KeyspaceRecovery {
                 }
             }
             if found.rows.len() < PAGE {
-                return Ok(());
+                return result;
             }
         }
     }
 }
 
-/// Completes a transaction if there is its record. Without a record it has no effect.
+/// Completes those of these transactions that have records, and returns for each if that is done. Without a
+/// record one has no effect.
 fn complete_recorded(
     nodes: &mut dyn RecoveryNodes,
     keyspace: &str,
     owner: Owner,
-    id: TransactionId,
-) -> Result<(), ProxyError> {
-    let found = nodes.quorum(&node_queries::read_record(keyspace, owner, id))?;
-    match found.rows.first().map(Vec::as_slice) {
-        Some([CqlValue::Blob(writes)]) => {
-            let record = decoded(owner, id, writes)?;
-            complete(nodes, keyspace, &record)
-        }
-        _ => Ok(()),
+    ids: &[AtomicTransactionId],
+) -> Vec<Result<(), ProxyError>> {
+    let reads = ids.iter();
+    let reads = reads.map(|id| node_queries::read_record(keyspace, owner, *id));
+    let found = nodes.quorum_of_each(&reads.collect::<Vec<PlacedQuery>>());
+    let mut done = Vec::new();
+    let mut records = Vec::new();
+    for (id, found) in ids.iter().zip(found) {
+        let record = found.and_then(|found| match found.rows.first().map(Vec::as_slice) {
+            Some([CqlValue::Blob(writes)]) => decoded(owner, *id, writes).map(Some),
+            _ => Ok(None),
+        });
+        let record = record.map(|record| records.extend(record));
+        done.push(record);
     }
+    let completed = complete(nodes, keyspace, &records);
+    for (record, completed) in records.iter().zip(completed) {
+        if completed.is_err()
+            && let Some(at) = ids.iter().position(|id| *id == record.id)
+        {
+            done[at] = completed;
+        }
+    }
+    done
 }
 
 fn decoded(
     owner: Owner,
-    id: TransactionId,
+    id: AtomicTransactionId,
     writes: &[u8],
 ) -> Result<TransactionRecord, ProxyError> {
     TransactionRecord::decode(id, owner, writes).map_err(|fault| {

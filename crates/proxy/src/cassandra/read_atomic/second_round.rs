@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::record::{RowKey, VersionTag};
-use super::transaction_id::{Owner, TransactionId};
+use super::transaction_id::{AtomicTransactionId, Owner};
 
 /// A version that is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct MissingVersion {
     /// The place of its key among those of the read.
     pub(crate) place: usize,
     /// The transaction that wrote it.
-    pub(crate) id: TransactionId,
+    pub(crate) id: AtomicTransactionId,
     pub(crate) owner: Owner,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct MissingVersion {
 /// row, or one from before the table was read atomic.
 pub(crate) fn missing(keys: &[RowKey], tags: &[Option<VersionTag>]) -> Vec<MissingVersion> {
     assert_eq!(keys.len(), tags.len(), "a tag for each key");
-    let mut wanted: HashMap<&RowKey, (TransactionId, Owner)> = HashMap::new();
+    let mut wanted: HashMap<&RowKey, (AtomicTransactionId, Owner)> = HashMap::new();
     for tag in tags.iter().flatten() {
         for sibling in &tag.siblings {
             let newest = wanted.entry(sibling).or_insert((tag.id, tag.owner));

@@ -20,7 +20,7 @@ const SHARD_BITS: u32 = 3;
 
 /// The id of a transaction; see the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct TransactionId(pub(crate) i64);
+pub(crate) struct AtomicTransactionId(pub(crate) i64);
 
 /// The life of a proxy process, by a random number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,15 +30,15 @@ pub(crate) struct Owner(pub(crate) i64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Bucket(pub(crate) i64);
 
-impl TransactionId {
+impl AtomicTransactionId {
     /// Returns the first id of a number that is not before `now_us` and above `last`.
     ///
     /// # Panics
     /// Panics if there is no such number.
-    pub(crate) fn after(last: TransactionId, now_us: i64, number: u8) -> TransactionId {
+    pub(crate) fn after(last: AtomicTransactionId, now_us: i64, number: u8) -> AtomicTransactionId {
         assert!(number < NUMBERS, "{number} of {NUMBERS}");
         let step = (now_us >> NUMBER_BITS).max((last.0 >> NUMBER_BITS) + 1);
-        TransactionId(step << NUMBER_BITS | i64::from(number))
+        AtomicTransactionId(step << NUMBER_BITS | i64::from(number))
     }
 
     /// Returns the bucket of its record.
@@ -65,27 +65,27 @@ mod tests {
     #[test]
     fn ids_grow_and_differ_between_numbers() {
         let now = 1_800_000_000_000_000;
-        let mut last = TransactionId(0);
+        let mut last = AtomicTransactionId(0);
         for number in [0, 63, 5, 0] {
-            let id = TransactionId::after(last, now, number);
+            let id = AtomicTransactionId::after(last, now, number);
             assert!(id > last && (id.0 - now).abs() < 1000, "{id:?}");
             assert_eq!(id.0 & 63, i64::from(number));
             last = id;
         }
         // A clock that goes back does not lead to a lower id.
-        assert!(TransactionId::after(last, now - 1_000_000, 0) > last);
-        let same: Vec<TransactionId> = (0..NUMBERS)
-            .map(|number| TransactionId::after(TransactionId(0), now, number))
+        assert!(AtomicTransactionId::after(last, now - 1_000_000, 0) > last);
+        let same: Vec<AtomicTransactionId> = (0..NUMBERS)
+            .map(|number| AtomicTransactionId::after(AtomicTransactionId(0), now, number))
             .collect();
         assert!(same.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]
     fn a_bucket_ends_after_its_ids() {
-        let mut last = TransactionId(1_800_000_000_000_000);
+        let mut last = AtomicTransactionId(1_800_000_000_000_000);
         let mut buckets = std::collections::BTreeSet::new();
         for _ in 0..200_000 {
-            last = TransactionId::after(last, 0, 63);
+            last = AtomicTransactionId::after(last, 0, 63);
             let bucket = last.bucket();
             assert!(last.0 < bucket.end_us());
             assert!(last.0 >= bucket.end_us() - (1 << WINDOW_BITS));

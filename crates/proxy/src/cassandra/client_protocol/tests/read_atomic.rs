@@ -14,7 +14,7 @@ use cql::{BoundValues, CqlValue};
 use history::{Outcome, Recorder, check};
 
 use super::super::super::control_connection::Table;
-use super::super::super::read_atomic::node_queries::NodeQuery;
+use super::super::super::read_atomic::node_queries::PlacedQuery;
 use super::super::super::read_atomic::open_transactions::NumberLease;
 use super::super::super::read_atomic::recovery::{KeyspaceRecovery, RecoveryNodes};
 use super::super::super::read_atomic::statement::tests::tables;
@@ -252,7 +252,7 @@ struct Mortal<'a> {
 }
 
 impl RecoveryNodes for Mortal<'_> {
-    fn quorum(&mut self, query: &NodeQuery) -> Result<Table, ProxyError> {
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError> {
         if query.text.contains(" IF ") {
             // Leases are given by the test.
             return Ok(Table::default());
