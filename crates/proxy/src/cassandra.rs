@@ -158,6 +158,7 @@ pub(crate) fn start<P: ThreadStack>(
             config.read_atomic.clone(),
             Owner(fastrand::i64(..)),
             &(Arc::new(SystemClock) as Arc<dyn Clock>),
+            &about.read_atomic,
         ),
     };
     let state = Arc::new(CassandraState::new(setting, nature, known));

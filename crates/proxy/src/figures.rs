@@ -159,6 +159,22 @@ impl Latency {
     }
 }
 
+/// Figures of read-atomic transactions over Cassandra.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAtomicFigures {
+    /// Transactions that write, and that read.
+    pub(crate) writes: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) second_rounds: AtomicU64,
+    /// Transactions that recovery has completed: of this proxy, and of others.
+    pub(crate) completed_own: AtomicU64,
+    pub(crate) completed_others: AtomicU64,
+    /// Transactions of this proxy that recovery has still to complete.
+    pub(crate) unfinished: AtomicU64,
+    /// Partitions with records of other proxies which these should have removed.
+    pub(crate) left_partitions: AtomicU64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use admin::about::{self, Build};
 
 use crate::config::Config;
-use crate::figures::{Clients, FrontendFigures};
+use crate::figures::{Clients, FrontendFigures, ReadAtomicFigures};
 use crate::locks::lock_service::LockService;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
@@ -26,6 +26,7 @@ pub(crate) struct ProxyInfo {
     pub(crate) queue: usize,
     pub(crate) clients_limit: usize,
     pub(crate) locks: Option<Arc<LockService>>,
+    pub(crate) read_atomic: Arc<ReadAtomicFigures>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) fronts: Vec<Arc<FrontendFigures>>,
@@ -51,6 +52,7 @@ impl ProxyInfo {
             queue: config.queue,
             clients_limit: config.limits.clients,
             locks,
+            read_atomic: Arc::default(),
             nodes: Arc::clone(&ground.nodes),
             fronts: fronts.collect(),
             clients,

@@ -5,6 +5,7 @@
 //! run, with plain stores; reading the figures costs the threads nothing.
 
 mod locks;
+mod read_atomic;
 mod snapshot;
 
 use std::net::{SocketAddr, TcpStream};
@@ -298,7 +299,10 @@ const FAMILIES: &[Family<Fill>] = &[
 ];
 
 fn families() -> impl Iterator<Item = &'static Family<Fill>> {
-    FAMILIES.iter().chain(locks::FAMILIES)
+    FAMILIES
+        .iter()
+        .chain(locks::FAMILIES)
+        .chain(read_atomic::FAMILIES)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! 3. The number of a connection's requests under way is bounded.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,10 +35,11 @@ use super::read_atomic::node_queries::{self, PlacedQuery};
 use super::read_atomic::record::{RowWrite, TransactionRecord};
 use super::read_atomic::request_under_way::{AtomicRequest, AtomicWork, AtomicWrite, RowReads};
 use super::read_atomic::second_round;
-use super::read_atomic::statement::{AtomicStatement, READ_LIMIT, StatementContext};
+use super::read_atomic::statement::{AtomicRead, AtomicStatement, READ_LIMIT, StatementContext};
 use super::retry_policy;
 use super::route::{self, Route, envelope};
 use crate::error::ProxyError;
+use crate::figures::ReadAtomicFigures;
 use crate::locks::clock;
 use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
 use crate::runtime::query::{Failure, NodeError, Query};
@@ -202,13 +204,16 @@ impl CqlProtocol {
             return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
         }
         let work = match statement {
-            AtomicStatement::Read(read) => AtomicWork::FirstRound(RowReads {
-                since: context.now,
-                rows: vec![None; read.keys.len()],
-                tags: vec![None; read.keys.len()],
-                missing: Vec::new(),
-                read,
-            }),
+            AtomicStatement::Read(read) => {
+                self.count(&read, |figures| &figures.reads);
+                AtomicWork::FirstRound(RowReads {
+                    since: context.now,
+                    rows: vec![None; read.keys.len()],
+                    tags: vec![None; read.keys.len()],
+                    missing: Vec::new(),
+                    read,
+                })
+            }
             AtomicStatement::Write { keyspace, writes } => {
                 match self.begin_write(&keyspace, writes) {
                     Some(write) if write.has_record() => AtomicWork::Prepare(write),
@@ -235,6 +240,7 @@ impl CqlProtocol {
     fn begin_write(&self, keyspace: &str, writes: Vec<RowWrite>) -> Option<AtomicWrite> {
         let transactions = self.state.setting.read_atomic.keyspace(keyspace)?;
         let id = transactions.begin(clock::now(), writes.len() > 1)?;
+        transactions.figures.writes.fetch_add(1, Relaxed);
         Some(AtomicWrite {
             record: TransactionRecord {
                 id,
@@ -418,7 +424,10 @@ impl CqlProtocol {
                 reads.missing = second_round::missing(&reads.read.keys, &reads.tags);
                 match reads.missing.is_empty() {
                     true => return answer_read(client, stream, reads),
-                    false => AtomicWork::SecondRound(reads),
+                    false => {
+                        self.count(&reads.read, |figures| &figures.second_rounds);
+                        AtomicWork::SecondRound(reads)
+                    }
                 }
             }
             AtomicWork::SecondRound(reads) => {
@@ -438,6 +447,14 @@ impl CqlProtocol {
             work,
         };
         self.send_round(client, number, request, context);
+    }
+
+    /// Adds one to a figure of the keyspace of a read.
+    fn count(&self, read: &AtomicRead, figure: impl Fn(&ReadAtomicFigures) -> &AtomicU64) {
+        let keyspace = &read.schema.name.keyspace;
+        if let Some(transactions) = self.state.setting.read_atomic.keyspace(keyspace) {
+            figure(&transactions.figures).fetch_add(1, Relaxed);
+        }
     }
 
     fn observe(&self, reads: &RowReads) {

@@ -64,6 +64,7 @@ use cql::statement::{Summary, TableName};
 
 use self::open_transactions::OpenTransactions;
 use crate::config::CqlTable;
+use crate::figures::ReadAtomicFigures;
 
 /// The column of a designated table that has the tag.
 pub(crate) const TAG_COLUMN: &str = "kumiki_txn";
@@ -84,11 +85,19 @@ impl ReadAtomicTables {
         tables: Vec<CqlTable>,
         owner: transaction_id::Owner,
         clock: &Arc<dyn base::clock::Clock>,
+        figures: &Arc<ReadAtomicFigures>,
     ) -> ReadAtomicTables {
         let mut names: Vec<&str> = tables.iter().map(|table| &*table.keyspace).collect();
         names.sort_unstable();
         names.dedup();
-        let open = |name| Arc::new(OpenTransactions::new(name, owner, Arc::clone(clock)));
+        let open = |name| {
+            Arc::new(OpenTransactions::new(
+                name,
+                owner,
+                Arc::clone(clock),
+                Arc::clone(figures),
+            ))
+        };
         ReadAtomicTables {
             keyspaces: names.into_iter().map(open).collect(),
             tables,

@@ -15,6 +15,7 @@ use base::clock::Clock;
 use parking_lot::Mutex;
 
 use super::transaction_id::{AtomicTransactionId, Bucket, Owner};
+use crate::figures::ReadAtomicFigures;
 
 /// How far ahead of the own clock another proxy's id may be to be followed.
 const MOST_AHEAD: Duration = Duration::from_secs(10);
@@ -23,6 +24,7 @@ const MOST_AHEAD: Duration = Duration::from_secs(10);
 pub(crate) struct OpenTransactions {
     pub(crate) keyspace: String,
     pub(crate) owner: Owner,
+    pub(crate) figures: Arc<ReadAtomicFigures>,
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
 }
@@ -44,10 +46,16 @@ pub(crate) struct NumberLease {
 }
 
 impl OpenTransactions {
-    pub(crate) fn new(keyspace: &str, owner: Owner, clock: Arc<dyn Clock>) -> OpenTransactions {
+    pub(crate) fn new(
+        keyspace: &str,
+        owner: Owner,
+        clock: Arc<dyn Clock>,
+        figures: Arc<ReadAtomicFigures>,
+    ) -> OpenTransactions {
         OpenTransactions {
             keyspace: keyspace.to_owned(),
             owner,
+            figures,
             clock,
             inner: Mutex::new(Inner::default()),
         }
@@ -137,7 +145,12 @@ mod tests {
 
     fn open() -> (OpenTransactions, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(START_MS));
-        let open = OpenTransactions::new("app", Owner(7), Arc::<ManualClock>::clone(&clock));
+        let open = OpenTransactions::new(
+            "app",
+            Owner(7),
+            Arc::<ManualClock>::clone(&clock),
+            Arc::default(),
+        );
         open.set_lease(Some(NumberLease {
             number: 3,
             until: MonotonicTime::from_us(1000),

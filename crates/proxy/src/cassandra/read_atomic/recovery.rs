@@ -18,6 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ::locks::MonotonicTime;
@@ -128,8 +129,21 @@ pub(crate) struct KeyspaceRecovery {
     unseen: VecDeque<(Owner, Bucket)>,
     /// When this proxy has completed transactions of others.
     completed: HashMap<(Owner, AtomicTransactionId), MonotonicTime>,
+    unfinished: PartOfSum,
+    left_partitions: PartOfSum,
     /// The last failure, which is logged once.
     failure: Option<String>,
+}
+
+/// The part that this keyspace has in a figure of all keyspaces.
+#[derive(Default)]
+struct PartOfSum(u64);
+
+impl PartOfSum {
+    fn set(&mut self, sum: &AtomicU64, part: u64) {
+        sum.fetch_add(part.wrapping_sub(self.0), Relaxed);
+        self.0 = part;
+    }
 }
 
 impl<'a> Recovery<'a> {
@@ -292,6 +306,8 @@ impl KeyspaceRecovery {
             complete: BTreeMap::new(),
             unseen: VecDeque::new(),
             completed: HashMap::new(),
+            unfinished: PartOfSum::default(),
+            left_partitions: PartOfSum::default(),
             failure: None,
         }
     }
@@ -403,6 +419,7 @@ impl KeyspaceRecovery {
                 let fault = done.iter().find_map(|done| done.clone().err());
                 for (id, _) in some.iter().zip(done).filter(|(_, done)| done.is_ok()) {
                     taken.remove(id);
+                    transactions.figures.completed_own.fetch_add(1, Relaxed);
                 }
                 if let Some(fault) = fault {
                     result = result.and(Err(fault));
@@ -414,6 +431,9 @@ impl KeyspaceRecovery {
             }
         }
         self.taken.retain(|_, taken| !taken.is_empty());
+        let unfinished = self.taken.values().map(BTreeSet::len).sum::<usize>() as u64;
+        self.unfinished
+            .set(&transactions.figures.unfinished, unfinished);
         let now = nodes.now();
         let over = self.complete.iter();
         let over = over.filter(|(_, since)| now.since(**since) >= RETENTION);
@@ -438,6 +458,8 @@ impl KeyspaceRecovery {
     fn others_round(&mut self, nodes: &mut dyn RecoveryNodes) -> Result<(), ProxyError> {
         if self.unseen.is_empty() {
             self.unseen = self.partitions_of_others(nodes)?;
+            let figure = &self.transactions.figures.left_partitions;
+            self.left_partitions.set(figure, self.unseen.len() as u64);
         }
         let (begin, mut left) = (nodes.now(), PIECE);
         let mut result = Ok(());
@@ -521,6 +543,8 @@ impl KeyspaceRecovery {
             for (record, done) in open.iter().zip(done) {
                 match done {
                     Ok(()) => {
+                        let figure = &self.transactions.figures.completed_others;
+                        figure.fetch_add(1, Relaxed);
                         self.completed.insert((owner, record.id), nodes.now());
                     }
                     Err(error) => result = result.and(Err(error)),

@@ -311,7 +311,8 @@ fn state_of(owner: i64, clock: &Arc<ManualClock>) -> Arc<CassandraState> {
     let inner = Arc::get_mut(&mut state).expect("no other has it");
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
     let names = tables().into_iter().map(|table| table.name);
-    inner.setting.read_atomic = ReadAtomicTables::new(names.collect(), Owner(owner), &clock);
+    inner.setting.read_atomic =
+        ReadAtomicTables::new(names.collect(), Owner(owner), &clock, &Arc::default());
     let known = Topology {
         read_atomic: tables(),
         ..(*inner.known()).clone()
