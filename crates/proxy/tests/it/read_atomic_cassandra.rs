@@ -2,7 +2,7 @@
 //! checker judges what clients saw, transactions of dead proxies are completed, and records are removed.
 //!
 //! `cargo xtask peers cassandra` installs Cassandra. Without it the test says so and passes; with
-//! `KUMIKI_REQUIRE_PEERS=1` it fails. The test takes some minutes, so that it runs in the nightly run.
+//! `KUMIKI_REQUIRE_PEERS=1` it fails. The test takes about six minutes, so that it runs in the nightly run.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -364,14 +364,14 @@ fn no_read_is_fractured_while_proxies_and_nodes_die() {
             scope.spawn(move || load(places, number, counts, recorder));
         }
         go_on(&counts);
-        for round in 0..2_usize {
+        for (round, place) in places.iter().enumerate() {
             println!("round {round}: {:?} transactions", counts.good);
             // Its transactions under way are left to the other proxy.
             drop(proxies.remove(round));
             go_on(&counts);
             nodes.kill(round).expect("it is killed");
             go_on(&counts);
-            proxies.insert(round, ProxyProcess::start(places[round], &seeds));
+            proxies.insert(round, ProxyProcess::start(*place, &seeds));
             go_on(&counts);
             nodes.restart(round).expect("it starts again");
             go_on(&counts);
