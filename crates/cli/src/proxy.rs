@@ -330,6 +330,21 @@ fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
             table.keyspace, table.table
         ));
     }
+    // `requires` does not find these: --cassandra cannot be given beside --redis and --cluster.
+    let of_cassandra = [
+        ("--advertise", options.advertise.is_some()),
+        ("--proxies", !options.proxies.is_empty()),
+        ("--lock-table", !options.lock_table.is_empty()),
+        ("--read-atomic", !options.read_atomic.is_empty()),
+        ("--merge-writes", options.merge_writes),
+    ];
+    if let Some((given, _)) = of_cassandra.iter().find(|(_, is_given)| *is_given)
+        && !before_cassandra
+    {
+        return Err(format!(
+            "{given} without --cassandra: it is about tables and drivers of Cassandra; leave it out"
+        ));
+    }
     let sharing = options.threads_for_each_node;
     if sharing > 1 && sharing > options.aggregation_threads {
         return Err(format!(

@@ -326,6 +326,7 @@ fn options_without_effect_are_refused() {
     let in_cluster = ["--lock-cluster", "c.toml", "--data", "d"];
     let alone = ["--aggregation-threads", "1", "--threads-for-each-node", "2"];
     let placed = ["--network-threads", "1", "--affinity", "1023"];
+    let of_cassandra = "without --cassandra";
     for (before, more, told) in [
         (
             &cassandra[..],
@@ -356,6 +357,11 @@ fn options_without_effect_are_refused() {
         (&redis, &alone, "give --aggregation-threads 2"),
         (&redis, &["--pack-bytes", "0"], "give a size"),
         (&redis, &placed, "no processor 1023"),
+        (&redis, &["--read-atomic", "app.posts"], of_cassandra),
+        (&redis, &["--lock-table", "app.locks"], of_cassandra),
+        (&redis, &["--merge-writes"], of_cassandra),
+        (&redis, &["--advertise", "127.0.0.1:1"], of_cassandra),
+        (&redis, &["--proxies", "127.0.0.1:1"], of_cassandra),
     ] {
         let args = [&["proxy"], before, more].concat();
         let (code, out, said) = crate::support::process::run(&args);
