@@ -110,27 +110,14 @@ impl<'a> LockStatement<'a> {
 
 fn insert<'a>(parser: &mut Parser<'a>) -> Result<LockStatement<'a>, SyntaxError> {
     parser.expect("INSERT")?;
-    parser.expect("INTO")?;
-    let table = parser.table()?;
-    parser.expect_symbol('(', "(")?;
-    let columns = parser.list(Parser::name)?;
-    parser.expect_symbol(')', ")")?;
-    parser.expect("VALUES")?;
-    parser.expect_symbol('(', "(")?;
-    let terms = parser.list(Parser::term)?;
-    let wrong = parser.error("as many values as columns, and each column once");
-    let once = |(at, name): (usize, &Name<'_>)| !columns[..at].contains(name);
-    if columns.len() != terms.len() || !columns.iter().enumerate().all(once) {
-        return Err(wrong);
-    }
-    parser.expect_symbol(')', ")")?;
+    let (table, values) = parser.inserted()?;
     parser.expect("IF")?;
     parser.expect("NOT")?;
     parser.expect("EXISTS")?;
     Ok(LockStatement {
         table,
         verb: LockVerb::Insert {
-            values: columns.into_iter().zip(terms).collect(),
+            values,
             ttl: using_ttl(parser)?,
         },
     })
@@ -142,7 +129,7 @@ fn update<'a>(parser: &mut Parser<'a>) -> Result<LockStatement<'a>, SyntaxError>
     let ttl = using_ttl(parser)?;
     parser.expect("SET")?;
     let assignments = parser.list(Parser::equality)?;
-    let key = key(parser)?;
+    let key = parser.key()?;
     let missing = parser.error("IF");
     let condition = condition(parser)?.ok_or(missing)?;
     Ok(LockStatement {
@@ -160,7 +147,7 @@ fn delete<'a>(parser: &mut Parser<'a>) -> Result<LockStatement<'a>, SyntaxError>
     parser.expect("DELETE")?;
     parser.expect("FROM")?;
     let table = parser.table()?;
-    let key = key(parser)?;
+    let key = parser.key()?;
     let condition = condition(parser)?;
     Ok(LockStatement {
         table,
@@ -196,11 +183,6 @@ fn using_ttl<'a>(parser: &mut Parser<'a>) -> Result<Option<Term<'a>>, SyntaxErro
     }
     parser.expect("TTL")?;
     parser.term().map(Some)
-}
-
-fn key<'a>(parser: &mut Parser<'a>) -> Result<Equalities<'a>, SyntaxError> {
-    parser.expect("WHERE")?;
-    parser.equalities()
 }
 
 fn condition<'a>(parser: &mut Parser<'a>) -> Result<Option<Condition<'a>>, SyntaxError> {

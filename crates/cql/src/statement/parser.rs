@@ -129,6 +129,34 @@ impl<'a> Parser<'a> {
         Ok(equalities)
     }
 
+    /// Parses what follows `INSERT`: `INTO table (columns) VALUES (terms)`. Returns the table and the value of
+    /// each column.
+    pub(crate) fn inserted(
+        &mut self,
+    ) -> Result<(TableName<'a>, Vec<(Name<'a>, Term<'a>)>), SyntaxError> {
+        self.expect("INTO")?;
+        let table = self.table()?;
+        self.expect_symbol('(', "(")?;
+        let columns = self.list(Parser::name)?;
+        self.expect_symbol(')', ")")?;
+        self.expect("VALUES")?;
+        self.expect_symbol('(', "(")?;
+        let terms = self.list(Parser::term)?;
+        let wrong = self.error("as many values as columns, and each column once");
+        let once = |(at, name): (usize, &Name<'_>)| !columns[..at].contains(name);
+        if columns.len() != terms.len() || !columns.iter().enumerate().all(once) {
+            return Err(wrong);
+        }
+        self.expect_symbol(')', ")")?;
+        Ok((table, columns.into_iter().zip(terms).collect()))
+    }
+
+    /// Parses `WHERE name = term AND …`.
+    pub(crate) fn key(&mut self) -> Result<Vec<(Name<'a>, Term<'a>)>, SyntaxError> {
+        self.expect("WHERE")?;
+        self.equalities()
+    }
+
     pub(crate) fn equality(&mut self) -> Result<(Name<'a>, Term<'a>), SyntaxError> {
         let name = self.name()?;
         self.expect_symbol('=', "=")?;

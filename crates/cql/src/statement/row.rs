@@ -107,46 +107,24 @@ impl<'a> RowStatement<'a> {
 fn change<'a>(parser: &mut Parser<'a>) -> Result<RowChange<'a>, SyntaxError> {
     let error = parser.error("INSERT, UPDATE, DELETE, BEGIN BATCH or SELECT");
     if parser.accept("INSERT")? {
-        insert(parser)
+        let (table, values) = parser.inserted()?;
+        let verb = RowVerb::Insert(values);
+        Ok(RowChange { table, verb })
     } else if parser.accept("UPDATE")? {
         let table = parser.table()?;
         parser.expect("SET")?;
         let assignments = parser.list(Parser::equality)?;
-        let key = key(parser)?;
+        let key = parser.key()?;
         let verb = RowVerb::Update { assignments, key };
         Ok(RowChange { table, verb })
     } else if parser.accept("DELETE")? {
         parser.expect("FROM")?;
         let table = parser.table()?;
-        let verb = RowVerb::Delete(key(parser)?);
+        let verb = RowVerb::Delete(parser.key()?);
         Ok(RowChange { table, verb })
     } else {
         Err(error)
     }
-}
-
-fn insert<'a>(parser: &mut Parser<'a>) -> Result<RowChange<'a>, SyntaxError> {
-    parser.expect("INTO")?;
-    let table = parser.table()?;
-    parser.expect_symbol('(', "(")?;
-    let columns = parser.list(Parser::name)?;
-    parser.expect_symbol(')', ")")?;
-    parser.expect("VALUES")?;
-    parser.expect_symbol('(', "(")?;
-    let terms = parser.list(Parser::term)?;
-    let wrong = parser.error("as many values as columns, and each column once");
-    let once = |(at, name): (usize, &Name<'_>)| !columns[..at].contains(name);
-    if columns.len() != terms.len() || !columns.iter().enumerate().all(once) {
-        return Err(wrong);
-    }
-    parser.expect_symbol(')', ")")?;
-    let verb = RowVerb::Insert(columns.into_iter().zip(terms).collect());
-    Ok(RowChange { table, verb })
-}
-
-fn key<'a>(parser: &mut Parser<'a>) -> Result<Equalities<'a>, SyntaxError> {
-    parser.expect("WHERE")?;
-    parser.equalities()
 }
 
 fn batch<'a>(parser: &mut Parser<'a>) -> Result<Vec<RowChange<'a>>, SyntaxError> {
