@@ -95,12 +95,12 @@ use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
-use crate::threads::{ListeningProxy, ThreadStack};
+use crate::threads::ListeningProxy;
 use base::clock::{Clock, SystemClock};
 use reactor::tls::{ServerTls, TlsSettings};
 
 /// Starts a proxy in front of Cassandra.
-pub(crate) fn start<P: ThreadStack>(
+pub(crate) fn start(
     config: &Config,
     tls: TlsSettings,
     seeds: &[NodeAddress],
@@ -163,7 +163,7 @@ pub(crate) fn start<P: ThreadStack>(
     };
     let state = Arc::new(CassandraState::new(setting, nature, known));
     let protocol = || CqlProtocol::new(Arc::clone(&state));
-    let mut running = Running::start::<P, CqlProtocol, CqlWire>(
+    let mut running = Running::start::<CqlProtocol, CqlWire>(
         ground,
         config,
         about,

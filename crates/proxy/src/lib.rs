@@ -29,7 +29,7 @@ mod metrics;
 mod node_figures;
 mod node_kind;
 mod nodes;
-pub mod queue;
+mod queue;
 mod redis;
 mod refresh_signal;
 mod running;
@@ -49,9 +49,6 @@ pub use seeds::{LookUp, NodeAddress};
 pub use stopper::Stopper;
 pub use xdp::receive_queues;
 
-use crate::queue::Queues;
-use crate::threads::{ConfiguredStack, FixedStack, ThreadStack};
-use reactor::Network;
 use reactor::tls::{ClientTls, ServerTls, TlsSettings};
 
 /// Starts a proxy.
@@ -101,38 +98,15 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 /// # Errors
 /// The [`StartError`] says what to change.
 pub fn start_with(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
-    start_of::<ConfiguredStack>(config, admin)
-}
-
-/// Starts a proxy like [`start`], but without an admin endpoint, and with threads that use the network
-/// `N` and the queues `Q`; [`Config::network`] has no effect.
-///
-/// # Errors
-/// The [`StartError`] says what to change.
-pub fn start_on<N: Network, Q: Queues>(config: &Config) -> Result<Running, StartError> {
-    start_of::<FixedStack<N, Q>>(config, None)
-}
-
-/// Reads the authorities of nodes that `config` names.
-fn tls_settings(config: &Config) -> Result<TlsSettings, StartError> {
-    let client = config.node_tls.as_ref().map(ClientTls::load).transpose()?;
-    Ok(TlsSettings {
-        server: config.certificate.clone(),
-        client: client.map(Arc::new),
-        ..TlsSettings::default()
-    })
-}
-
-fn start_of<P: ThreadStack>(config: &Config, admin: Option<Admin>) -> Result<Running, StartError> {
     check(config)?;
     if let Some(admin) = &admin {
         admin.starting().tell("asking the nodes what they are");
     }
     let tls = tls_settings(config)?;
     let mut running = match &config.nodes {
-        Nodes::Kumiki(seeds) => redis::start::<P>(config, tls, seeds, true),
-        Nodes::Redis(seeds) => redis::start::<P>(config, tls, seeds, false),
-        Nodes::Cassandra(seeds) => cassandra::start::<P>(config, tls, seeds),
+        Nodes::Kumiki(seeds) => redis::start(config, tls, seeds, true),
+        Nodes::Redis(seeds) => redis::start(config, tls, seeds, false),
+        Nodes::Cassandra(seeds) => cassandra::start(config, tls, seeds),
     }?;
     if let Some(admin) = &admin {
         admin.attach(Arc::new(metrics::ProxySubject {
@@ -144,4 +118,14 @@ fn start_of<P: ThreadStack>(config: &Config, admin: Option<Admin>) -> Result<Run
     }
     running.admin = admin;
     Ok(running)
+}
+
+/// Reads the authorities of nodes that `config` names.
+fn tls_settings(config: &Config) -> Result<TlsSettings, StartError> {
+    let client = config.node_tls.as_ref().map(ClientTls::load).transpose()?;
+    Ok(TlsSettings {
+        server: config.certificate.clone(),
+        client: client.map(Arc::new),
+        ..TlsSettings::default()
+    })
 }

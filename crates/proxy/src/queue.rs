@@ -7,35 +7,24 @@
 //!
 //! Invariant: each item is taken once, in the order in which items were put.
 
-/// A kind of queue.
-pub trait Queues: 'static {
-    /// Returns both ends of a queue with room for `capacity` items.
-    fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>);
-}
-
-/// Queues as rings without locks (paper 3, section 5.1).
-#[derive(Clone, Copy, Debug)]
-pub struct LockFree;
-
-impl Queues for LockFree {
-    fn queue<T: Send + 'static>(capacity: usize) -> (Producer<T>, Consumer<T>) {
-        let (producer, consumer) = rtrb::RingBuffer::new(capacity);
-        (Producer(producer), Consumer(consumer))
-    }
+/// Returns both ends of a queue with room for `capacity` items: a ring without locks (paper 3, section 5.1).
+pub(crate) fn queue<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    let (producer, consumer) = rtrb::RingBuffer::new(capacity);
+    (Producer(producer), Consumer(consumer))
 }
 
 /// The producer's end of a queue.
-pub struct Producer<T>(rtrb::Producer<T>);
+pub(crate) struct Producer<T>(rtrb::Producer<T>);
 
 /// The consumer's end of a queue.
-pub struct Consumer<T>(rtrb::Consumer<T>);
+pub(crate) struct Consumer<T>(rtrb::Consumer<T>);
 
 impl<T> Producer<T> {
     /// Puts an item.
     ///
     /// # Errors
     /// Returns the item if there is no room.
-    pub fn put(&mut self, item: T) -> Result<(), T> {
+    pub(crate) fn put(&mut self, item: T) -> Result<(), T> {
         self.0
             .push(item)
             .map_err(|rtrb::PushError::Full(item)| item)
@@ -44,13 +33,13 @@ impl<T> Producer<T> {
 
 impl<T> Consumer<T> {
     /// Returns the next item, if there is one.
-    pub fn take(&mut self) -> Option<T> {
+    pub(crate) fn take(&mut self) -> Option<T> {
         self.0.pop().ok()
     }
 
     /// Returns how many items there are.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.slots()
     }
 }
@@ -61,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_back() {
-        let (mut producer, mut consumer) = LockFree::queue(2);
+        let (mut producer, mut consumer) = queue(2);
         assert_eq!(producer.put(1), Ok(()));
         assert_eq!(producer.put(2), Ok(()));
         assert_eq!(producer.put(3), Err(3));

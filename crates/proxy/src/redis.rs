@@ -63,11 +63,11 @@ use crate::locks::lock_service::LockService;
 use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, Seeds};
-use crate::threads::{ListeningProxy, ThreadStack};
+use crate::threads::ListeningProxy;
 use reactor::tls::TlsSettings;
 
 /// Starts a proxy in front of Kumiki, or Redis.
-pub(crate) fn start<P: ThreadStack>(
+pub(crate) fn start(
     config: &Config,
     tls: TlsSettings,
     seeds: &[NodeAddress],
@@ -105,7 +105,7 @@ pub(crate) fn start<P: ThreadStack>(
         }
     });
     let protocol = || RedisProtocol::new(Arc::clone(&state));
-    let mut running = Running::start::<P, RedisProtocol, RespWire>(
+    let mut running = Running::start::<RedisProtocol, RespWire>(
         ground,
         config,
         about,

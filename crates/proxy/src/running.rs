@@ -15,7 +15,7 @@ use crate::runtime::protocol::ClientProtocol;
 use crate::runtime::thread_waker::ThreadWaker;
 use crate::runtime::wire::Wire;
 use crate::stopper::{Stopper, ThreadWatch};
-use crate::threads::{ListeningProxy, Observers, ThreadStack};
+use crate::threads::{ListeningProxy, Observers};
 
 /// A proxy that is serving.
 pub struct Running {
@@ -45,7 +45,7 @@ impl Running {
     ///
     /// # Errors
     /// Returns [`StartError::Thread`] if a thread cannot start, [`StartError::Xdp`] if the interface cannot be used.
-    pub(crate) fn start<P: ThreadStack, F: ClientProtocol, W: Wire>(
+    pub(crate) fn start<F: ClientProtocol, W: Wire>(
         ground: ListeningProxy,
         config: &Config,
         about: Arc<ProxyInfo>,
@@ -62,7 +62,7 @@ impl Running {
                 }
             },
         };
-        let started = P::spawn::<F, W>(ground, config, &observers, protocol, options);
+        let started = ground.start_threads::<F, W>(config, &observers, protocol, options);
         let (threads, stopper) = started?;
         Ok(Running {
             address,
@@ -163,7 +163,6 @@ mod tests {
     use crate::nodes::NeededNodes;
     use crate::runtime::protocol::{Progress, RequestContext};
     use crate::runtime::query::{ClientId, NodeIndex, Reply};
-    use crate::threads::ConfiguredStack;
     use reactor::tls::TlsSettings;
 
     /// A protocol that panics at the first client's input.
@@ -218,7 +217,7 @@ mod tests {
         let ground = ListeningProxy::new(&config, Arc::default(), tls).expect("it listens");
         let about = ProxyInfo::new(&config, NodeKind::Cassandra, &ground, None);
         let (options, duties) = (Arc::default(), Arc::new(Idle));
-        let started = Running::start::<ConfiguredStack, Fragile, CqlWire>(
+        let started = Running::start::<Fragile, CqlWire>(
             ground,
             &config,
             about,

@@ -5,7 +5,6 @@
 //! protocols.
 
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -19,7 +18,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::config::{Config, Limits, Stack, StartError};
 use crate::figures::{BackendFigures, FrontendFigures};
 use crate::nodes::Nodes;
-use crate::queue::{LockFree, Queues};
+use crate::queue::queue;
 use crate::runtime::backend::{Backend, FrontendQueues};
 use crate::runtime::frontend::Frontend;
 use crate::runtime::link::LinkLimits;
@@ -59,60 +58,8 @@ pub(crate) struct Observers<'a> {
 /// Threads that run, and a handle that stops them.
 pub(crate) type Threads = (Vec<JoinHandle<()>>, Stopper);
 
-/// The network and the queues of a proxy's threads.
-pub(crate) trait ThreadStack {
-    /// Starts the threads.
-    fn spawn<F: ClientProtocol, W: Wire>(
-        ground: ListeningProxy,
-        config: &Config,
-        observers: &Observers<'_>,
-        protocol: impl Fn() -> F,
-        options: &Arc<W::Options>,
-    ) -> Result<Threads, StartError>;
-}
-
-/// The network that [`Config::network`] names, and queues without locks.
-pub(crate) struct ConfiguredStack;
-
-impl ThreadStack for ConfiguredStack {
-    fn spawn<F: ClientProtocol, W: Wire>(
-        ground: ListeningProxy,
-        config: &Config,
-        observers: &Observers<'_>,
-        protocol: impl Fn() -> F,
-        options: &Arc<W::Options>,
-    ) -> Result<Threads, StartError> {
-        match available_stack(&config.network, Uring::open) {
-            Stack::Xdp(name) => {
-                spawn_past_kernel::<F, W>(&name, ground, config, observers, protocol, options)
-            }
-            Stack::Sockets => FixedStack::<Sockets, LockFree>::spawn::<F, W>(
-                ground, config, observers, protocol, options,
-            ),
-            Stack::Uring => FixedStack::<Uring, LockFree>::spawn::<F, W>(
-                ground, config, observers, protocol, options,
-            ),
-        }
-    }
-}
-
-/// This network and these queues.
-pub(crate) struct FixedStack<N, Q>(PhantomData<(N, Q)>);
-
-impl<N: Network, Q: Queues> ThreadStack for FixedStack<N, Q> {
-    fn spawn<F: ClientProtocol, W: Wire>(
-        ground: ListeningProxy,
-        config: &Config,
-        observers: &Observers<'_>,
-        protocol: impl Fn() -> F,
-        options: &Arc<W::Options>,
-    ) -> Result<Threads, StartError> {
-        spawn_on::<F, W, N, Q>(ground, config, observers, protocol, options, N::open)
-    }
-}
-
 /// Starts the threads on the networks that `open` returns, with TLS around them if connections are encrypted.
-fn spawn_on<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
+fn spawn_on<F: ClientProtocol, W: Wire, N: Network>(
     ground: ListeningProxy,
     config: &Config,
     observers: &Observers<'_>,
@@ -122,8 +69,8 @@ fn spawn_on<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
 ) -> Result<Threads, StartError> {
     let tls = ground.tls.clone();
     let started = match tls.is_plain() {
-        true => ground.spawn::<F, W, N, Q>(config, observers, protocol, options, open),
-        false => ground.spawn::<F, W, _, Q>(config, observers, protocol, options, || {
+        true => ground.spawn::<F, W, N>(config, observers, protocol, options, open),
+        false => ground.spawn::<F, W, _>(config, observers, protocol, options, || {
             Ok(Tls::around(open()?, tls.clone()))
         }),
     };
@@ -154,7 +101,7 @@ fn spawn_past_kernel<F: ClientProtocol, W: Wire>(
         let next = networks.borrow_mut().next();
         next.ok_or_else(|| std::io::Error::other("a thread has no queue"))
     };
-    spawn_on::<F, W, Xdp, LockFree>(ground, config, observers, protocol, options, open)
+    spawn_on::<F, W, Xdp>(ground, config, observers, protocol, options, open)
 }
 
 impl ListeningProxy {
@@ -180,7 +127,31 @@ impl ListeningProxy {
         })
     }
 
-    fn spawn<F: ClientProtocol, W: Wire, N: Network, Q: Queues>(
+    /// Starts the threads, on the network that [`Config::network`] names.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Thread`] if a thread cannot start, [`StartError::Xdp`] if the interface cannot be used.
+    pub(crate) fn start_threads<F: ClientProtocol, W: Wire>(
+        self,
+        config: &Config,
+        observers: &Observers<'_>,
+        protocol: impl Fn() -> F,
+        options: &Arc<W::Options>,
+    ) -> Result<Threads, StartError> {
+        match available_stack(&config.network, Uring::open) {
+            Stack::Xdp(name) => {
+                spawn_past_kernel::<F, W>(&name, self, config, observers, protocol, options)
+            }
+            Stack::Sockets => {
+                spawn_on::<F, W, _>(self, config, observers, protocol, options, Sockets::open)
+            }
+            Stack::Uring => {
+                spawn_on::<F, W, _>(self, config, observers, protocol, options, Uring::open)
+            }
+        }
+    }
+
+    fn spawn<F: ClientProtocol, W: Wire, N: Network>(
         self,
         config: &Config,
         observers: &Observers<'_>,
@@ -207,7 +178,7 @@ impl ListeningProxy {
             (observers.on_waker)(thread, waker);
         }
         let backs = if inline { fronts } else { backs };
-        let mut queues = ThreadQueues::new::<Q>(fronts, backs, inline);
+        let mut queues = ThreadQueues::new(fronts, backs, inline);
         let limits = LinkLimits {
             packs: config.packs_under_way(),
             pack_count: config.pack_count,
@@ -311,11 +282,7 @@ struct ThreadQueues {
 impl ThreadQueues {
     /// Creates the queues. `inline`: each thread has both clients and nodes, and passes queries to
     /// itself.
-    fn new<Q: Queues>(
-        fronts: &[Arc<ThreadWaker>],
-        backs: &[Arc<ThreadWaker>],
-        inline: bool,
-    ) -> ThreadQueues {
+    fn new(fronts: &[Arc<ThreadWaker>], backs: &[Arc<ThreadWaker>], inline: bool) -> ThreadQueues {
         let mut queues = ThreadQueues {
             of_frontends: fronts.iter().map(|_| Vec::new()).collect(),
             of_backends: backs.iter().map(|_| Vec::new()).collect(),
@@ -325,8 +292,8 @@ impl ThreadQueues {
                 if inline && front != back {
                     continue;
                 }
-                let (orders, taken_orders) = Q::queue(QUEUE);
-                let (replies, taken_replies) = Q::queue(QUEUE);
+                let (orders, taken_orders) = queue(QUEUE);
+                let (replies, taken_replies) = queue(QUEUE);
                 queues.of_frontends[front].push(BackendQueues {
                     orders,
                     replies: taken_replies,

@@ -373,7 +373,7 @@ impl RedisProtocol {
                 dispatch.safe = false;
                 context.send_waiting(dispatch, Bytes::copy_from_slice(bytes));
             }
-            CommandRoute::ThreadStack { parts, rule } => {
+            CommandRoute::Split { parts, rule } => {
                 if !have_room(&parts, context) {
                     return CommandOutcome::PutBack(Progress::AwaitsRoom);
                 }

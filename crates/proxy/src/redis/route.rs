@@ -21,7 +21,7 @@ pub(crate) enum CommandRoute {
     /// To one node, which executes it together with other nodes.
     Alone { node: NodeIndex, route: u32 },
     /// In parts.
-    ThreadStack {
+    Split {
         parts: Vec<CommandPart>,
         rule: MergeRule,
     },
@@ -154,7 +154,7 @@ fn everywhere(map: &Map, how: ReplyReduction, args: Args<'_>) -> CommandRoute {
         route: 0,
         bytes: bytes.clone(),
     });
-    CommandRoute::ThreadStack {
+    CommandRoute::Split {
         parts: parts.collect(),
         rule,
     }
@@ -273,7 +273,7 @@ fn parts(
         KeySplit::Pairs => MergeRule::First,
         KeySplit::Sum => MergeRule::Sum,
     };
-    Some(CommandRoute::ThreadStack { parts, rule })
+    Some(CommandRoute::Split { parts, rule })
 }
 
 #[cfg(test)]
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn redis_gets_a_part_for_each_slot_or_server() {
-        let CommandRoute::ThreadStack { parts, rule } =
+        let CommandRoute::Split { parts, rule } =
             way_of(NodeKind::RedisCluster, "mget foo bar foo hello")
         else {
             panic!("it is split");
@@ -333,7 +333,7 @@ mod tests {
             "*3\r\n$4\r\nmget\r\n$3\r\nfoo\r\n$3\r\nfoo\r\n"
         );
         assert_eq!((parts[0].node, parts[1].node), (NodeIndex(1), NodeIndex(0)));
-        let CommandRoute::ThreadStack { parts, rule } =
+        let CommandRoute::Split { parts, rule } =
             way_of(NodeKind::RedisServers, "MSET foo 1 bar 2 hello 3")
         else {
             panic!("it is split");

@@ -56,7 +56,7 @@ impl ThreadWaker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{LockFree, Queues};
+    use crate::queue::queue;
     use std::sync::mpsc::{self, Sender};
     use std::time::Duration;
 
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_order_and_no_wake_up_is_lost() {
         const COUNT: u32 = 200_000;
-        let (mut producer, mut consumer) = LockFree::queue(64);
+        let (mut producer, mut consumer) = queue(64);
         let (tell, told) = mpsc::channel();
         let waker = ThreadWaker::new(Told(tell));
         std::thread::scope(|scope| {

@@ -701,6 +701,16 @@ fn a_keyspace_with_a_name_beyond_all_is_asked_of_no_node() {
     assert!(stage.orders.is_empty());
 }
 
+/// Returns a client's connection that has begun.
+fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
+    let mut stage = Stage::new(Arc::clone(state), version);
+    let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
+    assert_eq!(stage.send(0, startup), Progress::Done);
+    assert_eq!(stage.told()[0].1, Opcode::Ready);
+    stage.switch_to_frames();
+    stage
+}
+
 mod locks;
 mod quarantine;
 mod read_atomic;

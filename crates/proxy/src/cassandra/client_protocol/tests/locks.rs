@@ -92,15 +92,6 @@ fn state_setting() -> CassandraOptions {
     Arc::into_inner(state).expect("no other has it").setting
 }
 
-fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
-    let mut stage = Stage::new(Arc::clone(state), version);
-    let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
-    assert_eq!(stage.send(0, startup), Progress::Done);
-    assert_eq!(stage.told()[0].1, Opcode::Ready);
-    stage.switch_to_frames();
-    stage
-}
-
 impl Stage {
     /// Waits for answers of the locks that do not come at once.
     fn lock_replies(&mut self) {
