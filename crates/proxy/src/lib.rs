@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`config`] | the settings of a proxy |
 //! | `threads` | the threads, and the queues that connect them |
-//! | [`queue`] | the queues between threads |
+//! | `queue` | the queues between threads |
 //! | `runtime` | carries requests and replies; the same for all protocols |
 //! | [`locks`] | locks with leases and tokens, which the proxy serves without the nodes |
 //! | `redis` | RESP: one server in front of Kumiki, Redis Cluster or Redis servers |
