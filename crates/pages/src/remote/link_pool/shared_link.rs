@@ -46,6 +46,16 @@ impl SharedLink {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn without_thread(queue: LinkQueue) -> SharedLink {
+        SharedLink {
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            transport: None,
+            queue: Arc::new(queue),
+            driver: None,
+        }
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.queue.is_lost()
     }

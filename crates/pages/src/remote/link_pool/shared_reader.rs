@@ -80,10 +80,17 @@ impl SharedReader {
     fn open_shared(&mut self, key: OpenKey) -> Result<TableHandle, Error> {
         let command = LinkCommand::Open(Arc::clone(&self.inbox), key.clone());
         self.outgoing.push(command);
-        self.link.queue.push(&mut self.outgoing)?;
+        self.send()?;
         let opened = self.inbox.take_opened()?;
         self.open.push(key);
         Ok(opened)
+    }
+
+    /// Hands the outgoing requests to the link. If the link is lost, the inbox has the error from now on,
+    /// because the link's thread tells only those that wait for something.
+    fn send(&mut self) -> Result<(), Error> {
+        let sent = self.link.queue.push(&mut self.outgoing);
+        sent.inspect_err(|error| self.inbox.lose(&error.to_string()))
     }
 }
 
@@ -112,7 +119,7 @@ impl PageLink for SharedReader {
 
     fn turn(&mut self, at_most: Duration) -> Result<(), Error> {
         if !self.outgoing.is_empty() {
-            self.link.queue.push(&mut self.outgoing)?;
+            self.send()?;
         }
         let nothing_to_wait_for = self.under_way == 0 || !self.arrived.is_empty();
         let at_most = if nothing_to_wait_for {
@@ -135,5 +142,39 @@ impl Drop for SharedReader {
         let mut release = vec![LinkCommand::Release(std::mem::take(&mut self.open))];
         // A link that is lost has nothing open.
         drop(self.link.queue.push(&mut release));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::remote::link_pool::link_place::LinkPlaces;
+    use crate::remote::link_pool::link_queue::LinkQueue;
+
+    #[test]
+    fn a_thread_that_finds_its_link_lost_never_finds_it_whole_again() {
+        let poll = mio::Poll::new().unwrap();
+        let queue = LinkQueue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        assert!(queue.lose("the node is gone").is_empty());
+        let link = SharedLink::without_thread(queue);
+        let links = vec![LinkPlaces {
+            link: None,
+            threads: 1,
+        }];
+        let place = LinkPlace {
+            links: Arc::new(Mutex::new(links)),
+            link: 0,
+        };
+        let mut reader = SharedReader::new(Arc::new(link), place, 1);
+        // The link's thread has not come to this reader's inbox, and has no reason to: nothing waits in it.
+        let first = reader.open_file("file", 512).map(drop);
+        let second = reader.turn(Duration::ZERO);
+        for result in [first, second] {
+            let error = result.expect_err("the link is lost");
+            assert!(matches!(error, Error::Lost(_)), "{error}");
+            assert_eq!(error.to_string(), "the node is gone");
+        }
     }
 }
