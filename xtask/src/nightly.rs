@@ -39,6 +39,9 @@ impl Part {
 /// The longest time of a part.
 const LONGEST: Duration = Duration::from_secs(3600);
 
+/// The environment variable that says how much tests do: see crate `testkit`.
+const AMOUNT: &str = "KUMIKI_TESTS";
+
 /// The experiments that are run: one for each kind of subject.
 const EXPERIMENTS: &[&str] = &["silo-latency", "raft-grouping", "lock-latency", "remote-io"];
 
@@ -92,6 +95,7 @@ fn all_peers(summary: &mut Summary) -> Result<()> {
         let mut command = build::cargo_test();
         command
             .env(peers::REQUIRED, "1")
+            .env(AMOUNT, "nightly")
             .env_remove(peers::SELECTED);
         execute(&mut command)
     })

@@ -24,10 +24,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use base::limits::Limits;
 use base::partition::OwnedReply;
 use base::{Abort, Change, Epoch, Op, Tid};
 
-use crate::commit::unlock;
 use crate::effects::{keep_last, write_of_change};
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
@@ -74,8 +74,11 @@ impl Engine {
         if self.has_applier.swap(true, Ordering::SeqCst) {
             return None;
         }
+        let mut thread = self.register_in(self.applier_slot());
+        // Those of this node's options may differ from those of other replicas.
+        thread.limits = Limits::default();
         Some(Applier {
-            thread: self.register_in(self.applier_slot()),
+            thread,
             txn: TransactionState::default(),
             recent: RecentOrigin::default(),
             writes: Vec::new(),
@@ -132,7 +135,7 @@ impl Applier {
     }
 
     /// Executes an entry of operations. The outcome depends only on the entries up to this one: its
-    /// time is `stamp_ms`, or the greatest stamp before. The remains of absent keys are not the
+    /// time is `stamp_ms`, or the greatest stamp before, and its limits are the default ones. The remains of absent keys are not the
     /// same on all replicas, so that an [`Op::Check`] of an absence never holds.
     ///
     /// # Errors
@@ -161,7 +164,6 @@ impl Applier {
         time_ms: u64,
         ops: &[Op<'_>],
     ) -> Result<Vec<OwnedReply>, Abort> {
-        self.thread.engine.check_count(ops)?;
         for tries in 0.. {
             let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
             active.txn.time_ms = time_ms;
@@ -171,7 +173,7 @@ impl Applier {
             match outcome {
                 Ok(replies) => return Ok(replies),
                 Err(TransactionError::Abort(abort)) => return Err(abort),
-                // The janitor has a record at the moment, or is behind with flushes.
+                // The janitor is behind with flushes.
                 Err(TransactionError::Conflict) => pause(tries),
             }
         }
@@ -286,20 +288,10 @@ fn execute_once(
     ops: &[Op<'_>],
 ) -> Result<Vec<OwnedReply>, TransactionError> {
     one_shot::run(thread, txn, ops)?;
-    thread.engine.check_size(&txn.writes)?;
     let replies = one_shot::owned_replies(txn);
-    let writes = std::mem::take(&mut txn.writes);
-    let mut locked = Vec::with_capacity(writes.len());
-    for write in &writes {
-        match write.record.word().lock() {
-            Ok(seen) => locked.push(seen),
-            Err(_) => {
-                unlock(&writes, &locked);
-                txn.writes = writes;
-                return Err(TransactionError::Conflict);
-            }
-        }
-    }
+    let mut writes = std::mem::take(&mut txn.writes);
+    let lock = |write: &mut RecordWrite| lock_to_apply(thread, &mut write.record).0;
+    let locked: Vec<WordValue> = writes.iter_mut().map(lock).collect();
     if !writes.is_empty() {
         publish(thread, txn.generation, &writes, &locked, tid_of(index));
         WorkerSlot::count(&thread.counters().commits, 1);

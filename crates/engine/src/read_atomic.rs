@@ -108,7 +108,7 @@ fn effect_of<'o>(
             expiry,
             get: false,
         } if expiry != Expiry::Keep => {
-            let deadline = check_limits(engine, key, value.len())
+            let deadline = check_limits(engine.limits(), key, value.len())
                 .and_then(|()| deadline_of(thread, txn, expiry, None));
             let deadline = match deadline {
                 Ok(deadline) => deadline,
@@ -129,7 +129,7 @@ fn effect_of<'o>(
         }
         Op::Delete { key } => {
             let exists = txn.read(engine, hash, key).live.is_some();
-            if let Err(error) = check_limits(engine, key, 0) {
+            if let Err(error) = check_limits(engine.limits(), key, 0) {
                 return failed(error);
             }
             let reply = OwnedReply::Int(i64::from(exists));

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
+use base::limits::Limits;
 use base::number::{add_decimal as sum_of_decimals, parse_int};
 use base::transaction::{Expiry, Kind, OpError, When};
 use base::{Op, Reply};
 
 use crate::access::KeyView;
 use crate::deadlines::deadline_of;
-use crate::engine::Engine;
 use crate::log::Edit;
 use crate::lookaside::KeyHash;
 use crate::record::{VersionContent, VersionRef};
@@ -50,7 +50,7 @@ pub(crate) fn execute(
                 return Ok(int(old.len()));
             }
             let end = offset.checked_add(value.len()).ok_or(OpError::TooLong)?;
-            if end > thread.engine.limits().value {
+            if end > thread.limits.value {
                 return Err(OpError::TooLong);
             }
             let head = &old[..old.len().min(offset)];
@@ -94,7 +94,7 @@ pub(crate) fn set(
         let kept = view.and_then(KeyView::deadline);
         let deadline = deadline_of(thread, txn, expiry, kept)?;
         if txn.has_passed(deadline) {
-            check_limits(&thread.engine, key, value.len())?;
+            check_limits(&thread.limits, key, value.len())?;
             txn.write(thread, hash, key, None);
         } else {
             put(thread, txn, (hash, key), &[value], deadline)?;
@@ -109,8 +109,7 @@ pub(crate) fn set(
 
 /// Refuses keys and values that are too long, and keys that are the engine's own.
 #[inline]
-pub(crate) fn check_limits(engine: &Engine, key: &[u8], value_len: usize) -> Result<(), OpError> {
-    let limits = engine.limits();
+pub(crate) fn check_limits(limits: &Limits, key: &[u8], value_len: usize) -> Result<(), OpError> {
     if key.len() > limits.key || value_len > limits.value {
         return Err(OpError::TooLong);
     }
@@ -129,7 +128,7 @@ fn put(
     deadline: Option<u64>,
 ) -> Result<VersionRef, OpError> {
     let len = parts.iter().map(|part| part.len()).sum();
-    check_limits(&thread.engine, key, len)?;
+    check_limits(&thread.limits, key, len)?;
     let content = VersionContent {
         parts,
         kind: Kind::String,

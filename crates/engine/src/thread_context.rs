@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::epochs::EpochClock;
+use base::limits::Limits;
 use base::{Epoch, Tid, Timestamp};
 
 use crate::engine::Engine;
@@ -28,6 +29,8 @@ pub(crate) struct ThreadContext {
     /// The greatest timestamp that it has drawn, or met in the way of one.
     pub(crate) last_stamp: Timestamp,
     pub(crate) memory: MemoryCheck,
+    /// The limits of what the thread's operations write.
+    pub(crate) limits: Limits,
     pub(crate) random: fastrand::Rng,
 }
 
@@ -57,6 +60,7 @@ impl Engine {
             last_tid: Tid::ZERO,
             last_stamp: Timestamp::ZERO,
             memory: MemoryCheck::default(),
+            limits: *self.limits(),
             random: fastrand::Rng::with_seed(slot as u64),
         }
     }

@@ -100,6 +100,11 @@ impl<L: RedoLog> Worker<L> {
         &self.log
     }
 
+    /// Returns the worker's log.
+    pub fn log_mut(&mut self) -> &mut L {
+        &mut self.log
+    }
+
     /// Updates the epoch's time from the clock. Call it before a batch of transactions.
     pub fn refresh(&self) {
         self.thread.engine.epochs.refresh();

@@ -15,7 +15,7 @@ use base::codec::{encode_ops, write_replies};
 use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
-use base::{Abort, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
+use base::{Abort, Change, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
 use engine::{Changes, Engine, LogFailure, RedoLog};
 
 use crate::options::Grouping;
@@ -23,10 +23,45 @@ use crate::shared::MemberShared;
 use crate::tickets::Submission;
 use crate::wire::Payload;
 
+/// The entry of a transaction has its operations if they are shorter by this many bytes than its changes.
+/// Below that, executing them on every member would outweigh the saving.
+const OPERATIONS_SAVE: usize = 4096;
+
 /// Collects the writes of a transaction in the form that its entry has.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeCollector {
     changes: Vec<u8>,
+    /// The bytes of the transaction's operations, if its entry may have these in place of the changes.
+    operations: Option<usize>,
+    /// `true` if its entry is to have the operations; then there are no `changes`.
+    takes_operations: bool,
+}
+
+impl ChangeCollector {
+    /// Prepares for a transaction of these operations.
+    fn begin(&mut self, ops: &[Op<'_>]) {
+        self.takes_operations = false;
+        self.operations = match *ops {
+            [Op::Append { key, value } | Op::SetRange { key, value, .. }] => {
+                Some(key.len() + value.len())
+            }
+            _ => None,
+        };
+    }
+
+    /// Returns `true` if every member comes to these changes by the operations alone, and those are much
+    /// shorter. A version of a read-atomic key has an id, which the leader draws.
+    fn prefers_operations(&self, changes: Changes<'_>) -> bool {
+        self.operations.is_some_and(|bytes| {
+            changes.iter().all(|change| {
+                matches!(
+                    change,
+                    Change::Put { key, value, origin: None, .. }
+                        if key.len() + value.len() >= bytes + OPERATIONS_SAVE
+                )
+            })
+        })
+    }
 }
 
 impl RedoLog for ChangeCollector {
@@ -37,6 +72,10 @@ impl RedoLog for ChangeCollector {
 
     fn append(&mut self, _: Tid, _: u64, changes: Changes<'_>) -> Result<(), LogFailure> {
         self.changes.clear();
+        self.takes_operations = self.prefers_operations(changes);
+        if self.takes_operations {
+            return Ok(());
+        }
         journal::write_changes(&mut self.changes, |writer| {
             changes.iter().for_each(|change| writer.change(&change));
         });
@@ -228,16 +267,10 @@ impl Worker {
         let _admitted = shared.tickets.admission();
         self.begin()?;
         shared.refresh();
-        let mut encoded = Vec::new();
-        encode_ops(ops, &mut encoded);
-        let stamp_ms = shared.engine.time_ms();
-        let payload = Payload::Execute {
-            stamp_ms,
-            client: sequenced.session,
-            sequence: sequenced.sequence,
-            ops: &encoded,
-        };
-        Ok(self.submit_numbered(&payload))
+        let time_ms = shared.engine.time_ms();
+        let mut payload = Vec::new();
+        encode_execution(sequenced, ops, time_ms, &mut payload);
+        Ok(self.submit_numbered(payload, time_ms))
     }
 
     /// Returns the outcome of a proposal, only once. Returns `None` if it is not known yet, or was
@@ -248,9 +281,7 @@ impl Worker {
 
     /// Submits what is executed after consensus. Returns the number under which its outcome is
     /// kept.
-    fn submit_numbered(&mut self, what: &Payload<'_>) -> u64 {
-        let mut payload = Vec::new();
-        what.encode(&mut payload);
+    fn submit_numbered(&mut self, payload: Vec<u8>, stamp_ms: u64) -> u64 {
         let number = self.shared.number();
         let submission = Submission {
             payload,
@@ -260,7 +291,7 @@ impl Worker {
             number: Some(number),
         };
         match self.shared.tickets.submit(submission, u64::MAX) {
-            Some(ticket) => self.observed = observed(Epoch(ticket), what.stamp_ms()),
+            Some(ticket) => self.observed = observed(Epoch(ticket), stamp_ms),
             None => unreachable!("no time is later"),
         }
         self.wake_up.note_submission(&self.shared);
@@ -381,6 +412,7 @@ impl Worker {
             };
             let holder = Holder { id, age: YOUNGEST };
             self.shared.refresh();
+            self.inner.log_mut().begin(ops);
             let staged = match self.inner.stage(ops, holder) {
                 Ok(staged) => staged,
                 Err(abort) => return Err(self.note_abort(abort)),
@@ -393,28 +425,33 @@ impl Worker {
                 self.note_read(time_ms)?;
                 return Ok((staged.replies, false));
             }
-            let mut result = Vec::new();
-            if sequenced != NO_SESSION {
-                write_replies(&staged.replies, &mut result);
+            let mut payload = Vec::new();
+            if self.inner.log().takes_operations {
+                encode_execution(sequenced, ops, time_ms, &mut payload);
+            } else {
+                let mut result = Vec::new();
+                if sequenced != NO_SESSION {
+                    write_replies(&staged.replies, &mut result);
+                }
+                self.encode_changes(sequenced, &result, time_ms, &mut payload);
             }
-            if self.submit(sequenced, &result, Some(id), time_ms) {
+            if self.submit(payload, sequenced, Some(id), time_ms) {
                 return Ok((staged.replies, true));
             }
             self.shared.engine.release(id);
         }
     }
 
-    /// Submits what the engine's worker has collected. Returns `true` if it was taken: no deadline
-    /// has passed since it was executed.
-    fn submit(
-        &mut self,
+    /// Encodes an entry of the changes that the engine's worker has collected.
+    fn encode_changes(
+        &self,
         sequenced: Sequenced,
         result: &[u8],
-        release: Option<TransactionId>,
         time_ms: u64,
-    ) -> bool {
+        payload: &mut Vec<u8>,
+    ) {
         let changes = &self.inner.log().changes;
-        let mut payload = Vec::with_capacity(changes.len() + result.len() + 40);
+        payload.reserve(changes.len() + result.len() + 40);
         Payload::Transaction {
             stamp_ms: time_ms,
             client: sequenced.session,
@@ -422,7 +459,18 @@ impl Worker {
             result,
             changes,
         }
-        .encode(&mut payload);
+        .encode(payload);
+    }
+
+    /// Submits an entry of what was executed at `time_ms`. Returns `true` if it was taken: no deadline has
+    /// passed since then.
+    fn submit(
+        &mut self,
+        payload: Vec<u8>,
+        sequenced: Sequenced,
+        release: Option<TransactionId>,
+        time_ms: u64,
+    ) -> bool {
         let submission = Submission {
             payload,
             release,
@@ -456,6 +504,7 @@ impl Worker {
         self.begin()?;
         loop {
             shared.refresh();
+            self.inner.log_mut().begin(&[]);
             let (value, wrote) = match stage(&mut self.inner) {
                 Ok(staged) => staged,
                 Err(abort) => return Err(self.note_abort(abort)),
@@ -466,7 +515,9 @@ impl Worker {
                 return Ok(value);
             }
             let release = (step == StagedStep::Decision).then_some(id);
-            if self.submit(NO_SESSION, b"", release, time_ms) {
+            let mut payload = Vec::new();
+            self.encode_changes(NO_SESSION, b"", time_ms, &mut payload);
+            if self.submit(payload, NO_SESSION, release, time_ms) {
                 return Ok(value);
             }
             self.inner.unstage(id);
@@ -486,6 +537,19 @@ enum StagedStep {
     Decision,
     /// It holds no keys.
     Note,
+}
+
+/// Encodes an entry of operations, which every member executes.
+fn encode_execution(sequenced: Sequenced, ops: &[Op<'_>], stamp_ms: u64, payload: &mut Vec<u8>) {
+    let mut encoded = Vec::new();
+    encode_ops(ops, &mut encoded);
+    Payload::Execute {
+        stamp_ms,
+        client: sequenced.session,
+        sequence: sequenced.sequence,
+        ops: &encoded,
+    }
+    .encode(payload);
 }
 
 /// Returns what a reply depends on.

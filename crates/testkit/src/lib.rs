@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`amount`](amount()) | how much a test does: usually, and in a nightly run |
 //! | [`addresses`] | free addresses on loopback for servers |
 //! | [`client`] | a blocking RESP client that keeps every byte |
 //! | [`error`] | the errors of these helpers |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod amount;
 pub mod client;
 pub mod cluster_file;
 pub mod error;
@@ -42,6 +44,7 @@ pub mod wait;
 pub mod workload;
 
 pub use addresses::{free_address, free_addresses};
+pub use amount::amount;
 pub use client::Client;
 pub use error::TestkitError;
 pub use frame::{Frame, Reply};

@@ -1,9 +1,14 @@
 //! The checks that are commands of cargo.
 
-use anyhow::Result;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Result, bail};
 
 use super::step::execute;
+use super::tests;
 use crate::build::{self, cargo};
+use crate::process;
 
 /// Checks that all packages are formatted.
 pub(super) fn format() -> Result<()> {
@@ -71,16 +76,34 @@ const MODELS: &[(&str, &str)] = &[
 ];
 
 /// Explores the models. Loom replaces the atomics of the whole build, which therefore lies in a
-/// directory of its own.
+/// directory of its own. A model runs in one thread, so that all of them run at a time.
 pub(super) fn loom() -> Result<()> {
-    let place = build::target_dir()?.join("loom");
+    let mut command = cargo();
+    command.args(["test", "--profile", build::PROFILE]);
     for (package, test) in MODELS {
-        let mut command = cargo();
-        command.args(["test", "--profile", build::PROFILE]);
         command.args(["--package", package, "--test", test]);
-        command.arg("--target-dir").arg(&place);
-        command.env_remove(build::BUILD_DIR);
-        execute(command.env("RUSTFLAGS", "--cfg loom"))?;
     }
-    Ok(())
+    command
+        .arg("--target-dir")
+        .arg(build::target_dir()?.join("loom"));
+    command.env_remove(build::BUILD_DIR);
+    command.env("RUSTFLAGS", "--cfg loom");
+    let programs = tests::build_programs(&mut command)?;
+    thread::scope(|scope| {
+        let runs: Vec<_> = programs
+            .values()
+            .flatten()
+            .map(|program| {
+                scope.spawn(move || {
+                    let name = program.display().to_string();
+                    process::run(&name, Command::new(program).current_dir(build::root()))
+                })
+            })
+            .collect();
+        let ended = runs.into_iter().map(|run| {
+            let panicked = |_| bail!("a model's thread has panicked");
+            run.join().unwrap_or_else(panicked)
+        });
+        ended.collect()
+    })
 }

@@ -12,8 +12,8 @@ use super::checks::{format, lint};
 use super::records::git;
 use super::step::Summary;
 use super::tests;
-use crate::arch;
 use crate::workspace::Workspace;
+use crate::{arch, build};
 
 /// Checks what differs from the commit `since`; by default from the last commit if the working tree has
 /// changes, and otherwise from the one before it.
@@ -46,7 +46,7 @@ pub fn run(since: Option<&str>) -> Result<()> {
         summary.step("clippy", || lint(&[]))?;
         let mut programs = Default::default();
         summary.step("unit tests are built", || {
-            programs = tests::build_programs(&["--lib", "--bins"])?;
+            programs = tests::build_programs(build::cargo_test().args(["--lib", "--bins"]))?;
             Ok(())
         })?;
         for one in workspace.crates().filter(|one| crates.contains(&one.name)) {

@@ -39,7 +39,7 @@ pub(super) fn run(
     }
     let mut programs = BTreeMap::new();
     summary.step("tests are built", || {
-        programs = build_programs(&["--tests"])?;
+        programs = build_programs(build::cargo_test().arg("--tests"))?;
         Ok(())
     })?;
     for (name, one, key) in left {
@@ -59,13 +59,11 @@ pub(super) fn run(
     records.passed(key.as_deref())
 }
 
-/// Builds the test programs of all packages that these arguments choose, and returns them by package.
-pub(super) fn build_programs(targets: &[&str]) -> Result<BTreeMap<String, Vec<PathBuf>>> {
-    let mut command = build::cargo_test();
+/// Builds the programs of a `cargo test`, and returns them by package.
+pub(super) fn build_programs(command: &mut Command) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     command.current_dir(build::root()).stderr(Stdio::inherit());
-    command.arg("--no-run").args(targets);
-    command.args(["--message-format", "json-render-diagnostics"]);
-    let messages = process::output("cargo test --no-run", &mut command)?;
+    command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let messages = process::output("cargo test --no-run", command)?;
     let mut programs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;

@@ -50,11 +50,14 @@ impl Worker {
         self.begin()?;
         self.check_room()?;
         shared.refresh();
-        let payload = Payload::Open {
-            stamp_ms: shared.engine.time_ms(),
+        let stamp_ms = shared.engine.time_ms();
+        let mut payload = Vec::new();
+        Payload::Open {
+            stamp_ms,
             most: shared.most_sessions,
-        };
-        Ok(self.submit_numbered(&payload))
+        }
+        .encode(&mut payload);
+        Ok(self.submit_numbered(payload, stamp_ms))
     }
 
     /// Returns the id of a session that was to be opened, only once. Returns `None` if it is not

@@ -211,6 +211,84 @@ fn what_the_leader_acknowledges_is_everywhere_and_others_send_there() {
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 }
 
+/// Appends and overwrites, from several threads, in a large value: entries have the operations, and every
+/// member executes them, after a restart as well.
+#[test]
+fn a_small_change_to_a_large_value_is_a_small_entry() {
+    const LARGE: usize = 1 << 20;
+    let mut group = Group::start(3);
+    let large = vec![b'.'; LARGE];
+    at_the_leader(&group, &[Op::put(b"large", &large)]);
+    let session = open_session(&group).unwrap();
+    let logged = |group: &Group| group.member(group.leader()).status().log_bytes;
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let group = &group;
+            scope.spawn(move || {
+                for at in 0..20_u8 {
+                    let value = [thread, at];
+                    let (key, offset) = (b"large", usize::from(thread) * 20 + usize::from(at));
+                    let op = match at % 2 {
+                        0 => Op::Append { key, value: &value },
+                        _ => Op::SetRange {
+                            key,
+                            offset,
+                            value: &value[1..],
+                        },
+                    };
+                    let length = at_the_leader(group, &[op])[0].clone();
+                    let OwnedReply::Int(length) = length else {
+                        panic!("{length:?}")
+                    };
+                    assert!(length as usize > LARGE && length as usize <= LARGE + 80);
+                    at_the_leader(group, &[add(b"n")]);
+                }
+            });
+        }
+    });
+    let append = [Op::Append {
+        key: b"large",
+        value: b"end",
+    }];
+    let sequenced = Sequenced {
+        session,
+        sequence: 1,
+    };
+    for _ in 0..2 {
+        let replies = once(&group, &append, sequenced).unwrap();
+        assert_eq!(replies, [OwnedReply::Int(LARGE as i64 + 83)]);
+    }
+    // The value has been logged once.
+    let written = logged(&group);
+    assert!(written < 2 * LARGE as u64, "{written} bytes were logged");
+
+    let read = at_the_leader(&group, &[Op::Get { key: b"large" }]);
+    let OwnedReply::Bytes(value) = &read[0] else {
+        panic!("{read:?}")
+    };
+    assert_eq!(value.len(), LARGE + 83);
+    assert!(value.ends_with(b"end"));
+    for thread in 0..4_u8 {
+        for at in 0..20_u8 {
+            let offset = usize::from(thread) * 20 + usize::from(at);
+            match at % 2 {
+                0 => assert!(value[LARGE..].chunks(2).any(|pair| pair == [thread, at])),
+                _ => assert_eq!(value[offset], at),
+            }
+        }
+    }
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+    for at in 0..3 {
+        group.stop(at);
+    }
+    for at in 0..3 {
+        group.restart(at);
+    }
+    assert_eq!(at_the_leader(&group, &[Op::Get { key: b"large" }]), read);
+    assert_eq!(group.hashes(), hashes);
+}
+
 #[test]
 fn submissions_that_gather_are_taken_when_they_are_announced() {
     let group = Group::start(3);

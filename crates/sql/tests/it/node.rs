@@ -9,6 +9,7 @@ use fabric::tcp::Transport;
 use kumiki_sql::{Session, StorageNode};
 use pages::node::Node;
 use pages::{Cache, LoadOptions, Mode, PageSize, Tables};
+use testkit::amount;
 
 use crate::support::node::{far, far_options, serve};
 use crate::support::{answers, ask, plain, session, tpch};
@@ -18,10 +19,10 @@ const TABLES: [&str; 8] = [
 ];
 
 /// Returns a node that has the tables of TPC-H.
-fn node(dir: &Path, size: usize) -> Node {
+fn node(dir: &Path, scale: f64, size: usize) -> Node {
     let tables = Tables::open(Arc::new(RealDisk), &[dir.to_owned()]).unwrap();
     for name in TABLES {
-        let batches: Vec<_> = tpch::rows(name, 0.1).iter().map(plain).collect();
+        let batches: Vec<_> = tpch::rows(name, scale).iter().map(plain).collect();
         let options = LoadOptions {
             page_size: PageSize::new(size).unwrap(),
             ..LoadOptions::default()
@@ -45,11 +46,11 @@ fn reader(node: &Node, transport: Transport, cache: Option<u64>) -> Session {
     session(vec![Arc::new(StorageNode::new(options))], 2, true)
 }
 
-async fn check(session: &Session, what: &str) {
+async fn check(session: &Session, scale: f64, what: &str) {
     let mut wrong = Vec::new();
     for query in 1..=22 {
         let compared = match ask(session, &answers::query(query)).await {
-            Ok(rows) => answers::answer(query).compare(&rows),
+            Ok(rows) => answers::answer(query, scale).compare(&rows),
             Err(error) => Err(error),
         };
         if let Err(error) = compared {
@@ -62,7 +63,8 @@ async fn check(session: &Session, what: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_the_same_wherever_operators_run() {
     let dir = tempfile::tempdir().unwrap();
-    let node = node(dir.path(), 64 << 10);
+    let scale = amount(0.01, 0.1);
+    let node = node(dir.path(), scale, 64 << 10);
     for (transport, placement, cache) in [
         (Transport::Tcp, "remote-local", None),
         (Transport::Shm, "remote-local", Some(8 << 20)),
@@ -73,7 +75,7 @@ async fn answers_are_the_same_wherever_operators_run() {
         let set = format!("set kumiki.placement = '{placement}'");
         ask(&session, &set).await.unwrap();
         let what = format!("{transport:?}, {placement}");
-        check(&session, &what).await;
+        check(&session, scale, &what).await;
         let plan = ask(
             &session,
             "explain select count(*) from orders where o_orderkey < 9",
@@ -110,7 +112,7 @@ async fn figures(session: &Session, sql: &str) -> [u64; 3] {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_second_time_all_pages_are_from_the_cache_and_costs_are_measured() {
     let dir = tempfile::tempdir().unwrap();
-    let node = node(dir.path(), 16 << 10);
+    let node = node(dir.path(), 0.1, 16 << 10);
     let table = far(&node).open("lineitem").unwrap();
     let pages_of = |column: &str| {
         let (group, _) = table.group_of(table.schema.index_of(column).unwrap());

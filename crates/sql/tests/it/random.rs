@@ -10,16 +10,17 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fastrand::Rng;
 use pages::{Groups, PageSize};
+use testkit::amount;
 
 use crate::support::{MemoryStore, Rows, ask, rows, session};
 
-/// The number of tables, and of queries for each.
-const TABLES: u64 = 8;
+/// The number of queries for each table.
 const QUERIES: usize = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_queries_give_the_same_everywhere() {
-    for seed in 0..TABLES {
+    for _ in 0..amount(2, 8) {
+        let seed = fastrand::u64(..);
         let mut rng = Rng::with_seed(seed);
         let count = rng.usize(0..40_000);
         let batches = table(&mut rng, count);

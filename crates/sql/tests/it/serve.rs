@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::{Command, Output};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use kumiki_sql::catalogue::StoreLocation;
 use kumiki_sql::error::Error;
@@ -27,8 +27,9 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(change: impl FnOnce(&mut Options)) -> Served {
-        let store = tpch::store(0.01, PageSize::default(), &Groups::OneEach);
-        Served::over(store, change)
+        static STORE: OnceLock<Arc<MemoryStore>> = OnceLock::new();
+        let store = STORE.get_or_init(|| tpch::store(0.01, PageSize::default(), &Groups::OneEach));
+        Served::over(Arc::clone(store) as _, change)
     }
 
     pub(crate) fn over(store: Arc<dyn Store>, change: impl FnOnce(&mut Options)) -> Served {

@@ -1,8 +1,8 @@
-"""Asks DuckDB the 22 queries over CSV files of `examples/tpch_csv.rs`.
+"""Asks DuckDB the 22 queries over CSV files of `examples/tpch_csv.rs`, of one scale factor.
 
     cargo run -p kumiki-sql --example tpch_csv -- 0.1 DIR
     pip install duckdb
-    python make_answers.py DIR
+    python make_answers.py 0.1 DIR
 """
 
 import csv
@@ -12,7 +12,8 @@ import sys
 import duckdb
 
 here = pathlib.Path(__file__).parent
-data = pathlib.Path(sys.argv[1])
+answers = here / "answers" / sys.argv[1]
+data = pathlib.Path(sys.argv[2])
 
 COLUMNS = {
     "nation": "n_nationkey bigint, n_name varchar, n_regionkey bigint, n_comment varchar",
@@ -40,9 +41,10 @@ for table, columns in COLUMNS.items():
     db.execute(f"create table {table} ({columns})")
     db.execute(f"copy {table} from '{data / table}.csv' (header true)")
 
+answers.mkdir(exist_ok=True)
 for query in sorted(here.glob("q*.sql")):
     result = db.execute(query.read_text())
-    with open(here / "answers" / f"{query.stem}.csv", "w", newline="") as out:
+    with open(answers / f"{query.stem}.csv", "w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(f"{name}:{kind}" for name, kind, *_ in result.description)
         writer.writerows(result.fetchall())

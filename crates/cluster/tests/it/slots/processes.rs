@@ -1,4 +1,4 @@
-//! A million reads of slots that another process publishes in memory which both share: no torn read is
+//! Hundreds of thousands of reads of slots that another process publishes in memory which both share: no torn read is
 //! taken for a version, none is of another key, and none is older than what was acknowledged before.
 
 use std::io::{BufRead, BufReader, Write};
@@ -12,13 +12,13 @@ use base::versions::Versioned;
 use fabric::memory::{Access, Grant, Memory, Region};
 use fabric::shm::{Shm, ShmRegion, ShmRemote};
 use kumiki_cluster::ramp::slots::{Address, Ask, Fallback, Options, Reader, Slots};
+use testkit::amount;
 use testkit::own_process::test_as_process;
 
 use crate::slots::support::version;
 
 /// Makes the test below a publisher, in this directory.
 const PLAY: &str = "KUMIKI_TEST_PUBLISHER_IN";
-const ATTEMPTS: u64 = 1_000_000;
 /// The longest time for the publisher; the reader ends before.
 const LONGEST: Duration = Duration::from_secs(300);
 const KEYS: usize = 3;
@@ -229,9 +229,10 @@ fn no_torn_read_is_believed_while_another_process_publishes() {
     let mut reader = Reader::new();
     let mut last = publisher.acknowledged();
     let (mut attempts, mut found, mut torn) = (0, 0, 0);
-    // On a busy machine a million of them may all fall between two publications, or take minutes.
+    let enough = amount(300_000, 1_000_000);
+    // On a busy machine all of them may all fall between two publications, or take minutes.
     let until = Instant::now() + LONGEST / 2;
-    while (attempts < ATTEMPTS || found < 1000 || torn < 1000) && Instant::now() < until {
+    while (attempts < enough || found < 1000 || torn < 1000) && Instant::now() < until {
         for (at, least) in publisher.acknowledged().into_iter().enumerate() {
             last[at] = last[at].max(least);
         }

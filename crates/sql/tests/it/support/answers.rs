@@ -10,9 +10,9 @@ pub(crate) struct Answer {
     rows: Rows,
 }
 
-/// Returns the answer to a query of TPC-H.
-pub(crate) fn answer(query: usize) -> Answer {
-    let text = read(&format!("answers/q{query:02}.csv"));
+/// Returns the answer to a query of TPC-H at a scale factor: 0.01 or 0.1.
+pub(crate) fn answer(query: usize, scale: f64) -> Answer {
+    let text = read(&format!("answers/{scale}/q{query:02}.csv"));
     let mut lines = parse(&text).into_iter();
     let header = lines.next().expect("there is a header");
     let types = header.into_iter().map(|cell| {
