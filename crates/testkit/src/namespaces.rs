@@ -89,6 +89,8 @@ impl Namespace {
 impl LinkedNamespaces {
     /// The interface of `own`.
     pub const INTERFACE: &str = "kumiki0";
+    /// The interface of `peer`.
+    pub const PEER_INTERFACE: &str = "kumiki1";
     /// The address of the interface of `own`.
     pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
     /// The address of the interface of `peer`.
@@ -113,16 +115,16 @@ impl LinkedNamespaces {
             "veth",
             "peer",
             "name",
-            "kumiki1",
+            Self::PEER_INTERFACE,
             "numrxqueues",
             &queues,
             "numtxqueues",
             &queues,
         ])?;
-        own.ip(&["link", "set", "kumiki1", "netns", &peer.path()])?;
+        own.ip(&["link", "set", Self::PEER_INTERFACE, "netns", &peer.path()])?;
         for (namespace, name, address) in [
             (&own, Self::INTERFACE, Self::ADDRESS),
-            (&peer, "kumiki1", Self::PEER_ADDRESS),
+            (&peer, Self::PEER_INTERFACE, Self::PEER_ADDRESS),
         ] {
             let address = format!("{address}/24");
             namespace.ip(&["address", "add", &address, "dev", name])?;

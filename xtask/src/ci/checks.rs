@@ -88,6 +88,8 @@ pub(super) fn loom() -> Result<()> {
         .arg(build::target_dir()?.join("loom"));
     command.env_remove(build::BUILD_DIR);
     command.env("RUSTFLAGS", "--cfg loom");
+    // What the exploration takes is more than the compilation saves.
+    command.env("CARGO_PROFILE_CI_OPT_LEVEL", "2");
     let programs = tests::build_programs(&mut command)?;
     thread::scope(|scope| {
         let runs: Vec<_> = programs

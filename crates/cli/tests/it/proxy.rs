@@ -2,22 +2,21 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{kumiki, proxy};
 use crate::support::replicas::Replicas;
-use crate::support::words::{text, told};
+use crate::support::transfers::{self, AtProxy};
+use crate::support::words::told;
 use testkit::SetOnDrop;
 use testkit::peers::{self, Group};
 use testkit::process::{Redis, Server};
 use testkit::wait::go_on_until;
+use testkit::workload::transfers::Options;
+use testkit::workload::{Ended, Subject, Workload};
 use testkit::{Client, Frame, eventually};
-
-/// Keys of the first, second and third of three nodes with equal shares of the slots.
-const KEYS: [&str; 3] = ["hello", "somekey", "foo"];
-/// The sum of all accounts.
-const SUM: i64 = 300;
 
 /// Returns a proxy of two threads with clients, and with `more`.
 fn before(file: &str, more: &[&str]) -> Server {
@@ -80,36 +79,12 @@ fn what_was_watched_on_any_node_is_a_precondition() {
     }
 }
 
-/// Moves an amount from one account to another in a block. Returns `true` if that is known to have
-/// happened.
-fn transfer(client: &mut Client, random: &mut fastrand::Rng) -> bool {
-    let from = random.usize(..KEYS.len());
-    let to = (from + random.usize(1..KEYS.len())) % KEYS.len();
-    let amount = random.u8(1..5).to_string();
-    let commands = [
-        vec!["MULTI"],
-        vec!["DECRBY", KEYS[from], &amount],
-        vec!["INCRBY", KEYS[to], &amount],
-        vec!["EXEC"],
-    ];
-    for command in &commands {
-        client.send(command);
-    }
-    let replies: Vec<String> = commands
-        .iter()
-        .map(|_| match client.receive() {
-            testkit::client::Answer::Reply(frame) => text(&frame),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    replies[3].starts_with('*')
-}
-
-/// Reads all accounts at once until it is stopped, checks their sum, and counts the reads.
-fn add_up(address: SocketAddr, over: &AtomicBool, reads: &AtomicU64) {
+/// Reads all accounts by one command until it is stopped, checks their sum, and counts the reads.
+fn add_up(address: SocketAddr, keys: &[String], over: &AtomicBool, reads: &AtomicU64) {
     let mut client = Client::connect(address);
+    let command = [&["MGET".to_owned()][..], keys].concat();
+    let sum = Options::default().balance * keys.len() as i64;
     while !over.load(Ordering::SeqCst) {
-        let command = [&["MGET"][..], &KEYS].concat();
         let frame = client.frame(&command);
         if frame.is_error() {
             // A node is away.
@@ -122,7 +97,7 @@ fn add_up(address: SocketAddr, over: &AtomicBool, reads: &AtomicU64) {
                 .parse::<i64>()
                 .expect("a number")
         };
-        assert_eq!(values.iter().map(number).sum::<i64>(), SUM);
+        assert_eq!(values.iter().map(number).sum::<i64>(), sum);
         reads.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -133,29 +108,26 @@ fn add_up(address: SocketAddr, over: &AtomicBool, reads: &AtomicU64) {
 fn transactions_of_many_clients_are_whole_while_nodes_die() {
     let mut cluster = Cluster::start(3, Keeping::Data);
     let proxy = before(&cluster.file(), &["--timeout", "1s", "--patience", "1s"]);
-    let mut client = Client::connect(proxy.address);
-    assert_eq!(
-        told(&mut client, "MSET hello 100 somekey 100 foo 100"),
-        "+OK\r\n"
-    );
-    let over = AtomicBool::new(false);
-    let (reads, transfers) = (AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|scope| {
+    let workload = transfers::accounts(10);
+    let mut subject = AtProxy(Client::connect(proxy.address));
+    let set_up = subject.run(&workload.setup());
+    assert!(matches!(set_up, Ended::Committed(_)), "{set_up:?}");
+    let (over, keys) = (AtomicBool::new(false), workload.keys());
+    let (reads, committed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let clients = std::thread::scope(|scope| {
         let _ended = SetOnDrop(&over);
-        for seed in 0..6 {
-            let (over, transfers) = (&over, &transfers);
-            let address = proxy.address;
+        let start = |seed| {
+            let mut client = workload.start(fastrand::Rng::with_seed(seed));
+            let (over, committed, address) = (&over, &committed, proxy.address);
             scope.spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed);
-                let mut client = Client::connect(address);
-                while !over.load(Ordering::SeqCst) {
-                    let done = transfer(&mut client, &mut random);
-                    transfers.fetch_add(u64::from(done), Ordering::SeqCst);
-                }
-            });
-        }
+                let mut subject = AtProxy(Client::connect(address));
+                transfers::until_stopped(&mut client, &mut subject, over, committed);
+                client
+            })
+        };
+        let clients: Vec<_> = (0..6).map(start).collect();
         for _ in 0..2 {
-            scope.spawn(|| add_up(proxy.address, &over, &reads));
+            scope.spawn(|| add_up(proxy.address, &keys, &over, &reads));
         }
         let enough = |figure: &AtomicU64| {
             let before = figure.load(Ordering::SeqCst);
@@ -163,15 +135,18 @@ fn transactions_of_many_clients_are_whole_while_nodes_die() {
             assert!(figure.load(Ordering::SeqCst) > before + 50, "it goes on");
         };
         for node in 0..3 {
-            enough(&transfers);
+            enough(&committed);
             cluster.kill_node(node);
             std::thread::sleep(Duration::from_millis(200));
             cluster.start_node(node).expect("it starts again");
-            enough(&transfers);
+            enough(&committed);
             enough(&reads);
         }
         over.store(true, Ordering::SeqCst);
+        let join = |client: ScopedJoinHandle<'_, _>| client.join().expect("what it sees is right");
+        clients.into_iter().map(join).collect()
     });
+    transfers::check(workload, clients, &mut subject);
 }
 
 /// The proxy finds the next leader, and clients see at most a pause.

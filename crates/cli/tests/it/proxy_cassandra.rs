@@ -7,6 +7,7 @@
 mod connection;
 mod drivers;
 mod load;
+mod past_the_kernel;
 mod several;
 mod users;
 

@@ -1,17 +1,17 @@
 //! Replicated partitions of real processes: nodes are killed, stopped and wiped; acknowledged
 //! writes stay, and commands continue.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::support::replicas::{Follower, Outcome, Replicas};
+use crate::support::transfers;
 use testkit::SetOnDrop;
 use testkit::client::Answer;
 use testkit::wait::go_on_until;
+use testkit::workload::{Ended, Subject, Workload};
 use testkit::{Client, Frame, Reply, eventually};
-
-/// Keys of one slot of each of two partitions with equal shares: `bar` 5061, `foo` 12182.
-const KEYS: [&str; 2] = ["bar", "foo"];
 
 fn text(frame: &Frame) -> String {
     String::from_utf8_lossy(frame.bytes().unwrap_or_default()).into_owned()
@@ -598,17 +598,23 @@ fn a_watch_over_a_change_of_leaders_is_right() {
 #[test]
 fn transactions_over_replicated_partitions_survive_their_leaders() {
     let mut replicas = Replicas::start(2, 3);
-    let mut client = replicas.client();
-    client.insist(&["MSET", KEYS[0], "100", KEYS[1], "100"]);
-    let (stop, moved) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
+    let workload = transfers::accounts(2);
+    let mut subject = replicas.client();
+    eventually("the accounts are there", || {
+        matches!(subject.run(&workload.setup()), Ended::Committed(_))
+    });
+    let (stop, committed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let clients = std::thread::scope(|scope| {
         let _ended = SetOnDrop(&stop);
-        let movers: Vec<_> = (0..3)
-            .map(|_| {
-                let (mut client, stop, moved) = (replicas.client(), &stop, &moved);
-                scope.spawn(move || transfer_until(&mut client, stop, moved))
+        let start = |seed| {
+            let mut client = workload.start(fastrand::Rng::with_seed(seed));
+            let (mut subject, stop, committed) = (replicas.client(), &stop, &committed);
+            scope.spawn(move || {
+                transfers::until_stopped(&mut client, &mut subject, stop, committed);
+                client
             })
-            .collect();
+        };
+        let clients: Vec<_> = (0..3).map(start).collect();
         for partition in [1, 2] {
             std::thread::sleep(Duration::from_millis(500));
             let leader = replicas.leader(partition);
@@ -619,46 +625,16 @@ fn transactions_over_replicated_partitions_survive_their_leaders() {
         }
         std::thread::sleep(Duration::from_secs(1));
         go_on_until(|| {
-            let is_enough = moved.load(Ordering::Relaxed) > 10;
-            is_enough || movers.iter().any(|mover| mover.is_finished())
+            let is_enough = committed.load(Ordering::SeqCst) > 20;
+            is_enough || clients.iter().any(|client| client.is_finished())
         });
-        stop.store(true, Ordering::Relaxed);
-        for mover in movers {
-            mover.join().expect("it moves");
-        }
+        stop.store(true, Ordering::SeqCst);
+        let join = |client: ScopedJoinHandle<'_, _>| client.join().expect("what it sees is right");
+        clients.into_iter().map(join).collect()
     });
-    let moved = moved.into_inner();
-    assert!(moved > 10, "{moved} transfers");
-    let values = client.insist(&["MGET", KEYS[0], KEYS[1]]);
-    let values = values.frames().expect("two values");
-    let sum: i64 = values
-        .iter()
-        .map(|value| text(value).parse::<i64>().expect("a number"))
-        .sum();
-    assert_eq!(sum, 200, "{values:?}");
-}
-
-/// Moves one from key to key until it is stopped. Counts the acknowledged moves.
-fn transfer_until(client: &mut Follower, stop: &AtomicBool, count: &AtomicUsize) {
-    let mut moved = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let (from, to) = (KEYS[moved % 2], KEYS[(moved + 1) % 2]);
-        let done = client.block(&[&["DECR", from], &["INCR", to]]);
-        moved += usize::from(done.is_some());
-        count.fetch_add(usize::from(done.is_some()), Ordering::Relaxed);
-        let values = client.insist(&["MGET", KEYS[0], KEYS[1]]);
-        let values: Vec<i64> = values
-            .frames()
-            .expect("two values")
-            .iter()
-            .map(|value| text(value).parse().expect("a number"))
-            .collect();
-        assert_eq!(
-            values.iter().sum::<i64>(),
-            200,
-            "half of a transfer was seen"
-        );
-    }
+    let committed = committed.into_inner();
+    assert!(committed > 20, "{committed} transactions");
+    transfers::check(workload, clients, &mut subject);
 }
 
 #[test]

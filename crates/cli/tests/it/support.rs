@@ -8,4 +8,5 @@ pub(crate) mod cql;
 pub(crate) mod drivers;
 pub(crate) mod process;
 pub(crate) mod replicas;
+pub(crate) mod transfers;
 pub(crate) mod words;

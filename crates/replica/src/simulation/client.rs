@@ -169,6 +169,9 @@ impl World {
         if transaction.doubt && transaction.once.is_some() {
             self.reached.hit(Point::ToldAgain);
         }
+        if transaction.job.has_extended(&seen) {
+            self.reached.hit(Point::Extended);
+        }
         let process = self.clients[client].process;
         self.book.committed(
             process,

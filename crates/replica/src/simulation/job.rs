@@ -10,7 +10,7 @@
 //! | watch | get and watch; then check and put, as another transaction | lost updates over transactions |
 //! | sweep | scan | phantoms |
 //! | flush | scan and flush | partial flushes |
-//! | count | add to a counter | additions that are applied twice, or not at all |
+//! | count | add to a counter, or append to a text that is one | additions that are applied twice, or not at all |
 //! | counts | get all counters | stale reads |
 //! | transfer | add to one account what is taken from another | money made or lost |
 //! | audit | get all accounts | as above |
@@ -30,6 +30,12 @@ use fastrand::Rng;
 pub(super) const COUNTERS: usize = BEATS + 8;
 /// Counters from this one on have a client of their own that adds to them, and some that read them.
 pub(super) const BEATS: usize = 2;
+/// The counter that is a text, whose length is its value times [`UNIT`]. Once it is long, entries have the
+/// operation that appends to it in place of the text.
+const TEXT: usize = 0;
+const UNIT: usize = 500;
+/// The value from which on the text is long.
+const LONG: i64 = 20;
 pub(super) const ACCOUNTS: usize = 3;
 /// The initial balance of each account.
 pub(super) const DEPOSIT: i64 = 100;
@@ -118,6 +124,7 @@ impl PlannedTransaction {
             PlannedStep::Put(_, value) => value.to_string(),
             PlannedStep::Open(_) => DEPOSIT.to_string(),
             PlannedStep::Lend(..) => "lent".to_owned(),
+            PlannedStep::Count(TEXT) => "x".repeat(UNIT),
             _ => String::new(),
         };
         PlannedTransaction {
@@ -136,6 +143,12 @@ impl PlannedTransaction {
         let all = self.steps.iter().zip(texts);
         all.map(|(step, (key, value))| op(step, key.as_bytes(), value.as_bytes()))
             .collect()
+    }
+
+    /// Returns `true` if it has appended to the text, and to nothing else, when that was long.
+    pub(super) fn has_extended(&self, seen: &SeenValues) -> bool {
+        let is_long = |counter: &(usize, bool, i64)| counter.2 >= LONG;
+        matches!(self.steps[..], [PlannedStep::Count(TEXT)]) && seen.counters.iter().any(is_long)
     }
 
     /// Returns the operations that are recorded if the replies are not known.
@@ -205,6 +218,8 @@ impl PlannedTransaction {
 
 fn op<'a>(step: &PlannedStep, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
     match *step {
+        PlannedStep::Counter(TEXT) => Op::Len { key },
+        PlannedStep::Count(TEXT) => Op::Append { key, value },
         PlannedStep::Get(_)
         | PlannedStep::Counter(_)
         | PlannedStep::Balance(_)
@@ -252,6 +267,8 @@ fn see(seen: &mut SeenValues, step: &PlannedStep, reply: &OwnedReply) -> Option<
         (PlannedStep::Put(key, value), OwnedReply::Ok) => write(&mut seen.ops, key, *value),
         (PlannedStep::Same(key, _, value), OwnedReply::Ok) => read(&mut seen.ops, key, *value),
         (PlannedStep::Sweep, OwnedReply::Pairs(found)) => scan(&mut seen.ops, found),
+        (PlannedStep::Count(TEXT), reply) => seen.counters.push((TEXT, true, units(reply)?)),
+        (PlannedStep::Counter(TEXT), reply) => seen.counters.push((TEXT, false, units(reply)?)),
         (PlannedStep::Count(index), OwnedReply::Int(sum)) => {
             seen.counters.push((*index, true, *sum))
         }
@@ -270,6 +287,14 @@ fn see(seen: &mut SeenValues, step: &PlannedStep, reply: &OwnedReply) -> Option<
         _ => return None,
     }
     Some(())
+}
+
+/// Returns the value of the counter that is a text, from its length.
+fn units(reply: &OwnedReply) -> Option<i64> {
+    match reply {
+        OwnedReply::Int(length) if length % UNIT as i64 == 0 => Some(length / UNIT as i64),
+        _ => None,
+    }
 }
 
 fn number(reply: &OwnedReply) -> Option<Option<i64>> {

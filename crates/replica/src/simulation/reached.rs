@@ -30,5 +30,6 @@
         OldLeader => "a leader was asked that did not know of the next one",
         Compared => "members compared their states",
         Fenced => "a token was refused",
+        Extended => "a text was extended whose entries have operations",
     }
 }
