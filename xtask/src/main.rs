@@ -73,7 +73,7 @@ enum Task {
     Pairs(pairs::Options),
     /// Run the tests over real verbs, in a small machine that has an RDMA device.
     Rdma {
-        /// Only tests whose names contain this.
+        /// Only tests whose names contain this, or the experiment of this name.
         filter: Option<String>,
     },
     /// Start a harness.

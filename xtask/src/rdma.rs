@@ -107,7 +107,8 @@ const EXPERIMENTS: &[Measured] = &[
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
-/// which ones ran; with all of them, also experiments. Says so and does nothing
+/// which ones ran; with all of them, also experiments. A filter that is an experiment's name runs that one
+/// alone. Says so and does nothing
 /// where the machine is missing, unless peers are required.
 ///
 /// # Errors
@@ -121,6 +122,11 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         println!("rdma: skipped: {what}");
         return Ok(());
     }
+    let is_chosen = |measured: &&Measured| filter.is_none_or(|name| measured.experiment == name);
+    let experiments: Vec<&Measured> = EXPERIMENTS.iter().filter(is_chosen).collect();
+    if filter.is_some() && !experiments.is_empty() {
+        return run_experiments(&experiments);
+    }
     let mut passed = 0;
     for suite in SUITES {
         passed += suite.run(filter)?;
@@ -129,7 +135,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         bail!("no test ran in the machine");
     }
     if filter.is_none() {
-        run_experiments()?;
+        run_experiments(&experiments)?;
     }
     println!("rdma: {passed} tests ran over real verbs, and passed");
     Ok(())
@@ -137,9 +143,9 @@ pub fn run(filter: Option<&str>) -> Result<()> {
 
 /// Runs the experiments, as far as they need a device: for function. What they measure in an emulated machine
 /// is no figure of anything, and their reports say so.
-fn run_experiments() -> Result<()> {
+fn run_experiments(experiments: &[&Measured]) -> Result<()> {
     let [program, kumiki] = build::bench()?;
-    for measured in EXPERIMENTS {
+    for measured in experiments {
         let experiment = measured.experiment;
         println!("rdma: {experiment}: starting the machine");
         let mut job = Job::new(&program);

@@ -135,8 +135,9 @@ impl Applier {
     }
 
     /// Executes an entry of operations. The outcome depends only on the entries up to this one: its
-    /// time is `stamp_ms`, or the greatest stamp before, and its limits are the default ones. The remains of absent keys are not the
-    /// same on all replicas, so that an [`Op::Check`] of an absence never holds.
+    /// time is `stamp_ms`, or the greatest stamp before, and its limits are the default ones. The
+    /// remains of absent keys are not the same on all replicas, so that an [`Op::Check`] of an
+    /// absence never holds.
     ///
     /// # Errors
     /// Returns an [`Abort`] that says why the entry changes nothing. It counts as applied.
