@@ -108,8 +108,7 @@ const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Runs the tests over verbs in the machine, all or those whose names contain `filter`, and prints
 /// which ones ran; with all of them, also experiments. A filter that is an experiment's name runs that one
-/// alone. Says so and does nothing
-/// where the machine is missing, unless peers are required.
+/// alone. Says so and does nothing where the machine is missing, unless peers are required.
 ///
 /// # Errors
 /// If a test fails, none ran, or the machine is missing and required.

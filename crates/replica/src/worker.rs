@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::codec::{encode_ops, write_replies};
+use base::limits::Limits;
 use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
@@ -256,8 +257,8 @@ impl Worker {
     /// the ticket in [`Worker::observed`] has resolved.
     ///
     /// # Errors
-    /// Returns [`Abort::Elsewhere`], or [`Abort::Unavailable`] if the partition is not
-    /// [`Worker::is_naive`].
+    /// Returns [`Abort::Elsewhere`], [`Abort::TooLarge`], or [`Abort::Unavailable`] if the partition
+    /// is not [`Worker::is_naive`].
     pub fn propose(&mut self, ops: &[Op<'_>], sequenced: Sequenced) -> Result<u64, Abort> {
         if !self.is_naive() {
             let what = "this partition executes before consensus".to_owned();
@@ -266,6 +267,7 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let _admitted = shared.tickets.admission();
         self.begin()?;
+        check_proposal(shared.engine.limits(), ops)?;
         shared.refresh();
         let time_ms = shared.engine.time_ms();
         let mut payload = Vec::new();
@@ -550,6 +552,25 @@ fn encode_execution(sequenced: Sequenced, ops: &[Op<'_>], stamp_ms: u64, payload
         ops: &encoded,
     }
     .encode(payload);
+}
+
+/// Refuses operations that write more than this node's limits, as far as they show it before they are
+/// executed: members execute an entry under limits that are the same for all.
+fn check_proposal(limits: &Limits, ops: &[Op<'_>]) -> Result<(), Abort> {
+    if ops.len() > limits.transaction_ops {
+        return Err(Abort::TooLarge { what: "operations" });
+    }
+    let written = ops.iter().map(|op| match op {
+        Op::Put { value, .. } | Op::Append { value, .. } => value.len(),
+        Op::SetRange { offset, value, .. } => offset.saturating_add(value.len()),
+        _ => 0,
+    });
+    let sum = written.clone().fold(0, usize::saturating_add);
+    if written.max() > Some(limits.value) || sum > limits.transaction_bytes {
+        let what = "bytes written";
+        return Err(Abort::TooLarge { what });
+    }
+    Ok(())
 }
 
 /// Returns what a reply depends on.

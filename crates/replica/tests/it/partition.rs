@@ -185,6 +185,11 @@ fn once(group: &Group, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<Owned
     })
 }
 
+const NO_SESSION: Sequenced = Sequenced {
+    session: 0,
+    sequence: 0,
+};
+
 fn add(key: &[u8]) -> Op<'_> {
     Op::Add { key, delta: 1 }
 }
@@ -287,6 +292,25 @@ fn a_small_change_to_a_large_value_is_a_small_entry() {
     }
     assert_eq!(at_the_leader(&group, &[Op::Get { key: b"large" }]), read);
     assert_eq!(group.hashes(), hashes);
+}
+
+#[test]
+fn plain_raft_refuses_what_is_beyond_the_limits_before_it_is_logged() {
+    let group = Group::start_as(3, Grouping::Naive, false);
+    let at = group.leader();
+    let mut worker = group.worker(at);
+    for offset in [512 << 20, usize::MAX] {
+        let op = Op::SetRange {
+            key: b"k",
+            offset,
+            value: b"v",
+        };
+        let refused = worker.propose(&[op], NO_SESSION);
+        assert!(
+            matches!(refused, Err(Abort::TooLarge { .. })),
+            "{refused:?}"
+        );
+    }
 }
 
 #[test]
