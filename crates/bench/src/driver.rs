@@ -18,6 +18,7 @@
 //! 2. Every counted transaction of a saturated or closed loop is complete when [`drive`] returns.
 //! 3. In an open loop, transactions that could not begin within another window's time after the end
 //!    are reported as unserved.
+//! 4. The window of a saturated or closed loop ends only after a transaction began in it.
 
 mod completions;
 mod tasks;
@@ -34,6 +35,7 @@ pub use tasks::{AsyncClient, drive_tasks};
 pub use window::MeasurementWindow;
 
 use completions::CompletionReader;
+use window::ExtensibleWindow;
 
 use crate::error::RunError;
 use crate::latency::Latencies;
@@ -143,7 +145,8 @@ pub fn drive<C: BlockingClient>(
     stop: &AtomicBool,
     mut at: impl FnMut(WindowEdge),
 ) -> Result<(DriveResult, Vec<C>), RunError> {
-    let window = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
+    let first = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
+    let window = ExtensibleWindow::new(first, plan.pace);
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
     let ended = std::thread::scope(|scope| {
@@ -154,7 +157,7 @@ pub fn drive<C: BlockingClient>(
                     client,
                     reader: completions.reader(),
                     plan,
-                    window,
+                    window: &window,
                     lane: (number, clients_total),
                     driven: DriveResult::default(),
                 };
@@ -162,20 +165,18 @@ pub fn drive<C: BlockingClient>(
                 scope.spawn(move || run.all(stop, broken))
             })
             .collect();
-        for (moment, when) in [
-            (WindowEdge::Begin, window.begin),
-            (WindowEdge::End, window.end),
-        ] {
-            window.sleep_until(when, || {
-                stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed)
-            });
-            at(moment);
+        let give_up = || stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed);
+        first.sleep_until(first.begin, give_up);
+        at(WindowEdge::Begin);
+        while let Some(left) = window.until_end().filter(|_| !give_up()) {
+            std::thread::sleep(left);
         }
+        at(WindowEdge::End);
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.collect::<Vec<_>>()
     });
     let mut all = DriveResult {
-        window: plan.time,
+        window: Duration::from_nanos(window.current().length()),
         ..DriveResult::default()
     };
     let mut clients = Vec::new();
@@ -196,7 +197,7 @@ struct ClientLoop<'c, C> {
     client: C,
     reader: CompletionReader<'c>,
     plan: DrivePlan,
-    window: MeasurementWindow,
+    window: &'c ExtensibleWindow,
     /// The number of this client, and the number of clients.
     lane: (u64, usize),
     driven: DriveResult,
@@ -220,17 +221,18 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
     /// Runs one transaction after the other. Returns the newest ticket.
     fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, RunError> {
         let closed = self.plan.pace == Pace::Closed;
-        let (mut last, mut now) = (DONE, self.window.now());
-        while now < self.window.end {
+        let clock = self.window.current();
+        let (mut last, mut now) = (DONE, clock.now());
+        while self.window.admits(now) {
             if stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed) {
                 break;
             }
             let ticket = self.client.run()?;
-            let mut done = self.window.now();
+            let mut done = clock.now();
             self.count(now, now, done);
             if closed {
                 self.client.settle(ticket)?;
-                done = self.window.now();
+                done = clock.now();
             }
             let open = if closed { DONE } else { ticket };
             self.complete(now, done, open);
@@ -249,24 +251,22 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
     ) -> Result<u64, RunError> {
         let step = 1e9 * self.lane.1 as f64 / rate;
         let offset = step * self.lane.0 as f64 / self.lane.1 as f64;
-        let patience = self.window.end + self.window.length();
+        let window = self.window.current();
+        let patience = window.end + window.length();
         let mut last = DONE;
         for i in 0u64.. {
-            let due = self.window.start + (offset + step * i as f64) as u64;
-            if due >= self.window.end
-                || stop.load(Ordering::Relaxed)
-                || broken.load(Ordering::Relaxed)
-            {
+            let due = window.start + (offset + step * i as f64) as u64;
+            if due >= window.end || stop.load(Ordering::Relaxed) || broken.load(Ordering::Relaxed) {
                 break;
             }
-            self.window.sleep_precisely(due, SLEEP_MARGIN);
-            let begun = self.window.now();
+            window.sleep_precisely(due, SLEEP_MARGIN);
+            let begun = window.now();
             if begun >= patience {
-                self.driven.unserved += ((self.window.end - due) as f64 / step).ceil() as u64;
+                self.driven.unserved += ((window.end - due) as f64 / step).ceil() as u64;
                 break;
             }
             let ticket = self.client.run()?;
-            let done = self.window.now();
+            let done = window.now();
             self.count(due, begun, done);
             self.complete(due, done, ticket);
             last = last.max(ticket);
@@ -275,7 +275,7 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
     }
 
     fn count(&mut self, due: u64, begun: u64, done: u64) {
-        if self.window.contains(due) {
+        if self.window.current().contains(due) {
             self.driven.transactions += 1;
             self.driven
                 .service
@@ -289,7 +289,7 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
     }
 
     fn complete(&mut self, start: u64, done: u64, ticket: u64) {
-        if self.window.contains(start) {
+        if self.window.current().contains(start) {
             self.reader
                 .pending(ticket, start, done, &mut self.driven.latency);
         }

@@ -12,7 +12,8 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::{DrivePlan, DriveResult, MeasurementWindow, WindowEdge};
+use super::window::ExtensibleWindow;
+use super::{DrivePlan, DriveResult, MeasurementWindow, Pace, WindowEdge};
 use crate::error::RunError;
 
 /// How long the last transactions may take after the window's end.
@@ -30,7 +31,7 @@ pub trait AsyncClient: 'static {
 }
 
 /// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
-/// returns them. The plan's pace is ignored.
+/// returns them. The plan's pace is [`Pace::Closed`].
 ///
 /// # Errors
 /// Returns the first error of a client, an error for clients that get no answer, or the user's
@@ -44,23 +45,26 @@ pub fn drive_tasks<C: AsyncClient>(
 ) -> Result<(DriveResult, Vec<C>), RunError> {
     let over = Rc::new(Cell::new(false));
     let all = async {
-        let window = MeasurementWindow::after(plan.warm_up, plan.time, Instant::now());
+        let first = MeasurementWindow::after(plan.warm_up, plan.time, Instant::now());
+        let window = Rc::new(ExtensibleWindow::new(first, Pace::Closed));
         let tasks: Vec<_> = callers
             .into_iter()
-            .map(|caller| spawn_local(one(caller, window, Rc::clone(&over))))
+            .map(|caller| spawn_local(one(caller, Rc::clone(&window), Rc::clone(&over))))
             .collect();
-        for (moment, when) in [
-            (WindowEdge::Begin, window.begin),
-            (WindowEdge::End, window.end),
-        ] {
-            while window.now() < when && !over.get() {
-                let left = Duration::from_nanos(when.saturating_sub(window.now()));
-                sleep(left.min(LOOK)).await;
-                over.set(over.get() || stop.load(Ordering::Relaxed));
-            }
-            at(moment);
+        let over_or_stopped = || {
+            over.set(over.get() || stop.load(Ordering::Relaxed));
+            over.get()
+        };
+        while first.now() < first.begin && !over_or_stopped() {
+            let left = Duration::from_nanos(first.begin.saturating_sub(first.now()));
+            sleep(left.min(LOOK)).await;
         }
-        let ended = timeout(PATIENCE, together(tasks, plan.time)).await;
+        at(WindowEdge::Begin);
+        while let Some(left) = window.until_end().filter(|_| !over_or_stopped()) {
+            sleep(left).await;
+        }
+        at(WindowEdge::End);
+        let ended = timeout(PATIENCE, together(tasks, &window)).await;
         ended.unwrap_or_else(|_| {
             let what = format!("clients have had no answer for {PATIENCE:?}");
             Err(RunError::Failed(what))
@@ -75,19 +79,20 @@ pub fn drive_tasks<C: AsyncClient>(
 
 async fn one<C: AsyncClient>(
     mut caller: C,
-    window: MeasurementWindow,
+    window: Rc<ExtensibleWindow>,
     over: Rc<Cell<bool>>,
 ) -> Result<(DriveResult, C), RunError> {
     let mut driven = DriveResult::default();
-    let mut now = window.now();
-    while now < window.end && !over.get() {
+    let clock = window.current();
+    let mut now = clock.now();
+    while window.admits(now) && !over.get() {
         let called = caller.call().await;
-        let done = window.now();
+        let done = clock.now();
         if let Err(error) = called {
             over.set(true);
             return Err(error);
         }
-        if window.contains(now) {
+        if window.current().contains(now) {
             let took = Duration::from_nanos(done - now);
             driven.transactions += 1;
             driven.latency.record(took);
@@ -110,12 +115,9 @@ type Task<C> = JoinHandle<Result<(DriveResult, C), RunError>>;
 
 async fn together<C>(
     tasks: Vec<Task<C>>,
-    window: Duration,
+    window: &ExtensibleWindow,
 ) -> Result<(DriveResult, Vec<C>), RunError> {
-    let mut all = DriveResult {
-        window,
-        ..DriveResult::default()
-    };
+    let mut all = DriveResult::default();
     let mut callers = Vec::new();
     let mut failed = None;
     for task in tasks {
@@ -128,6 +130,7 @@ async fn together<C>(
             Err(_) => failed = failed.or_else(|| Some("a client panicked".into())),
         }
     }
+    all.window = Duration::from_nanos(window.current().length());
     match failed {
         Some(error) => Err(error),
         None => Ok((all, callers)),
@@ -137,7 +140,6 @@ async fn together<C>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Pace;
 
     /// A client whose transactions take so long; the `fails`-th one fails.
     struct Slow {

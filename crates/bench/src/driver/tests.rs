@@ -190,3 +190,19 @@ fn the_user_can_stop() {
     let ended = drive(clients, &Completions::default(), plan, &stop, |_| {});
     assert_eq!(ended.err(), Some(RunError::Interrupted));
 }
+
+#[test]
+fn a_stall_longer_than_the_window_extends_it() {
+    let client = Stalling {
+        runs: 0,
+        stall_at: 1,
+        stall: Duration::from_millis(150),
+    };
+    let plan = DrivePlan {
+        warm_up: Duration::from_millis(30),
+        ..plan(Pace::Closed, 50)
+    };
+    let (driven, clients) = run(vec![client], plan).unwrap();
+    assert!(driven.transactions > 0 && clients[0].runs > driven.transactions);
+    assert!(driven.window >= Duration::from_millis(50 + 70));
+}
