@@ -146,7 +146,10 @@ pub fn drive<C: BlockingClient>(
     mut at: impl FnMut(WindowEdge),
 ) -> Result<(DriveResult, Vec<C>), RunError> {
     let first = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
-    let window = ExtensibleWindow::new(first, plan.pace);
+    let window = match plan.pace {
+        Pace::Open { .. } => ExtensibleWindow::fixed(first),
+        Pace::Saturated | Pace::Closed => ExtensibleWindow::new(first),
+    };
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
     let ended = std::thread::scope(|scope| {

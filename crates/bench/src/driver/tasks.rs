@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use super::window::ExtensibleWindow;
-use super::{DrivePlan, DriveResult, MeasurementWindow, Pace, WindowEdge};
+use super::{DrivePlan, DriveResult, MeasurementWindow, WindowEdge};
 use crate::error::RunError;
 
 /// How long the last transactions may take after the window's end.
@@ -31,7 +31,7 @@ pub trait AsyncClient: 'static {
 }
 
 /// Runs the clients, each of which begins a transaction as soon as the one before is complete, and
-/// returns them. The plan's pace is [`Pace::Closed`].
+/// returns them. The plan's pace is ignored.
 ///
 /// # Errors
 /// Returns the first error of a client, an error for clients that get no answer, or the user's
@@ -46,7 +46,7 @@ pub fn drive_tasks<C: AsyncClient>(
     let over = Rc::new(Cell::new(false));
     let all = async {
         let first = MeasurementWindow::after(plan.warm_up, plan.time, Instant::now());
-        let window = Rc::new(ExtensibleWindow::new(first, Pace::Closed));
+        let window = Rc::new(ExtensibleWindow::new(first));
         let tasks: Vec<_> = callers
             .into_iter()
             .map(|caller| spawn_local(one(caller, Rc::clone(&window), Rc::clone(&over))))
@@ -140,6 +140,7 @@ async fn together<C>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::Pace;
 
     /// A client whose transactions take so long; the `fails`-th one fails.
     struct Slow {

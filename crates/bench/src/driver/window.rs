@@ -3,8 +3,6 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::Pace;
-
 /// The interval at which a long sleep checks if it should end.
 const LOOK: Duration = Duration::from_millis(20);
 /// The interval at which a window that waits for its first transaction is looked at, in nanoseconds.
@@ -89,12 +87,15 @@ pub(super) struct ExtensibleWindow {
 }
 
 impl ExtensibleWindow {
-    /// Returns the window of a loop of this pace; that of an open loop is never extended.
-    pub(super) fn new(first: MeasurementWindow, pace: Pace) -> ExtensibleWindow {
-        let end = match pace {
-            Pace::Open { .. } => OnceLock::from(first.end),
-            Pace::Saturated | Pace::Closed => OnceLock::new(),
-        };
+    /// Returns a window that is extended if no transaction begins in it.
+    pub(super) fn new(first: MeasurementWindow) -> ExtensibleWindow {
+        let end = OnceLock::new();
+        ExtensibleWindow { first, end }
+    }
+
+    /// Returns a window that is never extended.
+    pub(super) fn fixed(first: MeasurementWindow) -> ExtensibleWindow {
+        let end = OnceLock::from(first.end);
         ExtensibleWindow { first, end }
     }
 
@@ -143,15 +144,14 @@ impl ExtensibleWindow {
 mod tests {
     use super::*;
 
-    fn window(pace: Pace) -> ExtensibleWindow {
+    fn first() -> MeasurementWindow {
         let time = Duration::from_millis(100);
-        let first = MeasurementWindow::after(Duration::from_millis(10), time, Instant::now());
-        ExtensibleWindow::new(first, pace)
+        MeasurementWindow::after(Duration::from_millis(10), time, Instant::now())
     }
 
     #[test]
     fn a_window_is_as_long_as_planned_if_a_transaction_begins_in_it() {
-        let window = window(Pace::Closed);
+        let window = ExtensibleWindow::new(first());
         let first = window.first;
         assert!(window.admits(first.begin - 1) && window.admits(first.end - 1));
         assert!(!window.admits(first.end));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_window_without_a_transaction_lasts_a_length_longer_than_until_its_first_one() {
-        let window = window(Pace::Saturated);
+        let window = ExtensibleWindow::new(first());
         let late = window.first.end + 5_000_000;
         assert!(window.admits(late) && window.current().contains(late));
         assert_eq!(window.current().end, late + window.first.length());
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn a_window_waits_for_its_first_transaction_only_so_long() {
-        let closed = window(Pace::Closed);
+        let closed = ExtensibleWindow::new(first());
         assert!(!closed.admits(closed.gives_up_at()));
         assert_eq!(closed.current().end, closed.first.end);
-        let open = window(Pace::Open { rate: 1.0 });
+        let open = ExtensibleWindow::fixed(first());
         assert!(!open.admits(open.first.end));
         std::thread::sleep(Duration::from_millis(120));
         assert_eq!(open.until_end(), None);
