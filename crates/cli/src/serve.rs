@@ -240,6 +240,7 @@ fn config(
         ..server::Limits::default()
     };
     limits.request.bulk = options.max_value(Limits::MAX_VALUE);
+    limits.subscriber_output = options.max_subscriber_output.0 as usize;
     limits.in_flight = options
         .max_client_memory
         .map_or_else(memory::default_client_bound, |size| size.0);

@@ -218,6 +218,10 @@ pub(crate) struct ServeOptions {
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) max_client_memory: Option<Size>,
+    /// Messages of channels, and replies, that a client which subscribes to channels has not taken. One that is
+    /// slower is closed.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
+    pub(crate) max_subscriber_output: Size,
     /// Longest value, at most 512mb. Default: 512mb, and 32mb in a replicated partition, whose nodes send it to
     /// each other as a whole.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = parse_max_value)]

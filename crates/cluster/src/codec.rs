@@ -44,6 +44,7 @@
 //! | 64 | notice: abort | id |
 //! | 65 | notice: forget | id |
 //! | 66 | introduction | the key of the client's attempts (16 bytes): the ids of its attempts have the first 8 bytes of the SHA-256 of `kumiki coordinator key`, a zero byte and the key |
+//! | 67 | publication | flag: to a shard channel; channel (bytes), message (bytes) |
 //!
 //! Elements of bodies:
 //!
@@ -72,7 +73,7 @@ use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 
 use crate::coordinator_key::CoordinatorKey;
-use crate::message::{Answer, AttemptOutcome, Message, Notice, RegionInfo, Request};
+use crate::message::{Answer, AttemptOutcome, Message, Notice, Publication, RegionInfo, Request};
 use crate::ramp::Algorithm;
 use crate::ramp::slots::Address;
 use base::codec::{
@@ -117,6 +118,7 @@ mod kind {
     pub(super) const ABORT: u8 = 64;
     pub(super) const FORGET: u8 = 65;
     pub(super) const INTRODUCTION: u8 = 66;
+    pub(super) const PUBLICATION: u8 = 67;
 }
 
 /// Appends a message.
@@ -144,6 +146,12 @@ pub fn encode(message: &Message<'_>, to: &mut Vec<u8>) {
             head(to, kind::INTRODUCTION);
             to.extend_from_slice(key.as_bytes());
         }
+        Message::Publication(publication) => {
+            head(to, kind::PUBLICATION);
+            to.push(publication.sharded.into());
+            put_bytes(to, publication.channel);
+            put_bytes(to, publication.payload);
+        }
     }
 }
 
@@ -170,6 +178,11 @@ pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         kind::ABORT => Message::Notice(Notice::Abort { id: from.id()? }),
         kind::FORGET => Message::Notice(Notice::Forget { id: from.id()? }),
         kind::INTRODUCTION => Message::Introduction(CoordinatorKey::new(from.array()?)),
+        kind::PUBLICATION => Message::Publication(Publication {
+            sharded: from.bool()?,
+            channel: from.bytes()?,
+            payload: from.bytes()?,
+        }),
         _ => return Err(from.malformed(MalformedKind::Kind(kind, "message"))),
     };
     from.end()?;

@@ -15,7 +15,7 @@ use fabric::{Link, Messages, SendError};
 
 use crate::codec;
 use crate::leaders::Leaders;
-use crate::message::{Answer, Message, Notice, Request};
+use crate::message::{Answer, Message, Notice, Publication, Request};
 use crate::requester::{LostRequest, Numbered, RequestPurpose};
 
 /// A request without an answer.
@@ -79,6 +79,9 @@ pub(crate) struct PeerConnections {
 
 /// A link on which more bytes wait is closed.
 const MOST_BACKLOG_BYTES: usize = 256 << 20;
+/// If so many messages wait for a node that is not connected, messages of publish/subscribe for it are
+/// dropped.
+const MOST_WAITING_PUBLICATIONS: usize = 1024;
 /// Notices that can wait are sent after this time.
 const LAZY_NOTICE_DELAY: Duration = Duration::from_millis(2);
 /// Pauses between attempts to reach a node.
@@ -156,6 +159,14 @@ impl PeerConnections {
         self.lazy_notices = open;
         if self.lazy_notices.is_empty() {
             self.lazy_notices_due = None;
+        }
+    }
+
+    /// Sends a node a message of publish/subscribe, which is lost if the node cannot be reached.
+    pub(crate) fn publish(&mut self, to: NodeId, publication: Publication<'_>) {
+        let connection = self.nodes.entry(to).or_default();
+        if connection.up || connection.waiting.len() < MOST_WAITING_PUBLICATIONS {
+            self.put(to, None, &Message::Publication(publication));
         }
     }
 

@@ -93,7 +93,7 @@ pub use coordinator::Finished;
 pub use coordinator_key::CoordinatorKey;
 pub use counters::Counters;
 pub use leaders::Leaders;
-pub use node::{Node, WakeConditions};
+pub use node::{Node, OwnedPublication, WakeConditions};
 pub use options::NodeOptions;
 pub use participant::WaitingPrepares;
 pub use requester::LostRequest;

@@ -28,6 +28,8 @@ pub enum Message<'a> {
     },
     /// Needs no answer.
     Notice(Notice),
+    /// Clients of another node have published this; for the subscribers of the receiver. Needs no answer.
+    Publication(Publication<'a>),
     /// A client shows the key of the attempts that it coordinates; see [`CoordinatorKey`]. Needs no
     /// answer.
     Introduction(CoordinatorKey),
@@ -44,7 +46,7 @@ impl Message<'_> {
             Message::Request { request, .. } => request,
             Message::Notice(Notice::Abort { id } | Notice::Forget { id }) => return is_own(id),
             Message::Introduction(_) => return true,
-            Message::Reply { .. } => return false,
+            Message::Reply { .. } | Message::Publication(_) => return false,
         };
         match request {
             Request::Execute { .. }
@@ -67,6 +69,17 @@ impl Message<'_> {
             | Request::Inquire { .. } => false,
         }
     }
+}
+
+/// A message of publish/subscribe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication<'a> {
+    /// `true` if it was published to a shard channel.
+    pub sharded: bool,
+    /// The channel's name.
+    pub channel: &'a [u8],
+    /// The message.
+    pub payload: &'a [u8],
 }
 
 /// A request. Any of them may be sent again after a link broke, except [`Request::Execute`] and

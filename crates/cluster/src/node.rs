@@ -69,7 +69,7 @@ use crate::connections::PeerConnections;
 use crate::context::NodeContext;
 use crate::coordinator::{Coordinator, Finished, RequestedMode, TransactionCaller};
 use crate::counters::Counters;
-use crate::message::{Message, Request};
+use crate::message::{Message, Publication, Request};
 use crate::options::NodeOptions;
 use crate::participant::ParticipantService;
 use crate::requester::{RequestPurpose, Requester};
@@ -100,6 +100,19 @@ pub struct Node<C> {
     /// The number of its leadership, or the node that leads instead, when it was last checked.
     leadership: Option<Result<u64, Option<NodeId>>>,
     next_sweep: Duration,
+    /// Messages of publish/subscribe that other nodes have sent.
+    publications: Vec<OwnedPublication>,
+}
+
+/// A message of publish/subscribe that another node has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedPublication {
+    /// `true` if it was published to a shard channel.
+    pub sharded: bool,
+    /// The channel's name.
+    pub channel: Box<[u8]>,
+    /// The message.
+    pub payload: Box<[u8]>,
 }
 
 /// Interval at which time-outs are checked.
@@ -120,6 +133,7 @@ impl<C> Node<C> {
             clients: HashMap::new(),
             leadership: None,
             next_sweep: now,
+            publications: Vec::new(),
             context: NodeContext {
                 node: options.me,
                 local_partition,
@@ -236,6 +250,11 @@ impl<C> Node<C> {
                 self.participant
                     .notice(&mut self.context, partition, notice);
             }
+            Message::Publication(publication) => self.publications.push(OwnedPublication {
+                sharded: publication.sharded,
+                channel: publication.channel.into(),
+                payload: publication.payload.into(),
+            }),
             Message::Introduction(key) => {
                 if let Some(unique) = self.clients.get_mut(&link) {
                     *unique = Some(key.unique());
@@ -343,6 +362,24 @@ impl<C> Node<C> {
             *resolver = Resolver::new(context.now + grace);
         }
         true
+    }
+
+    /// Sends other nodes a message of publish/subscribe: all of them, or of a shard channel those of this
+    /// node's partition. One that cannot be reached does not get it.
+    pub fn publish(&mut self, publication: Publication<'_>) {
+        let topology = Arc::clone(&self.context.topology);
+        let own = self.context.local_partition;
+        let nodes = topology.nodes().iter().map(|node| node.id);
+        for node in nodes.filter(|&node| node != self.context.node) {
+            if !publication.sharded || own.is_some() && topology.partition_at(node) == own {
+                self.context.connections.publish(node, publication);
+            }
+        }
+    }
+
+    /// Returns the messages of publish/subscribe that other nodes have sent since the last call.
+    pub fn publications(&mut self) -> impl Iterator<Item = OwnedPublication> + '_ {
+        self.publications.drain(..)
     }
 
     /// Connects the links that are needed, and sends the messages that wait.

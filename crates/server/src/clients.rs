@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+
+use crate::channels::SubscriptionKind;
 
 /// The state of one client.
 pub(crate) struct ConnectedClient {
@@ -29,6 +31,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) last_ms: AtomicU64,
     /// Commands queued in its `MULTI` block; -1 without one.
     pub(crate) queued: AtomicI64,
+    /// Its subscriptions, by their kind.
+    pub(crate) subscriptions: [AtomicU32; 3],
     /// The protocol's number.
     pub(crate) protocol: AtomicU8,
     /// `true` if another connection requested that it is closed.
@@ -46,12 +50,26 @@ pub(crate) struct ClientNames {
 }
 
 impl ConnectedClient {
+    /// Returns `true` if it has subscriptions.
+    pub(crate) fn is_subscriber(&self) -> bool {
+        let mut counts = self.subscriptions.iter();
+        counts.any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// Writes the line of `CLIENT LIST`, without its end.
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         let names = self.names.lock().clone();
         let age = self.since.elapsed();
         let idle_ms = (age.as_millis() as u64).saturating_sub(self.last_ms.load(Ordering::Relaxed));
         let queued = self.queued.load(Ordering::Relaxed);
+        let subscriptions =
+            |kind: SubscriptionKind| self.subscriptions[kind as usize].load(Ordering::Relaxed);
+        let flags = match (self.is_subscriber(), queued >= 0) {
+            (true, true) => "Px",
+            (true, false) => "P",
+            (false, true) => "x",
+            (false, false) => "N",
+        };
         let head = format!(
             "id={} addr={} laddr={} fd={} name=",
             self.id, self.address, self.local, self.descriptor
@@ -59,10 +77,12 @@ impl ConnectedClient {
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&names.name);
         let middle = format!(
-            " age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={queued} cmd={} user=default redir=-1 resp={} lib-name=",
+            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} cmd={} user=default redir=-1 resp={} lib-name=",
             age.as_secs(),
             idle_ms / 1000,
-            if queued >= 0 { "x" } else { "N" },
+            subscriptions(SubscriptionKind::Channel),
+            subscriptions(SubscriptionKind::Pattern),
+            subscriptions(SubscriptionKind::ShardChannel),
             names.last_command,
             self.protocol.load(Ordering::Relaxed),
         );
@@ -103,6 +123,13 @@ impl ClientRegistry {
 
     pub(crate) fn count(&self) -> usize {
         self.table.lock().len()
+    }
+
+    /// Returns the number of clients that subscribe to channels.
+    pub(crate) fn subscribers(&self) -> usize {
+        let table = self.table.lock();
+        let subscribers = table.values().filter(|client| client.is_subscriber());
+        subscribers.count()
     }
 
     /// Returns all clients, by age.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | name | in lower case; the words of a two-word command are joined by a bar |
 //! | arity | how many arguments it takes, its name included; negative: at least so many |
-//! | flags | those of `COMMAND INFO`, and `immediate`, which has it run at once in a block |
+//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions |
 //! | keys | where its keys are, and what it does with them: Redis's flags of key specifications |
 //! | categories | those of access control lists that do not follow from the flags |
 //! | tips | what clients of a cluster should know; see below |
@@ -157,6 +157,11 @@ impl CommandDefinition {
         }
     }
 
+    /// Returns `true` if it takes keys: names of shard channels have slots, and are none.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys.first > 0 && self.access != "not_key"
+    }
+
     /// Returns its categories of access control lists.
     pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
         let (flags, own) = (self.flags, self.own_categories);
@@ -166,6 +171,7 @@ impl CommandDefinition {
                 "write" => flags.has(CommandFlags::WRITE),
                 "read" => flags.has(CommandFlags::READ),
                 "admin" | "dangerous" => flags.has(CommandFlags::ADMIN),
+                "pubsub" => flags.has(CommandFlags::of("pubsub")),
                 "fast" => fast,
                 "slow" => !fast,
                 _ => false,

@@ -16,6 +16,7 @@ mod help;
 mod introspection;
 mod keys;
 mod persistence;
+mod publish_subscribe;
 mod replication;
 mod server;
 mod snapshots;
@@ -28,7 +29,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 13] = [
+const FAMILIES: [&[CommandDefinition]; 14] = [
     strings::COMMANDS,
     keys::COMMANDS,
     transactions::COMMANDS,
@@ -41,6 +42,7 @@ const FAMILIES: [&[CommandDefinition]; 13] = [
     replication::COMMANDS,
     persistence::COMMANDS,
     snapshots::COMMANDS,
+    publish_subscribe::COMMANDS,
     cluster::COMMANDS,
 ];
 
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn words_of_the_table_are_known() {
-        const ACCESS: [&str; 9] = [
+        const ACCESS: [&str; 10] = [
             "RO",
             "RW",
             "OW",
@@ -98,6 +100,7 @@ mod tests {
             "insert",
             "delete",
             "variable_flags",
+            "not_key",
         ];
         let every = table().every();
         for command in every {

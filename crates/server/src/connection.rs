@@ -22,8 +22,6 @@ use crate::snapshots::ClientSnapshot;
 
 /// See the module's description.
 pub(crate) struct Connection {
-    /// Its number in its runtime.
-    pub(crate) key: usize,
     pub(crate) session: ClientSession,
     pub(crate) parser: Parser,
     /// Input that could not be executed yet: the beginning of a command, or commands that wait
@@ -79,8 +77,7 @@ impl Connection {
         budget: &Arc<Budget>,
     ) -> Connection {
         Connection {
-            key,
-            session: ClientSession::new(client, authenticated),
+            session: ClientSession::new(key, client, authenticated),
             parser: Parser::new(),
             input: Vec::new(),
             newcomer: None,
@@ -129,7 +126,8 @@ impl Connection {
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes());
-        self.input.len() + self.session.output.pending() + block
+        let subscriptions = self.session.subscriptions.bytes();
+        self.input.len() + self.session.output.pending() + block + subscriptions
     }
 
     /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{NodeId, Op};
+use cluster::message::Publication;
 use cluster::ramp::{Algorithm, PublishedSlots};
 use cluster::{Finished, Node, NodeOptions, WakeConditions};
 use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use reactor::{Network, SocketEvent};
 
+use crate::channels::ChannelMessage;
 use crate::config::Membership;
 use crate::partition::Worker;
 use crate::routing::{ClusterStatistics, Routes};
@@ -143,6 +145,26 @@ impl RuntimeNode {
     ) {
         self.node.turn(worker.participant(), now);
         finished.extend(self.node.finished());
+    }
+
+    /// Sends a message of publish/subscribe to the nodes whose clients may subscribe to its channel.
+    pub(crate) fn publish(&mut self, message: &ChannelMessage) {
+        self.node.publish(Publication {
+            sharded: message.sharded,
+            channel: &message.channel,
+            payload: &message.payload,
+        });
+    }
+
+    /// Returns the messages of publish/subscribe that have come from other nodes.
+    pub(crate) fn publications(&mut self) -> Vec<Arc<ChannelMessage>> {
+        let publications = self.node.publications();
+        let messages = publications.map(|publication| ChannelMessage {
+            sharded: publication.sharded,
+            channel: publication.channel,
+            payload: publication.payload,
+        });
+        messages.map(Arc::new).collect()
     }
 
     /// Sends the node's messages.

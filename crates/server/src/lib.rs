@@ -12,6 +12,7 @@
 //! | `routing` `coordination` `read_atomic` | in a cluster: where keys lead; transactions with other nodes; what is refused of commands and blocks with read-atomic keys |
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
 //! | `command_statistics` `failures` | counters of each command; failed commands, summed up for the log |
+//! | `channels` `held_messages` | publish/subscribe: channels, subscribers, messages; those that wait for durability |
 //! | `client_pause` `memory_watch` `runtime_signal` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
@@ -70,6 +71,7 @@
 
 mod background_job;
 mod block_transaction;
+mod channels;
 mod client_pause;
 mod clients;
 mod command;
@@ -85,6 +87,7 @@ mod cursors;
 mod execution;
 mod failures;
 mod glob;
+mod held_messages;
 mod info;
 mod input;
 mod key_walk;

@@ -9,7 +9,7 @@
 //! | the time for which a client sends nothing | the connection is closed |
 //! | argument, arguments, line | a protocol error, and the connection is closed |
 //! | unparsed input | the connection is closed |
-//! | replies not yet taken | the connection is closed |
+//! | replies not yet taken, with messages of channels | the connection is closed |
 //! | what all connections hold of requests and replies | the connection that needs more is closed |
 //! | commands and bytes of a `MULTI` block | the command is refused and the block cannot execute |
 //! | snapshots open at once | the command is refused |
@@ -34,6 +34,8 @@ pub struct Limits {
     pub query_buffer: usize,
     /// Replies held for a connection, beyond which it is closed.
     pub output: usize,
+    /// Replies and messages held for a connection that subscribes to channels, beyond which it is closed.
+    pub subscriber_output: usize,
     /// Input, replies and blocks of all connections together. The connection that needs more is closed.
     pub in_flight: u64,
     /// Arguments held by a `MULTI` block.
@@ -58,6 +60,7 @@ impl Default for Limits {
             request: resp::Limits::default(),
             query_buffer: 1 << 30,
             output: 4 << 30,
+            subscriber_output: 32 << 20,
             in_flight: 1 << 30,
             block_bytes: 1 << 30,
             block_commands: 1 << 20,

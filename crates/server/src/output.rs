@@ -162,6 +162,15 @@ impl OutputQueue {
         before - self.marks.len()
     }
 
+    /// Returns the epochs that decide when something may be sent that a reply at `position` is about: the
+    /// greatest one that the reply waits for, and the one whose loss is the reply's.
+    pub(crate) fn epochs_at(&self, position: usize) -> (Option<Epoch>, Option<Epoch>) {
+        let before = self.marks.iter().take_while(|mark| mark.from <= position);
+        let greatest = before.clone().map(|mark| mark.epoch).max();
+        let own = before.filter(|mark| position < mark.to).last();
+        (greatest, own.map(|mark| mark.epoch))
+    }
+
     /// Returns the epoch that the last waiting reply waits for. It is the greatest one, unless
     /// epochs can be lost.
     #[inline]

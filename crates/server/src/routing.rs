@@ -129,6 +129,12 @@ impl Routes {
             .client_address(over_tls)
     }
 
+    /// Returns the error that sends a client to another node.
+    pub(crate) fn moved(&self, slot: u16, node: NodeId, over_tls: bool) -> String {
+        let to = self.address_of(node, over_tls);
+        format!("MOVED {slot} {}:{}", to.ip(), to.port())
+    }
+
     /// Returns the slot that is named to a client that sent operations on this node's partition:
     /// that of their first key. Operations without a key are about all of its slots.
     pub(crate) fn own_slot(&self, ops: &[Op<'_>]) -> u16 {

@@ -17,6 +17,7 @@
 
 mod accept;
 mod idle;
+mod messages;
 mod newcomers;
 mod nodes;
 mod settle;
@@ -37,10 +38,12 @@ use reactor::newcomers::Newcomers;
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
+use crate::channels::ChannelMessage;
 use crate::commands;
 use crate::connection::Connection;
 use crate::coordination::{CoordinationCaller, NodeLinks};
 use crate::execution::Executor;
+use crate::held_messages::HeldMessages;
 use crate::input::{self, CommandBatch};
 use crate::limits::{KEEP_ALIVE, READ_BUFFER};
 use crate::partition::Worker;
@@ -110,6 +113,12 @@ pub(crate) struct Runtime<N: Network> {
     releases: u64,
     /// More has come from other nodes than was taken.
     more_from_nodes: bool,
+    /// Messages that clients have published and that must not be sent yet.
+    held_messages: HeldMessages,
+    /// Messages of clients that are to be sent now; empty but for a moment.
+    due_messages: Vec<Arc<ChannelMessage>>,
+    /// Messages of clients wait to be sent to other nodes.
+    has_published: bool,
     /// Outcomes of transactions over several nodes, kept for its memory.
     finished: Vec<Finished<CoordinationCaller>>,
 }
@@ -185,6 +194,7 @@ impl<N: Network> Runtime<N> {
         let cluster = setup::join(&shared, index, &mut network, endpoints.fabric)?;
         let (cluster, links) = cluster.unzip();
         worker.gather();
+        let in_flight = Arc::clone(&shared.in_flight);
         Ok(Runtime {
             newcomers: setup::newcomer_places(&shared),
             index,
@@ -215,6 +225,9 @@ impl<N: Network> Runtime<N> {
             failures_due: None,
             releases: 0,
             more_from_nodes: false,
+            held_messages: HeldMessages::new(&in_flight),
+            due_messages: Vec::new(),
+            has_published: false,
             finished: Vec::new(),
         })
     }
@@ -314,6 +327,7 @@ impl<N: Network> Runtime<N> {
         self.signal().awake();
         self.executor.context.refresh_all();
         self.touch_waiting();
+        self.deliver_received();
         if self.signal().kills.swap(false, Ordering::SeqCst) {
             for (key, connection) in &mut self.connections {
                 if connection.session.client.killed.load(Ordering::SeqCst) {
@@ -441,6 +455,11 @@ impl<N: Network> Runtime<N> {
             self.newcomers.leave(place);
         }
         connection.session.output.clear();
+        let context = &mut self.executor.context;
+        let subscriptions = &mut connection.session.subscriptions;
+        context
+            .subscribers
+            .unsubscribe_all(&context.shared.channels, key, subscriptions);
         self.network.close(self.streams.remove(key));
         self.executor
             .context

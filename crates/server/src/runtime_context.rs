@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::Epoch;
 use base::log_limit::LogLimit;
 
+use crate::channels::SubscriberTable;
 use crate::command_statistics::CommandRecorder;
 use crate::config::Durability;
 use crate::failures::CommandFailures;
@@ -65,6 +66,8 @@ pub(crate) struct RuntimeContext {
     /// This runtime's counters of each command.
     pub(crate) recorder: CommandRecorder,
     pub(crate) lookups: Lookups,
+    /// The subscribers among this runtime's clients.
+    pub(crate) subscribers: SubscriberTable,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     /// `true` if the command that runs is one of a `MULTI` block.
@@ -98,6 +101,7 @@ impl RuntimeContext {
             failures: CommandFailures::default(),
             log_limit: LogLimit::new(LOG_INTERVAL),
             lookups: Lookups::default(),
+            subscribers: SubscriberTable::new(runtime),
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,

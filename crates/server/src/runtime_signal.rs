@@ -4,9 +4,13 @@
 //! afterwards checked once more what is durable; one that sleeps with transactions that wait for
 //! keys has announced that by [`RuntimeSignal::announce_lock_waits`] and checked once more what was given back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use reactor::Wake;
+
+use crate::channels::ChannelMessage;
 
 /// See the module's description.
 pub(crate) struct RuntimeSignal {
@@ -19,6 +23,8 @@ pub(crate) struct RuntimeSignal {
     woken: AtomicBool,
     /// `true` if another connection has requested that one of its connections is closed.
     pub(crate) kills: AtomicBool,
+    /// Messages for its subscribers, in order.
+    messages: Mutex<Vec<Arc<ChannelMessage>>>,
 }
 
 impl RuntimeSignal {
@@ -30,6 +36,7 @@ impl RuntimeSignal {
             waits_for_keys: no(),
             woken: no(),
             kills: no(),
+            messages: Mutex::default(),
         }
     }
 
@@ -37,6 +44,17 @@ impl RuntimeSignal {
         if !self.woken.swap(true, Ordering::SeqCst) {
             self.waker.wake();
         }
+    }
+
+    /// Gives it a message for its subscribers.
+    pub(crate) fn send(&self, message: Arc<ChannelMessage>) {
+        self.messages.lock().push(message);
+        self.wake();
+    }
+
+    /// Takes the messages that it was given.
+    pub(crate) fn take_messages(&self) -> Vec<Arc<ChannelMessage>> {
+        std::mem::take(&mut self.messages.lock())
     }
 
     /// Returns `true` if it has been woken and has not handled that yet.

@@ -13,6 +13,7 @@ use reactor::budget::Budget;
 use replica::{Role, Status};
 use store::CheckpointStatus;
 
+use crate::channels::ChannelRegistry;
 use crate::client_pause::ClientPause;
 use crate::clients::ClientRegistry;
 use crate::command_statistics::CommandStatistics;
@@ -45,6 +46,7 @@ pub(crate) struct ServerState {
     /// A name of this process of the server.
     pub(crate) run_id: String,
     pub(crate) clients: ClientRegistry,
+    pub(crate) channels: ChannelRegistry,
     pub(crate) cursors: Cursors,
     /// The number of snapshots that clients have open.
     pub(crate) snapshots: SnapshotPermits,
@@ -81,6 +83,8 @@ pub(crate) struct ServerCounters {
     pub(crate) writes: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
+    /// Messages of channels, each for every subscriber who got it.
+    pub(crate) messages: AtomicU64,
     pub(crate) errors: AtomicU64,
     pub(crate) auth_failures: AtomicU64,
     pub(crate) hits: AtomicU64,
@@ -121,6 +125,7 @@ impl ServerState {
             started_at: SystemTime::now(),
             run_id: run_id[..40].to_owned(),
             clients: ClientRegistry::default(),
+            channels: ChannelRegistry::new(signals.len()),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
             signals,

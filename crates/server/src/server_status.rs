@@ -21,6 +21,8 @@ pub(crate) struct ServerStatus<'a> {
     pub(crate) server: &'a ServerState,
     pub(crate) uptime: Duration,
     pub(crate) clients: usize,
+    /// Clients that subscribe to channels.
+    pub(crate) subscribers: usize,
     pub(crate) traffic: ClientTraffic,
     /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub(crate) memory_limit: u64,
@@ -106,6 +108,8 @@ pub(crate) struct ClientTraffic {
     pub(crate) misses: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Messages of channels, each for every subscriber who got it.
+    pub(crate) messages: u64,
 }
 
 impl ServerStatus<'_> {
@@ -119,6 +123,7 @@ impl ServerStatus<'_> {
             server,
             uptime: server.started.elapsed(),
             clients: server.clients.count(),
+            subscribers: server.clients.subscribers(),
             traffic: ClientTraffic {
                 accepted: of(&counters.connections),
                 rejected: of(&counters.rejected),
@@ -131,6 +136,7 @@ impl ServerStatus<'_> {
                 misses: of(&counters.misses),
                 bytes_in: of(&counters.bytes_in),
                 bytes_out: of(&counters.bytes_out),
+                messages: of(&counters.messages),
             },
             memory_limit: of(&server.memory.limit),
             store: server.partition.stats(),

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use resp::{Protocol, Writer};
 
+use crate::channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
 
 /// See the module's description.
 pub(crate) struct ClientSession {
+    /// The connection's number in its runtime.
+    pub(crate) key: usize,
     pub(crate) client: Arc<ConnectedClient>,
     pub(crate) output: OutputQueue,
     pub(crate) protocol: Protocol,
@@ -22,10 +25,22 @@ pub(crate) struct ClientSession {
     /// Which replies it gets (`CLIENT REPLY`).
     pub(crate) replies: ReplyMode,
     pub(crate) last_command: &'static str,
+    pub(crate) subscriptions: ClientSubscriptions,
+    /// The messages that it has published in this turn.
+    pub(crate) published: Vec<PublishedMessage>,
     /// How long the answer to its next wrong password is put off.
     pub(crate) password_delay: Duration,
     /// Nothing more is read or executed; the connection closes once the output is taken.
     pub(crate) closing: bool,
+}
+
+/// A message that a client has published.
+pub(crate) struct PublishedMessage {
+    pub(crate) message: Arc<ChannelMessage>,
+    /// `true` if a block has published it: it is sent only if the block takes effect.
+    pub(crate) in_block: bool,
+    /// Where the answer is in the client's output.
+    pub(crate) position: usize,
 }
 
 /// The commands whose replies are sent to the client.
@@ -41,8 +56,13 @@ pub(crate) enum ReplyMode {
 }
 
 impl ClientSession {
-    pub(crate) fn new(client: Arc<ConnectedClient>, authenticated: bool) -> ClientSession {
+    pub(crate) fn new(
+        key: usize,
+        client: Arc<ConnectedClient>,
+        authenticated: bool,
+    ) -> ClientSession {
         ClientSession {
+            key,
             client,
             output: OutputQueue::default(),
             protocol: Protocol::Resp2,
@@ -50,6 +70,8 @@ impl ClientSession {
             reads_stale: false,
             replies: ReplyMode::default(),
             last_command: "NULL",
+            subscriptions: ClientSubscriptions::default(),
+            published: Vec::new(),
             password_delay: Duration::ZERO,
             closing: false,
         }
@@ -66,6 +88,21 @@ impl ClientSession {
         self.client
             .protocol
             .store(protocol.number() as u8, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the client has subscriptions and speaks the older protocol, in which messages
+    /// cannot be told from replies.
+    #[inline]
+    pub(crate) fn takes_only_messages(&self) -> bool {
+        self.subscriptions.any() && self.protocol == Protocol::Resp2
+    }
+
+    /// Records the numbers of subscriptions, for `CLIENT LIST`.
+    pub(crate) fn note_subscriptions(&self) {
+        for kind in SubscriptionKind::ALL {
+            let count = self.subscriptions.count(kind) as u32;
+            self.client.subscriptions[kind as usize].store(count, Ordering::Relaxed);
+        }
     }
 
     /// Updates what other connections see of this client.

@@ -109,6 +109,9 @@ impl fmt::Display for MessageText<'_, '_> {
             Message::Reply { number, reply } => write!(f, "reply to {number}: {reply:?}"),
             Message::Notice(Notice::Abort { id }) => write!(f, "abort {id}"),
             Message::Notice(Notice::Forget { id }) => write!(f, "forget {id}"),
+            Message::Publication(publication) => {
+                write!(f, "publication to {}", publication.channel.escape_ascii())
+            }
             Message::Introduction(key) => write!(f, "introduction of {:x}", key.unique()),
         }
     }
@@ -148,7 +151,7 @@ fn is_protocol(message: &Message<'_>) -> bool {
         ),
         Message::Reply { reply, .. } => !matches!(reply, Answer::Topology(_) | Answer::Failed(_)),
         Message::Notice(_) => true,
-        Message::Introduction(_) => false,
+        Message::Introduction(_) | Message::Publication(_) => false,
     }
 }
 

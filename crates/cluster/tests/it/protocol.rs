@@ -48,7 +48,7 @@ fn is_decision(message: &Message<'_>) -> bool {
     match message {
         Message::Request { request, .. } => matches!(request, Request::Commit { .. }),
         Message::Notice(notice) => matches!(notice, Notice::Abort { .. }),
-        Message::Reply { .. } | Message::Introduction(_) => false,
+        Message::Reply { .. } | Message::Introduction(_) | Message::Publication(_) => false,
     }
 }
 

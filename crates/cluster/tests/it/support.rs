@@ -8,7 +8,7 @@ use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
 use kumiki_cluster::CoordinatorKey;
 use kumiki_cluster::message::{
-    Answer, AttemptOutcome, Message, Notice, ParticipantList, RegionInfo, Request,
+    Answer, AttemptOutcome, Message, Notice, ParticipantList, Publication, RegionInfo, Request,
 };
 use kumiki_cluster::ramp::Algorithm;
 use kumiki_cluster::ramp::slots::Address;
@@ -398,8 +398,13 @@ pub(crate) fn message<'a>(random: &mut Rng, pool: &'a Bytes) -> Message<'a> {
         },
         _ => {
             let id = id(random);
-            match (random.bool(), random.u8(..3)) {
+            match (random.bool(), random.u8(..4)) {
                 (_, 0) => Message::Introduction(CoordinatorKey::new(id.to_bytes())),
+                (sharded, 1) => Message::Publication(Publication {
+                    sharded,
+                    channel: &pool[random.usize(..pool.len())],
+                    payload: &pool[random.usize(..pool.len())],
+                }),
                 (true, _) => Message::Notice(Notice::Abort { id }),
                 (false, _) => Message::Notice(Notice::Forget { id }),
             }

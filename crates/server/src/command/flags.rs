@@ -16,14 +16,17 @@ impl CommandFlags {
     pub(crate) const NO_MULTI: CommandFlags = CommandFlags::of("no_multi");
     /// Runs at once even in a block. Clients do not see this one.
     pub(crate) const IMMEDIATE: CommandFlags = CommandFlags::of("immediate");
+    /// Runs on a connection of the older protocol that has subscriptions. Clients do not see this one.
+    pub(crate) const SUBSCRIBER: CommandFlags = CommandFlags::of("subscriber");
 
     /// The words for flags, in the order in which Redis shows them. The server does not act on some
     /// of them: they tell clients when Redis would accept the command.
-    const NAMES: [&'static str; 14] = [
+    const NAMES: [&'static str; 16] = [
         "write",
         "readonly",
         "denyoom",
         "admin",
+        "pubsub",
         "noscript",
         "loading",
         "stale",
@@ -34,6 +37,7 @@ impl CommandFlags {
         "no_multi",
         "allow_busy",
         "immediate",
+        "subscriber",
     ];
 
     /// Returns the flags that these words name.
@@ -65,7 +69,7 @@ impl CommandFlags {
 
     /// Returns the names of the flags that are set and that clients see.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        let flags = self.0 & !Self::IMMEDIATE.0;
+        let flags = self.0 & !Self::IMMEDIATE.0 & !Self::SUBSCRIBER.0;
         let names = Self::NAMES.into_iter().enumerate();
         names.filter_map(move |(at, name)| (flags & 1 << at != 0).then_some(name))
     }

@@ -85,13 +85,32 @@ const BAD_LIBRARY: &str = "ERR lib-name cannot contain spaces, newlines or speci
 const BAD_LIBRARY_VERSION: &str =
     "ERR lib-ver cannot contain spaces, newlines or special characters.";
 
-/// Returns `true` if a type of clients is the one that all clients have. Returns an error if there
-/// is no such type.
-fn is_normal(kind: &[u8]) -> Result<bool, Refusal> {
-    match kind.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        _ => Err(Refusal::with_argument("ERR Unknown client type", kind)),
+/// A type of clients.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClientType {
+    Normal,
+    /// Clients that subscribe to channels.
+    Subscriber,
+    /// Other servers, which are no clients here.
+    Server,
+}
+
+impl ClientType {
+    fn parse(kind: &[u8]) -> Result<ClientType, Refusal> {
+        match kind.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(ClientType::Normal),
+            b"pubsub" => Ok(ClientType::Subscriber),
+            b"master" | b"replica" | b"slave" => Ok(ClientType::Server),
+            _ => Err(Refusal::with_argument("ERR Unknown client type", kind)),
+        }
+    }
+
+    fn is_of(self, client: &ConnectedClient) -> bool {
+        match self {
+            ClientType::Normal => !client.is_subscriber(),
+            ClientType::Subscriber => client.is_subscriber(),
+            ClientType::Server => false,
+        }
     }
 }
 
@@ -109,7 +128,11 @@ fn client_list(context: &mut RuntimeContext, session: &mut ClientSession, args: 
     let chosen: Result<Vec<_>, Refusal> = match (args.get(2), args.get(3)) {
         (None, _) => Ok(clients),
         (Some(option), Some(kind)) if is(option, "type") && args.len() == 4 => {
-            is_normal(kind).map(|normal| if normal { clients } else { Vec::new() })
+            ClientType::parse(kind).map(|kind| {
+                let mut clients = clients;
+                clients.retain(|client| kind.is_of(client));
+                clients
+            })
         }
         (Some(option), Some(user)) if is(option, "user") && args.len() == 4 => {
             check_user(user).map(|()| clients)
@@ -274,8 +297,7 @@ struct ClientFilter<'a> {
     id: Option<i64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
-    /// `false`: the filter selects a type of client that does not exist here; all clients are normal.
-    normal: bool,
+    kind: Option<ClientType>,
     /// `true` if it spares the connection that sent the command.
     skip_me: bool,
 }
@@ -286,7 +308,7 @@ impl<'a> ClientFilter<'a> {
             id: None,
             address: None,
             local: None,
-            normal: true,
+            kind: None,
             skip_me: true,
         };
         let mut at = 0;
@@ -301,7 +323,7 @@ impl<'a> ClientFilter<'a> {
             } else if is(option, "laddr") {
                 filter.local = Some(value);
             } else if is(option, "type") {
-                filter.normal = is_normal(value)?;
+                filter.kind = Some(ClientType::parse(value)?);
             } else if is(option, "user") {
                 check_user(value)?;
             } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
@@ -317,7 +339,7 @@ impl<'a> ClientFilter<'a> {
     fn has(&self, client: &ConnectedClient, me: u64) -> bool {
         let at =
             |address: std::net::SocketAddr, given: &[u8]| address.to_string().as_bytes() == given;
-        self.normal
+        self.kind.is_none_or(|kind| kind.is_of(client))
             && self.id.is_none_or(|id| id == client.id as i64)
             && self.address.is_none_or(|given| at(client.address, given))
             && self.local.is_none_or(|given| at(client.local, given))
@@ -333,7 +355,7 @@ fn client_kill(context: &mut RuntimeContext, session: &mut ClientSession, args: 
             id: None,
             address: Some(args.at(2)),
             local: None,
-            normal: true,
+            kind: None,
             skip_me: false,
         })
     } else {

@@ -59,7 +59,10 @@ fn parameters(shared: &ServerState) -> Vec<(&'static str, String)> {
         ("bind", config.listen.ip().to_string()),
         (
             "client-output-buffer-limit",
-            format!("normal {output} 0 0 slave 0 0 0 pubsub 0 0 0"),
+            format!(
+                "normal {output} 0 0 slave 0 0 0 pubsub {} 0 0",
+                limits.subscriber_output
+            ),
         ),
         ("client-query-buffer-limit", limits.query_buffer.to_string()),
         ("cluster-enabled", yes(config.cluster.is_some())),
@@ -168,6 +171,7 @@ fn config_resetstat(context: &mut RuntimeContext, session: &mut ClientSession, _
         &counters.writes,
         &counters.bytes_in,
         &counters.bytes_out,
+        &counters.messages,
         &counters.errors,
         &counters.auth_failures,
         &counters.hits,

@@ -10,7 +10,7 @@ use crate::session::ClientSession;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
-    "ping" -1 "fast" NONE("") "connection" "request_policy:all_shards response_policy:all_succeeded"
+    "ping" -1 "fast subscriber" NONE("") "connection" "request_policy:all_shards response_policy:all_succeeded"
         "1.0.0" "O(1)",
         Local(ping), "Answers PONG, or its argument.";
     "echo" 2 "loading stale fast" NONE("") "connection" ""
@@ -19,16 +19,22 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
     "select" 2 "loading stale fast" NONE("") "connection" ""
         "1.0.0" "O(1)",
         Local(select), "Chooses a database; there is one, number 0.";
-    "quit" -1 "noscript loading stale fast no_auth allow_busy immediate" NONE("") "connection" ""
+    "quit" -1 "noscript loading stale fast no_auth allow_busy immediate subscriber" NONE("") "connection" ""
         "1.0.0" "O(1)",
         Local(quit), "Closes the connection.";
-    "reset" 1 "noscript loading stale fast no_auth allow_busy immediate" NONE("") "connection" ""
+    "reset" 1 "noscript loading stale fast no_auth allow_busy immediate subscriber" NONE("") "connection" ""
         "6.2.0" "O(1)",
         Reset, "Forgets everything about the connection.";
 };
 
 fn ping(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     match args.len() {
+        1 | 2 if session.takes_only_messages() => {
+            let mut writer = session.writer();
+            writer.array(2);
+            writer.bulk(b"pong");
+            writer.bulk(args.get(1).unwrap_or_default());
+        }
         1 => session.writer().status("PONG"),
         2 => session.writer().bulk(args.at(1)),
         _ => session

@@ -263,7 +263,7 @@ fn called(
         writer.error("ERR Invalid command specified");
         return None;
     };
-    if command.keys.first == 0 {
+    if !command.has_keys() {
         writer.error("ERR The command has no key arguments");
         return None;
     }

@@ -58,6 +58,10 @@ impl Executor {
         connection.end_block();
         connection.snapshot = None;
         let session = &mut connection.session;
+        let (registry, key) = (&self.context.shared.channels, session.key);
+        let subscribers = &mut self.context.subscribers;
+        subscribers.unsubscribe_all(registry, key, &mut session.subscriptions);
+        session.note_subscriptions();
         session.reads_stale = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);

@@ -64,7 +64,7 @@ impl Executor {
     pub(super) fn coordinate(&mut self, connection: &Connection, ops: &[Op<'_>]) -> u64 {
         let (worker, now) = (&mut self.worker, self.context.now);
         let cluster = self.cluster.as_mut().expect("this is a node of a cluster");
-        cluster.begin(worker, ops, connection.key, now)
+        cluster.begin(worker, ops, connection.session.key, now)
     }
 
     /// Continues with operations after `leader` was found to lead instead of this node.
@@ -186,7 +186,6 @@ fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bo
 
 /// Writes the error that sends a client to another node.
 fn write_moved(connection: &mut Connection, slot: u16, routes: &Routes, node: NodeId) {
-    let to = routes.address_of(node, connection.session.client.over_tls);
-    let text = format!("MOVED {slot} {}:{}", to.ip(), to.port());
-    connection.writer().error(&text);
+    let moved = routes.moved(slot, node, connection.session.client.over_tls);
+    connection.writer().error(&moved);
 }

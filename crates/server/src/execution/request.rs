@@ -128,6 +128,11 @@ impl Executor {
             }
             return None;
         }
+        if connection.session.takes_only_messages() && !command.flags.has(CommandFlags::SUBSCRIBER)
+        {
+            refusal::write_subscriber(command.name, &mut connection.writer());
+            return None;
+        }
         if connection.block.is_some() && command.flags.has(CommandFlags::NO_MULTI) {
             connection
                 .writer()

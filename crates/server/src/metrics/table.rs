@@ -15,6 +15,7 @@ use super::row::InfoSection::{
 };
 use super::row::MetricValue::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
 use super::row::{MetricDefinition, MetricRow};
+use crate::channels::SubscriptionKind;
 use crate::routing::ClusterStatistics;
 use crate::server_status::{ReplicaStatus, ServerStatus};
 use crate::unix_time::unix_ms;
@@ -184,6 +185,8 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Clients "maxclients", Gauge "kumiki_connections_limit"
         "Connections of clients that there may be at once."
         => Whole(|f| f.server.config.limits.clients as u64);
+    Clients "pubsub_clients", Gauge "kumiki_subscribers" "Clients that subscribe to channels."
+        => Whole(|f| f.subscribers as u64);
     Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused);
     Clients "snapshots_open", Gauge "kumiki_snapshots_open"
         "Snapshots that clients have open (KUMIKI.SNAPSHOT)."
@@ -367,6 +370,16 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         => Whole(|f| f.traffic.hits);
     Stats "keyspace_misses", Counter "kumiki_key_lookups_total" ["result" = "miss"] "As above."
         => Whole(|f| f.traffic.misses);
+    Stats "pubsub_channels", Gauge "kumiki_channels" ["kind" = "channel"]
+        "Names to which clients of this node subscribe, by kind."
+        => Whole(|f| f.server.channels.names(SubscriptionKind::Channel) as u64);
+    Stats "pubsub_patterns", Gauge "kumiki_channels" ["kind" = "pattern"] "As above."
+        => Whole(|f| f.server.channels.names(SubscriptionKind::Pattern) as u64);
+    Stats "pubsubshard_channels", Gauge "kumiki_channels" ["kind" = "shard channel"] "As above."
+        => Whole(|f| f.server.channels.names(SubscriptionKind::ShardChannel) as u64);
+    Stats "", Counter "kumiki_channel_messages_total"
+        "Messages that were sent to subscribers of this node, each subscriber counted."
+        => Whole(|f| f.traffic.messages);
     Stats "transactions_committed", Counter "kumiki_transactions_committed_total"
         "Transactions that wrote and committed."
         => Whole(|f| f.store.commits);

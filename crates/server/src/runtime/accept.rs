@@ -74,6 +74,7 @@ impl<N: Network> Runtime<N> {
                 }),
                 last_ms: AtomicU64::new(0),
                 queued: AtomicI64::new(-1),
+                subscriptions: Default::default(),
                 protocol: AtomicU8::new(2),
                 killed: AtomicBool::new(false),
             });

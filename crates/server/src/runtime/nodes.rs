@@ -27,6 +27,9 @@ impl<N: Network> Runtime<N> {
         worker.refresh();
         let received = cluster.receive(links, &mut self.network, worker, now);
         self.more_from_nodes = received.more;
+        for message in cluster.publications() {
+            self.dispatch(&message);
+        }
         received.any
     }
 

@@ -125,7 +125,9 @@ impl<N: Network> Runtime<N> {
     /// Returns the newest epoch that a reply, or an answer to another node, waits for. Connections
     /// that do not wait any more leave the list.
     pub(super) fn wanted(&mut self) -> Option<Epoch> {
-        let mut wanted = self.node_wants();
+        let failed = self.executor.context.failed.is_some();
+        let messages = self.held_messages.waits_for().filter(|_| !failed);
+        let mut wanted = self.node_wants().max(messages);
         let connections = &mut self.connections;
         self.lists.waiting.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else {
@@ -140,19 +142,28 @@ impl<N: Network> Runtime<N> {
     }
 
     pub(super) fn settle_touched(&mut self) {
-        let mut touched = std::mem::replace(
-            &mut self.lists.touched,
-            std::mem::take(&mut self.lists.spare),
-        );
-        for &key in &touched {
-            self.settle_one(key);
+        self.release_messages();
+        // Messages that a connection has published touch their subscribers.
+        while !self.lists.touched.is_empty() {
+            let mut touched = std::mem::replace(
+                &mut self.lists.touched,
+                std::mem::take(&mut self.lists.spare),
+            );
+            for &key in &touched {
+                self.settle_one(key);
+            }
+            touched.clear();
+            self.lists.spare = touched;
         }
-        touched.clear();
-        self.lists.spare = touched;
+        self.send_published();
     }
 
     /// Writes the part of one connection's output that may leave, and decides how it continues.
     pub(super) fn settle_one(&mut self, key: usize) {
+        let published = |connection: &Connection| !connection.session.published.is_empty();
+        if self.connections.get(key).is_some_and(published) {
+            self.take_published(key);
+        }
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -182,6 +193,10 @@ impl<N: Network> Runtime<N> {
                 connection.writer().error(refusal::OUTCOME_UNKNOWN);
                 context.note_error(b"-MISCONF");
             }
+            if unknown > 0 && connection.session.subscriptions.any() {
+                // Messages were among them, and a client could not tell errors for these.
+                connection.session.closing = true;
+            }
             if unknown > 0 {
                 // A piece of it may be among the replies that were dropped.
                 connection.snapshot = None;
@@ -191,10 +206,16 @@ impl<N: Network> Runtime<N> {
         if connection.state.full {
             connection.session.output.set_aside();
         }
-        let output = context.shared.config.limits.output;
+        let limits = &context.shared.config.limits;
+        let (output, text) = match connection.session.subscriptions.any() {
+            true => (
+                limits.subscriber_output,
+                "closed: it subscribes to channels and is slow to take messages (--max-subscriber-output)",
+            ),
+            false => (limits.output, "closed: it takes no replies"),
+        };
         let held = connection.held_bytes();
         if connection.session.output.pending() > output {
-            let text = "closed: it takes no replies";
             context.warn(connection.session.client.address, text, text);
             connection.state.dead = true;
         } else if connection.share.set(held).is_err() {

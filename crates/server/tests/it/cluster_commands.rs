@@ -117,7 +117,9 @@ fn the_list_has_every_command_that_has_keys() {
         }
     }
     // Tested elsewhere.
-    for name in ["WATCH", "WATCH.AT", "WATCH.VERSION"] {
+    let channels = ["SSUBSCRIBE", "SUNSUBSCRIBE", "SPUBLISH"];
+    let watches = ["WATCH", "WATCH.AT", "WATCH.VERSION"];
+    for name in [watches, channels].concat() {
         assert!(with_keys.remove(name), "{name}");
     }
     let words = LINES
@@ -148,14 +150,14 @@ fn the_list_says_where_keys_are_and_who_writes() {
         let numbers = |of: [i64; 3]| of.map(Reply::Int).to_vec();
         let expected = match name {
             "mset" | "msetnx" | "watch.at" => numbers([1, -1, 2]),
-            "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version" => {
-                numbers([1, -1, 1])
-            }
+            "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version"
+            | "ssubscribe" | "sunsubscribe" => numbers([1, -1, 1]),
             _ if fields[3] == Reply::Int(0) => numbers([0, 0, 0]),
             _ => numbers([1, 1, 1]),
         };
         assert_eq!(fields[3..6], expected, "{name}");
-        let takes_keys = fields[3] != Reply::Int(0);
+        // Names of channels have slots, and are no keys.
+        let takes_keys = fields[3] != Reply::Int(0) && !has("pubsub");
         let watches = matches!(name, "watch" | "watch.at");
         assert!(
             !takes_keys || watches || has("write") != has("readonly"),

@@ -364,5 +364,6 @@ fn short(message: &Message<'_>) -> &'static str {
         Message::Notice(Notice::Abort { .. }) => "abort!",
         Message::Notice(Notice::Forget { .. }) => "forget!",
         Message::Introduction(_) => "introduction",
+        Message::Publication(_) => "publication",
     }
 }

@@ -1,0 +1,182 @@
+//! Messages of publish/subscribe, from the publisher's reply to the output of subscribers.
+//!
+//! Invariants:
+//! 1. A message leaves when the reply of its publisher could: not before what its block, and the
+//!    commands before it on the connection, have done is durable. A message of a block that does not
+//!    take effect is dropped.
+//! 2. Messages of one connection to one channel keep their order: they become due in it, and queues
+//!    between runtimes keep it.
+//! 3. A message is encoded once for each version of the protocol and name that it is sent under.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::size::Size;
+use reactor::Network;
+use resp::{Protocol, Writer};
+
+use super::Runtime;
+use crate::channels::ChannelMessage;
+use crate::held_messages::{HeldMessage, NoRoom};
+
+/// A message in both versions of the protocol, as far as they were needed.
+#[derive(Default)]
+struct EncodedMessage([Option<Vec<u8>>; 2]);
+
+impl EncodedMessage {
+    /// Returns the message as it is sent to subscribers of a channel, or of a pattern that it matches.
+    fn of(
+        &mut self,
+        protocol: Protocol,
+        pattern: Option<&[u8]>,
+        message: &ChannelMessage,
+    ) -> &[u8] {
+        let place = usize::from(protocol == Protocol::Resp3);
+        self.0[place].get_or_insert_with(|| {
+            let mut bytes = Vec::with_capacity(message.bytes() + 64);
+            let mut writer = Writer::new(&mut bytes, protocol);
+            match pattern {
+                Some(pattern) => {
+                    writer.push(4);
+                    writer.bulk(b"pmessage");
+                    writer.bulk(pattern);
+                }
+                None => {
+                    writer.push(3);
+                    writer.bulk(if message.sharded {
+                        b"smessage"
+                    } else {
+                        b"message"
+                    });
+                }
+            }
+            writer.bulk(&message.channel);
+            writer.bulk(&message.payload);
+            bytes
+        })
+    }
+}
+
+impl<N: Network> Runtime<N> {
+    /// Sends the messages that a connection has published since the last call, or holds them until their
+    /// time comes. If there is no room for them, the connection is closed.
+    pub(super) fn take_published(&mut self, key: usize) {
+        let Some(connection) = self.connections.get_mut(key) else {
+            return;
+        };
+        let context = &mut self.executor.context;
+        for published in std::mem::take(&mut connection.session.published) {
+            let (epoch, own) = connection.session.output.epochs_at(published.position);
+            let message = published.message;
+            let Some(epoch) = epoch.filter(|&epoch| epoch > context.durable) else {
+                self.due_messages.push(message);
+                continue;
+            };
+            let held = HeldMessage {
+                message,
+                epoch,
+                lost_with: own.filter(|_| published.in_block),
+            };
+            if let Err(NoRoom { bytes }) = self.held_messages.hold(held) {
+                let bytes = Size(bytes as u64);
+                let text = format!(
+                    "closed: {bytes} of published messages would wait (--max-client-memory)"
+                );
+                context.warn(connection.session.client.address, "held messages", text);
+                connection.state.dead = true;
+            }
+        }
+        self.publish_due();
+    }
+
+    /// Sends the held messages whose time has come.
+    pub(super) fn release_messages(&mut self) {
+        if self.held_messages.is_empty() {
+            return;
+        }
+        let context = &self.executor.context;
+        let partition = &context.shared.partition;
+        let outcome = |epoch| match () {
+            () if context.can_lose && partition.is_lost(epoch) => Some(false),
+            () => (epoch <= context.durable).then_some(true),
+        };
+        self.due_messages = self.held_messages.release(outcome);
+        if context.failed.is_some() {
+            self.held_messages.clear();
+        }
+        self.publish_due();
+    }
+
+    fn publish_due(&mut self) {
+        for message in std::mem::take(&mut self.due_messages) {
+            self.publish(&message);
+        }
+    }
+
+    /// Sends a message to all subscribers, on other nodes as well.
+    fn publish(&mut self, message: &Arc<ChannelMessage>) {
+        if let Some(cluster) = &mut self.executor.cluster {
+            cluster.publish(message);
+            self.has_published = true;
+        }
+        self.dispatch(message);
+    }
+
+    /// Sends nodes what was published since their messages were last sent.
+    pub(super) fn send_published(&mut self) {
+        if !std::mem::take(&mut self.has_published) {
+            return;
+        }
+        if let (Some(cluster), Some(links)) = (&mut self.executor.cluster, &mut self.links) {
+            cluster.send(links, &mut self.network);
+        }
+    }
+
+    /// Gives a message to the runtimes that have subscribers for it.
+    pub(super) fn dispatch(&mut self, message: &Arc<ChannelMessage>) {
+        let shared = Arc::clone(&self.executor.context.shared);
+        for runtime in shared.channels.runtimes_of(message) {
+            match runtime == self.index {
+                true => self.deliver(message),
+                false => shared.signals[runtime].send(Arc::clone(message)),
+            }
+        }
+    }
+
+    /// Delivers the messages that other runtimes have sent.
+    pub(super) fn deliver_received(&mut self) {
+        for message in self.signal().take_messages() {
+            self.deliver(&message);
+        }
+    }
+
+    /// Adds a message to the output of this runtime's subscribers.
+    fn deliver(&mut self, message: &ChannelMessage) {
+        let context = &self.executor.context;
+        let named = (None, context.subscribers.of_channel(message));
+        let patterns = context.subscribers.of_patterns(message);
+        let patterns = patterns.map(|(pattern, keys)| (Some(pattern), keys));
+        let most = context.shared.config.limits.subscriber_output;
+        let mut sent = 0;
+        for (pattern, keys) in std::iter::once(named).chain(patterns) {
+            let mut encoded = EncodedMessage::default();
+            for &key in keys {
+                let Some(connection) = self.connections.get_mut(key) else {
+                    continue;
+                };
+                let session = &mut connection.session;
+                // One that has more than the limit is closed at the end of the turn.
+                if session.closing || session.output.pending() > most {
+                    continue;
+                }
+                session.output.borrow_buffer(&mut self.pool);
+                let bytes = encoded.of(session.protocol, pattern, message);
+                session.output.buffer().extend_from_slice(bytes);
+                self.lists.touched(key, connection);
+                sent += 1;
+            }
+        }
+        let counters = &context.shared.counters;
+        counters.messages.fetch_add(sent, Ordering::Relaxed);
+    }
+}
