@@ -229,6 +229,7 @@ fn replica_options(
         cluster: topology.fingerprint(),
         workers,
         limits: limits(options.max_value(MAX_VALUE)),
+        link_memory: options.client_memory(),
         ..replica::Options::new(member, listener)
     })
 }

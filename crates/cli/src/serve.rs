@@ -241,9 +241,10 @@ fn config(
     };
     limits.request.bulk = options.max_value(Limits::MAX_VALUE);
     limits.subscriber_output = options.max_subscriber_output.0 as usize;
-    limits.in_flight = options
-        .max_client_memory
-        .map_or_else(memory::default_client_bound, |size| size.0);
+    limits.in_flight = options.client_memory();
+    limits.output = options.max_client_output.0 as usize;
+    limits.query_buffer = options.max_client_query.0 as usize;
+    limits.block_bytes = options.max_block.0 as usize;
     Config {
         listen,
         cluster,

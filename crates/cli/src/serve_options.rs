@@ -14,6 +14,7 @@ use store::EpochTime;
 use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::disk_layer::{DiskLayer, LogDevice};
 use crate::membership::MembershipOptions;
+use crate::memory;
 use crate::read_atomic_options::ReadAtomicOptions;
 use crate::replication_options::ReplicationOptions;
 use crate::tls_options::TlsOptions;
@@ -218,6 +219,15 @@ pub(crate) struct ServeOptions {
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) max_client_memory: Option<Size>,
+    /// Replies that one client has not taken. A client that needs more is closed.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "4gb", value_parser = Size::from_str)]
+    pub(crate) max_client_output: Size,
+    /// Input of one client that is not yet a whole request. A client that needs more is closed.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1gb", value_parser = Size::from_str)]
+    pub(crate) max_client_query: Size,
+    /// Commands of one MULTI block, with their arguments. One that is longer is refused.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1gb", value_parser = Size::from_str)]
+    pub(crate) max_block: Size,
     /// Messages of channels, and replies, that a client which subscribes to channels has not taken. One that is
     /// slower is closed.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
@@ -244,6 +254,12 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
+    /// Returns the limit on what all clients together may leave untaken, in bytes.
+    pub(crate) fn client_memory(&self) -> u64 {
+        self.max_client_memory
+            .map_or_else(memory::default_client_bound, |size| size.0)
+    }
+
     /// Makes checks that concern several options. This process may use the processors `usable`.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use engine::{Engine, Janitor, NoLog};
 use fabric::tcp::{Encryption, Tcp, TcpOptions};
 use fabric::{Peer, Secret};
 use parking_lot::{Condvar, Mutex};
+use reactor::budget::Budget;
 use reactor::{Io, Network, Sockets, Uring};
 
 use crate::driver::{DriverCommand, DriverMailbox, FIRST_LINK, MemberDriver};
@@ -60,6 +61,9 @@ pub struct Options {
     pub limits: Limits,
     /// The clocks.
     pub time: Arc<dyn Time>,
+    /// Bytes of messages of other members and for them that may wait in memory. The link that needs more is
+    /// closed.
+    pub link_memory: u64,
     /// How the member's thread waits for the network; [`Io::Auto`] is epoll.
     pub io: Io,
 }
@@ -82,6 +86,7 @@ impl Options {
             workers: 8,
             limits: Limits::default(),
             time: Arc::new(SystemTime::default()),
+            link_memory: 1 << 30,
             io: Io::Epoll,
         }
     }
@@ -183,6 +188,7 @@ impl Partition {
             listener: Some(options.listener),
             peers: options.peers,
             encryption: options.encryption,
+            budget: Budget::new(options.link_memory),
             ..TcpOptions::new(me, options.secret, options.cluster)
         };
         let fabric = Tcp::new(fabric, &mut network, FIRST_LINK)?;

@@ -35,6 +35,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) subscriptions: [AtomicU32; 3],
     /// The protocol's number.
     pub(crate) protocol: AtomicU8,
+    /// The bytes of its input that is not executed, of its replies, and of all that is kept for it.
+    pub(crate) memory: [AtomicU64; 3],
     /// `true` if another connection requested that it is closed.
     pub(crate) killed: AtomicBool,
 }
@@ -50,6 +52,16 @@ pub(crate) struct ClientNames {
 }
 
 impl ConnectedClient {
+    /// Records the memory that is kept for it; see [`ConnectedClient::memory`].
+    #[inline]
+    pub(crate) fn note_memory(&self, memory: [usize; 3]) {
+        for (own, now) in self.memory.iter().zip(memory) {
+            if own.load(Ordering::Relaxed) != now as u64 {
+                own.store(now as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Returns `true` if it has subscriptions.
     pub(crate) fn is_subscriber(&self) -> bool {
         let mut counts = self.subscriptions.iter();
@@ -62,6 +74,8 @@ impl ConnectedClient {
         let age = self.since.elapsed();
         let idle_ms = (age.as_millis() as u64).saturating_sub(self.last_ms.load(Ordering::Relaxed));
         let queued = self.queued.load(Ordering::Relaxed);
+        let [input, output, all] = &self.memory;
+        let memory = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         let subscriptions =
             |kind: SubscriptionKind| self.subscriptions[kind as usize].load(Ordering::Relaxed);
         let flags = match (self.is_subscriber(), queued >= 0) {
@@ -77,12 +91,15 @@ impl ConnectedClient {
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&names.name);
         let middle = format!(
-            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} cmd={} user=default redir=-1 resp={} lib-name=",
+            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} qbuf={} omem={} tot-mem={} cmd={} user=default redir=-1 resp={} lib-name=",
             age.as_secs(),
             idle_ms / 1000,
             subscriptions(SubscriptionKind::Channel),
             subscriptions(SubscriptionKind::Pattern),
             subscriptions(SubscriptionKind::ShardChannel),
+            memory(input),
+            memory(output),
+            memory(all),
             names.last_command,
             self.protocol.load(Ordering::Relaxed),
         );

@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) block: Option<Box<CommandBlock>>,
     /// Keys under `WATCH`, with the versions seen.
     pub(crate) watches: BTreeMap<Vec<u8>, Version>,
+    /// The memory that these take, in bytes.
+    pub(crate) watched_bytes: usize,
     /// Its snapshot.
     pub(crate) snapshot: Option<ClientSnapshot>,
     /// A command that is not answered yet.
@@ -83,6 +85,7 @@ impl Connection {
             newcomer: None,
             block: None,
             watches: BTreeMap::new(),
+            watched_bytes: 0,
             snapshot: None,
             pending: None,
             // The first request may have come with the connection.
@@ -118,8 +121,14 @@ impl Connection {
     /// Ends the block, and the watches, which are its precondition.
     pub(crate) fn end_block(&mut self) {
         self.block = None;
-        self.watches.clear();
         self.note_block();
+        self.take_watches();
+    }
+
+    /// Ends the watches, and returns them.
+    pub(crate) fn take_watches(&mut self) -> BTreeMap<Vec<u8>, Version> {
+        self.watched_bytes = 0;
+        std::mem::take(&mut self.watches)
     }
 
     /// Returns the memory that its requests and replies take, in bytes.
@@ -127,7 +136,8 @@ impl Connection {
     pub(crate) fn held_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes());
         let subscriptions = self.session.subscriptions.bytes();
-        self.input.len() + self.session.output.pending() + block + subscriptions
+        let session = self.session.output.pending() + subscriptions;
+        self.input.len() + session + block + self.watched_bytes
     }
 
     /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the

@@ -5,7 +5,7 @@
 use base::transaction::check_guards;
 use base::{Abort, Epoch};
 
-use super::executor::Executor;
+use super::executor::{Executor, takes};
 use super::other_nodes::wait_for_coordinated;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
 use crate::command_block::CommandBlock;
@@ -47,7 +47,7 @@ impl Executor {
             return connection.writer().error("ERR EXEC without MULTI");
         };
         connection.note_block();
-        let watches = std::mem::take(&mut connection.watches);
+        let watches = connection.take_watches();
         if block.broken {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return connection.writer().error(text);
@@ -94,9 +94,17 @@ impl Executor {
             }
             let from = session.output.position();
             let context = &mut self.context;
+            let mut is_too_long = false;
             let outcome = self.worker.execute(&plan.ops, None, |replies, observed| {
+                is_too_long = !takes(context, session, replies);
+                if is_too_long {
+                    return;
+                }
                 transaction.answer(&plan, replies, observed.time_ms, commands, context, session);
             });
+            if is_too_long {
+                return self.close_for_replies(connection);
+            }
             let abort = match outcome {
                 Ok(epoch) => return self.hold_reply(connection, from, epoch),
                 Err(Abort::Elsewhere { .. }) => {

@@ -42,7 +42,7 @@ impl Executor {
                 .writer()
                 .error("ERR LOCK.GUARD without MULTI: it guards the block that it begins"),
             CommandKind::Unwatch => {
-                connection.watches.clear();
+                connection.take_watches();
                 connection.writer().ok();
             }
             CommandKind::Reset => self.reset(connection),

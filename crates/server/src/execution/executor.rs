@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use base::Epoch;
+use base::{Epoch, Reply};
 
 use crate::command::{CommandDefinition, CommandFlags};
 use crate::command_table::CommandTable;
 use crate::connection::Connection;
 use crate::coordination::RuntimeNode;
+use crate::limits::READ_BUFFER;
 use crate::partition::Worker;
 use crate::refusal;
 use crate::runtime_context::RuntimeContext;
+use crate::session::ClientSession;
 
 /// Runs commands for the connections of one runtime.
 pub(crate) struct Executor {
@@ -50,6 +52,15 @@ impl Executor {
         }
     }
 
+    /// Closes a connection whose replies are refused by [`takes`].
+    #[cold]
+    pub(super) fn close_for_replies(&mut self, connection: &mut Connection) {
+        let text = "closed: the replies to one command exceed what clients may leave untaken (--max-client-memory)";
+        let client = connection.session.client.address;
+        self.context.warn(client, text, text);
+        connection.session.closing = true;
+    }
+
     /// Returns the greatest age of the data that a command of the connection may read here, if it
     /// may read old data.
     #[inline]
@@ -66,6 +77,34 @@ impl Executor {
     pub(super) fn staleness_of_node(&self) -> Option<Duration> {
         Some(self.context.shared.config.staleness)
     }
+}
+
+/// Returns `true` if a client may be sent these replies: they are not written, and take no memory yet.
+#[inline]
+pub(super) fn takes(
+    context: &RuntimeContext,
+    session: &ClientSession,
+    replies: &[Reply<'_>],
+) -> bool {
+    // One value is no longer than values may be.
+    replies.len() < 2 || takes_many(context, session, replies)
+}
+
+fn takes_many(context: &RuntimeContext, session: &ClientSession, replies: &[Reply<'_>]) -> bool {
+    let length = |reply: &Reply<'_>| match reply {
+        Reply::Bytes(value) => value.len(),
+        Reply::Pairs(pairs) => pairs
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum(),
+        _ => 0,
+    };
+    let bytes: usize = replies.iter().map(length).sum();
+    let shared = &context.shared;
+    let budget = &shared.in_flight;
+    bytes <= READ_BUFFER
+        || session.output.pending() + bytes <= shared.config.limits.output
+            && bytes as u64 <= budget.limit().saturating_sub(budget.used())
 }
 
 /// Returns `true` if a command reads the keys of the node on which it runs, whichever these are.

@@ -4,7 +4,7 @@ use base::partition::OwnedReply;
 use base::{Abort, Epoch};
 use cluster::Finished;
 
-use super::executor::Executor;
+use super::executor::{Executor, takes};
 use super::watch::answer_watch;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
 use crate::command::{CommandKind, Ops};
@@ -92,6 +92,9 @@ impl Executor {
         let abort = match outcome {
             Ok(replies) => {
                 let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
+                if !takes(&self.context, &connection.session, &replies) {
+                    return self.close_for_replies(connection);
+                }
                 let plan = transaction.plan();
                 let (commands, session) = (self.table.all(), &mut connection.session);
                 let context = &mut self.context;
@@ -122,6 +125,9 @@ impl Executor {
                 return;
             }
         };
+        if !takes(&self.context, &connection.session, &replies) {
+            return self.close_for_replies(connection);
+        }
         let (command, args) = (call.command, call.args());
         let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = command.kind else {
             return answer_watch(connection, command, args, &replies);

@@ -1,9 +1,9 @@
 //! A command that is executed alone, as one transaction.
 
 use base::{Abort, Epoch};
-use resp::{Args, Writer};
+use resp::Args;
 
-use super::executor::Executor;
+use super::executor::{Executor, takes};
 use crate::command::{CommandDefinition, Ops, PlanFromKey, Planned};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
@@ -68,28 +68,34 @@ impl Executor {
         if self.worker.executes_later(ops) {
             return self.propose(connection, ops, pending());
         }
-        let cursors = &self.context.shared.cursors;
-        let lookups = &self.context.lookups;
+        let context = &self.context;
         let stale = self.staleness(connection, command);
         let session = &mut connection.session;
         let from = session.output.position();
-        let mut writer = Writer::new(session.output.buffer(), session.protocol);
+        let mut is_too_long = false;
         let outcome = self.worker.execute(ops, stale, |replies, observed| {
+            is_too_long = !takes(context, session, replies);
+            if is_too_long {
+                return;
+            }
             let around = RenderContext {
                 command: command.name,
-                cursors,
+                cursors: &context.shared.cursors,
                 time_ms: observed.time_ms,
             };
-            count_lookups(command, replies, lookups);
-            render.write(replies, &around, &mut writer);
+            count_lookups(command, replies, &context.lookups);
+            render.write(replies, &around, &mut session.writer());
         });
+        if is_too_long {
+            return self.close_for_replies(connection);
+        }
         let epoch = match outcome {
             Ok(epoch) => epoch,
             Err(Abort::Held { by }) => return self.wait_for_locks(connection, pending(), by),
             Err(Abort::Elsewhere { leader }) => {
                 return self.redirect(connection, ops, leader, pending());
             }
-            Err(abort) if write_command_abort(&abort, &mut writer) => Epoch::ZERO,
+            Err(abort) if write_command_abort(&abort, &mut connection.writer()) => Epoch::ZERO,
             Err(_) => self.worker.observed().epoch,
         };
         self.hold_reply(connection, from, epoch);

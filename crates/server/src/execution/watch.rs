@@ -13,6 +13,9 @@ use crate::connection::Connection;
 use crate::pending_command::PendingTransaction;
 use crate::refusal;
 
+/// The memory of a watch besides its key, in bytes.
+const WATCH_BYTES: usize = 64;
+
 impl Executor {
     /// Executes `WATCH` or `WATCH.VERSION`: remembers the versions of the keys, or answers with
     /// them.
@@ -124,7 +127,10 @@ pub(super) fn answer_watch(
 
 /// Watches a key. A key that is watched already keeps the version that was seen first.
 fn note_watch(connection: &mut Connection, key: &[u8], version: Version) {
-    connection.watches.entry(key.to_vec()).or_insert(version);
+    if !connection.watches.contains_key(key) {
+        connection.watches.insert(key.to_vec(), version);
+        connection.watched_bytes += key.len() + WATCH_BYTES;
+    }
 }
 
 #[cfg(test)]

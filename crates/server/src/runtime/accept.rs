@@ -76,6 +76,7 @@ impl<N: Network> Runtime<N> {
                 queued: AtomicI64::new(-1),
                 subscriptions: Default::default(),
                 protocol: AtomicU8::new(2),
+                memory: Default::default(),
                 killed: AtomicBool::new(false),
             });
         let Some(client) = client else {

@@ -215,7 +215,12 @@ impl<N: Network> Runtime<N> {
             false => (limits.output, "closed: it takes no replies"),
         };
         let held = connection.held_bytes();
-        if connection.session.output.pending() > output {
+        let output_bytes = connection.session.output.pending();
+        connection
+            .session
+            .client
+            .note_memory([connection.input.len(), output_bytes, held]);
+        if output_bytes > output {
             context.warn(connection.session.client.address, text, text);
             connection.state.dead = true;
         } else if connection.share.set(held).is_err() {

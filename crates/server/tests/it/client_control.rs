@@ -167,3 +167,31 @@ fn the_configuration_shows_what_holds() {
     };
     assert_eq!(found.len(), 4, "{found:?}");
 }
+
+#[test]
+fn the_list_shows_what_clients_use() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let value = "x".repeat(8 << 20);
+    assert_eq!(client.call(&["SET", "a", &value]), ok());
+    let mut slow = served.client();
+    assert_eq!(slow.call(&["CLIENT", "SETNAME", "slow"]), ok());
+    slow.send(&["GET", "a"]);
+    let mut used = |name: &str| {
+        let list = client.told("CLIENT LIST");
+        let line = list.lines().find(|line| line.contains(" name=slow "));
+        let mut fields = line.expect("its line").split(' ');
+        let field = fields.find_map(|field| field.strip_prefix(name));
+        field
+            .expect("the field")
+            .parse::<usize>()
+            .expect("a number")
+    };
+    // The sockets have taken a part of it.
+    eventually("its reply waits", || used("omem=") > value.len() / 2);
+    assert!(used("tot-mem=") >= used("omem=") && used("qbuf=") == 0);
+    assert_eq!(slow.reply(), bulk(&value));
+    eventually("nothing waits", || used("tot-mem=") == 0);
+    slow.send_raw(b"*2\r\n$4\r\nECHO\r\n$100000\r\nabc");
+    eventually("a piece of a request waits", || used("qbuf=") > 0);
+}

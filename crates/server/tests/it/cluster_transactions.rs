@@ -360,3 +360,19 @@ fn versions_are_told_and_watched_over_all_nodes() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_node_without_room_refuses_its_part() {
+    let nodes = nodes(2);
+    let keys = keys_of_all(&nodes, "key");
+    let full = nodes.client(2).call(&["CONFIG", "SET", "maxmemory", "100kb"]);
+    assert_eq!(full, ok());
+    let mut client = nodes.client(1);
+    let long = "x".repeat(200_000);
+    let refused = client.call(&["MSET", &keys[0], "1", &keys[1], &long]);
+    assert!(error(&refused).starts_with("OOM "), "{refused:?}");
+    assert_eq!(nodes.get(&keys[0]), Reply::Null, "neither part took effect");
+    let freed = nodes.client(2).call(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(freed, ok());
+    assert_eq!(client.call(&["MSET", &keys[0], "1", &keys[1], &long]), ok());
+}

@@ -174,6 +174,53 @@ fn a_client_whose_replies_exceed_its_limit_is_closed() {
     assert_eq!(served.client().call(&["PING"]), status("PONG"));
 }
 
+/// One that was made would be longer than this machine's memory.
+#[test]
+fn a_reply_of_more_than_there_is_room_for_is_not_made() {
+    let served = ephemeral(limited(|limits| limits.in_flight = 64 << 20));
+    let mut client = served.client();
+    assert_eq!(client.call(&["SET", "a", &"x".repeat(16 << 20)]), ok());
+    let mut names = vec!["MGET"];
+    names.resize(1 + 8000, "a");
+    let mut two = served.client();
+    assert!(matches!(two.call(&["MGET", "a", "a"]), Reply::Array(_)));
+    two.send(&names);
+    assert!(two.is_closed());
+    let mut block = served.client();
+    for command in [&["MULTI"][..], &["SET", "b", "1"], &names, &["EXEC"]] {
+        block.send(command);
+    }
+    for _ in 0..3 {
+        assert!(matches!(block.reply(), Reply::Status(_)));
+    }
+    assert!(block.is_closed());
+    assert_eq!(
+        client.call(&["GET", "b"]),
+        bulk("1"),
+        "the block took effect"
+    );
+}
+
+#[test]
+fn watched_keys_count_as_memory_of_clients() {
+    let served = ephemeral(limited(|limits| limits.in_flight = 4 << 20));
+    let key = "k".repeat(60 << 10);
+    let mut client = served.client();
+    for _ in 0..3 {
+        for number in 0..32 {
+            assert_eq!(client.call(&["WATCH", &format!("{key}{number}")]), ok());
+            assert_eq!(client.call(&["WATCH", &format!("{key}{number}")]), ok());
+        }
+        assert_eq!(client.call(&["UNWATCH"]), ok());
+    }
+    let watches = (0..1000).take_while(|number| {
+        let watched = client.try_call(&["WATCH", &format!("{key}{number}")]);
+        watched.is_ok()
+    });
+    let count = watches.count();
+    assert!((32..100).contains(&count), "{count}");
+}
+
 #[test]
 fn no_more_clients_than_allowed() {
     let served = ephemeral(limited(|limits| limits.clients = 2));
