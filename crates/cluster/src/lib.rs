@@ -63,6 +63,7 @@
 //! - `docs/decisions/0057-a-home-is-a-partition.md`
 //! - `docs/decisions/0061-members-links-have-an-address-of-their-own.md`
 //! - `docs/decisions/0062-node-numbers-are-in-the-file.md`
+//! - `docs/decisions/0084-messages-leave-with-their-publishers-reply.md`
 
 #![forbid(unsafe_code)]
 

@@ -25,6 +25,16 @@ pub enum MemberFailure {
         /// The problem with the entry.
         what: String,
     },
+    /// An entry is not what was proposed.
+    #[error(
+        "entry {index} is not what was proposed: it has changed in this member's memory, on its disk or on the \
+         way. Check the machine; then delete the node's data directory, start the node again, and run \"kumiki \
+         cluster add\""
+    )]
+    Changed {
+        /// The index of the entry.
+        index: u64,
+    },
     /// The log lacks entries that this member has acknowledged.
     #[error(
         "the data directory is older than what this member has acknowledged: its log ends at entry {last}, and \

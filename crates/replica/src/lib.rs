@@ -24,6 +24,7 @@
 //! - `docs/decisions/0071-states-are-compared-at-an-entry.md`
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
+//! - `docs/decisions/0083-entries-carry-the-checksum-of-their-data.md`
 
 #![forbid(unsafe_code)]
 

@@ -66,6 +66,7 @@
 //! - `docs/decisions/0058-every-waiting-reply-has-a-mark-where-tickets-can-be-lost.md`
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
+//! - `docs/decisions/0084-messages-leave-with-their-publishers-reply.md`
 
 #![forbid(unsafe_code)]
 

@@ -22,6 +22,7 @@ use super::read_rounds::ReadRounds;
 use super::snapshot_sender::SnapshotSender;
 use super::state_machine::StateMachine;
 use super::tenure::LeaderTenure;
+use crate::entry_validation::checksum;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::{ELECTION_TICKS, Grouping};
 use crate::tickets::SubmissionGroup;
@@ -337,6 +338,7 @@ fn encode(payload: &Payload<'_>) -> Vec<u8> {
 
 fn entry(data: Vec<u8>) -> Entry {
     Entry {
+        context: checksum(&data).to_vec().into(),
         data: data.into(),
         ..Entry::default()
     }

@@ -343,6 +343,9 @@ fn check_members(members: &ConfState) -> Result<(), MalformedMessage> {
 mod tests {
     use raft::eraftpb::Snapshot;
 
+    use crate::entry_validation::checksum;
+    use crate::wire::Payload;
+
     use super::*;
     use crate::messages::Hello;
 
@@ -408,6 +411,25 @@ mod tests {
         (response.index, response.term) = (11, 4);
         assert_eq!(check(view(true), response.clone()), Ok(()));
         assert_eq!(check(view(false), response), Ok(()));
+    }
+
+    #[test]
+    fn an_entry_that_has_changed_on_the_way_is_malformed() {
+        let mut data = Vec::new();
+        Payload::Tick { stamp_ms: 7 }.encode(&mut data);
+        let proposed = Entry {
+            context: checksum(&data).to_vec().into(),
+            data: data.clone().into(),
+            ..entry(11, 5)
+        };
+        assert_eq!(check(view(false), append(vec![proposed.clone()])), Ok(()));
+        // It is still an entry that could be applied.
+        *data.last_mut().expect("a byte") ^= 1;
+        let changed = Entry {
+            data: data.into(),
+            ..proposed
+        };
+        assert!(is_malformed(check(view(false), append(vec![changed]))));
     }
 
     #[test]

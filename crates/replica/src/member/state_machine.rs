@@ -12,6 +12,7 @@ use engine::{Applier, SnapshotEntry};
 use raft::eraftpb::Entry;
 
 use crate::deadlines::DeadlineSet;
+use crate::entry_validation::is_intact;
 use crate::failure::MemberFailure;
 use crate::sessions::{ClientSessions, SequenceState, not_kept, superseded};
 use crate::shared::MemberShared;
@@ -93,12 +94,16 @@ impl StateMachine {
     /// worker of this node waits for its outcome.
     ///
     /// # Errors
-    /// Returns [`MemberFailure::Entry`] if the entry cannot be understood.
+    /// Returns [`MemberFailure::Entry`] if the entry cannot be understood, and [`MemberFailure::Changed`] if it
+    /// is not what was proposed.
     pub(super) fn apply(
         &mut self,
         entry: &Entry,
         waiter: Option<u64>,
     ) -> Result<(), MemberFailure> {
+        if !is_intact(entry) {
+            return Err(MemberFailure::Changed { index: entry.index });
+        }
         if entry.data.is_empty() {
             self.skip(entry);
             return Ok(());

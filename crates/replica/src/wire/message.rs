@@ -17,7 +17,7 @@
 //! | type | 1 byte: 0 normal, 1 and 2 changes of the members |
 //! | term, index | counts |
 //! | data | bytes; of changes of the members the fields below |
-//! | context | bytes |
+//! | context | bytes: the CRC-32C of the data (4 bytes), from the member that proposed the entry; nothing in changes of the members and in entries of earlier releases |
 //!
 //! | a change's field | encoding |
 //! |---|---|

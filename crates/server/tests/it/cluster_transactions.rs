@@ -365,7 +365,9 @@ fn versions_are_told_and_watched_over_all_nodes() {
 fn a_node_without_room_refuses_its_part() {
     let nodes = nodes(2);
     let keys = keys_of_all(&nodes, "key");
-    let full = nodes.client(2).call(&["CONFIG", "SET", "maxmemory", "100kb"]);
+    let full = nodes
+        .client(2)
+        .call(&["CONFIG", "SET", "maxmemory", "100kb"]);
     assert_eq!(full, ok());
     let mut client = nodes.client(1);
     let long = "x".repeat(200_000);
