@@ -280,6 +280,18 @@ pub(crate) enum Task {
         #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
         io: String,
     },
+    /// Compare deliveries to the subscribers of a channel with redis-server's.
+    BenchPublish {
+        /// Subscribers of the channel.
+        #[arg(long, default_value_t = 1000)]
+        subscribers: usize,
+        /// Fewer and shorter runs.
+        #[arg(long)]
+        quick: bool,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+    },
     /// Serve by sending back what comes: the floor that the network sets to every server. `bench-redis` starts it.
     #[command(hide = true)]
     Echo {

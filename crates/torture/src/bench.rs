@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod echo;
 pub mod hostile;
 pub mod machine;
+pub mod publish;
 pub mod replicas;
 pub mod report;
 

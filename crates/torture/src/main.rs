@@ -263,6 +263,19 @@ fn run(task: Task) -> Result<()> {
             };
             bench::run(&published(given)?, &options)
         }
+        Task::BenchPublish {
+            subscribers,
+            quick,
+            binary: given,
+        } => {
+            let (rounds, time) = if quick { (1, 1) } else { (5, 4) };
+            let options = bench::publish::Options {
+                subscribers,
+                rounds,
+                time: Duration::from_secs(time),
+            };
+            bench::publish::run(&published(given)?, &options)
+        }
         Task::BenchHostile {
             quick,
             binary: given,
