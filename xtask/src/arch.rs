@@ -5,13 +5,15 @@
 //! |---|---|---|
 //! | tiers | `\| tier \| crate \|` | every crate is there; each uses only crates of lower tiers |
 //! | unsafe code | `\| crate \| module \|` | the word `unsafe` stands in these files alone; other crates forbid it |
-//! | cycles | `\| cycles \| crates \|` | the longest cycle of modules in a crate has so many (module `modules`) |
+//! | cycles | `\| cycles \| crate \|` | the longest cycle of modules in a crate has so many (module `modules`) |
+//! | uses | `\| module \| must not use \|` | no module within the first one uses a module within the others |
+//! | names | `\| name \| why several types have it \|` | exactly these are names of several types |
 //!
-//! No module lies in a file `mod.rs`, and as many names are those of several types as the page says.
+//! No module lies in a file `mod.rs`.
 
 mod modules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -53,7 +55,9 @@ pub fn check() -> Result<()> {
     let modules = crates.iter().map(|one| Ok((one, Modules::read(&one.dir)?)));
     let modules: Vec<_> = modules.collect::<Result<_>>()?;
     complaints.extend(check_cycles(&page, &modules)?);
-    complaints.extend(check_names(&page, &modules)?);
+    complaints.extend(check_uses(&page, &modules)?);
+    let duplicates = modules::duplicates(&modules);
+    complaints.extend(check_names(&page, &duplicates)?);
     complaints.extend(links::check(build::root_path())?);
     if !complaints.is_empty() {
         bail!(
@@ -62,6 +66,13 @@ pub fn check() -> Result<()> {
         );
     }
     println!("architecture: {} crates stand in their tiers", crates.len());
+    for (one, modules) in &modules {
+        if let Some(longest) = modules.cycles().first() {
+            let (name, longest) = (&one.name, longest.join(", "));
+            println!("the longest cycle of modules in {name}: {longest}");
+        }
+    }
+    println!("names of several types: {}", duplicates.len());
     Ok(())
 }
 
@@ -141,15 +152,15 @@ fn check_unsafe(page: &str, crates: &[Crate]) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// Prints the longest cycle of each crate. Returns complaints about crates whose longest cycle is not the one that
+/// Returns complaints about crates whose longest cycle is not the one that
 /// the page says, and about files `mod.rs`.
 fn check_cycles(page: &str, crates: &[(&Crate, Modules)]) -> Result<Vec<String>> {
     let mut said: BTreeMap<String, usize> = BTreeMap::new();
     for row in table(page, &["cycles", "crate"])? {
         let most = row[0].parse().ok();
         let most = most.with_context(|| format!("'{}' is no number of modules", row[0]))?;
-        for name in row[1].split(", ") {
-            said.insert(name.trim_matches('`').to_owned(), most);
+        for name in names_of(&row[1]) {
+            said.insert(name.to_owned(), most);
         }
     }
     let mut complaints = Vec::new();
@@ -179,27 +190,64 @@ fn check_cycles(page: &str, crates: &[(&Crate, Modules)]) -> Result<Vec<String>>
     Ok(complaints)
 }
 
-/// Returns a complaint if the names that several types have are more, or fewer, than the page says.
-fn check_names(page: &str, crates: &[(&Crate, Modules)]) -> Result<Vec<String>> {
-    let mut lines = page.lines();
-    let said = lines.find_map(|line| line.strip_prefix("Names of several types: "));
-    let said: Option<usize> = said.and_then(|said| said.split('.').next()?.parse().ok());
-    let said = said.context("ARCHITECTURE.md has no line \"Names of several types: N.\"")?;
-    let found = modules::duplicates(crates);
-    if found.len() == said {
-        return Ok(Vec::new());
+/// Returns complaints about modules that use what the page forbids them, and about modules in the page that do not
+/// exist.
+fn check_uses(page: &str, crates: &[(&Crate, Modules)]) -> Result<Vec<String>> {
+    let modules_of = |name: &str| {
+        let found = crates.iter().find(|(one, _)| one.name == name);
+        found.map(|(_, modules)| modules)
+    };
+    let mut complaints = Vec::new();
+    for row in table(page, &["module", "must not use"])? {
+        let (owner, from) = row[0].split_once("::").unwrap_or((&row[0], ""));
+        let modules = modules_of(owner);
+        let modules =
+            modules.with_context(|| format!("the table of uses names the crate {owner}"))?;
+        for to in names_of(&row[1]) {
+            let other = to.split_once("::").and_then(|(name, module)| {
+                let other = modules_of(name)?;
+                other.contains(module).then_some((name, other, module))
+            });
+            let found = match other {
+                _ if !modules.contains(from) => Err(row[0].as_str()),
+                _ if modules.contains(to) => Ok(modules.uses_between(from, to)),
+                Some((name, other, module)) => Ok(modules.uses_beyond(from, (name, other), module)),
+                None => Err(to),
+            };
+            match found {
+                Ok(found) => complaints.extend(found.iter().map(|(user, used)| {
+                    format!("{} must not use {to}: {user} uses {used}", row[0])
+                })),
+                Err(name) => complaints.push(format!(
+                    "the table of uses names {name}, which does not exist"
+                )),
+            }
+        }
     }
-    let mut most: Vec<_> = found.iter().collect();
-    most.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
-    let lines = most.iter().take(20);
-    let lines: Vec<String> = lines
-        .map(|(name, places)| format!("    {name}: {}", places.join(", ")))
-        .collect();
-    Ok(vec![format!(
-        "{} names are those of several types, and ARCHITECTURE.md says {said}; the most frequent:\n{}",
-        found.len(),
-        lines.join("\n")
-    )])
+    Ok(complaints)
+}
+
+/// Returns complaints about names of several types that the page does not have, and about names in the page that
+/// are not those of several types.
+fn check_names(page: &str, found: &BTreeMap<String, Vec<String>>) -> Result<Vec<String>> {
+    let rows = table(page, &["name", "why several types have it"])?;
+    let named: BTreeSet<&str> = rows.iter().flat_map(|row| names_of(&row[0])).collect();
+    let other = found
+        .iter()
+        .filter(|(name, _)| !named.contains(name.as_str()));
+    let other = other.map(|(name, places)| {
+        let places = places.join(", ");
+        format!("several types have the name {name}, and ARCHITECTURE.md has no reason: {places}")
+    });
+    let idle = named.iter().filter(|name| !found.contains_key(**name));
+    let idle =
+        idle.map(|name| format!("the table of names has {name}, which only one type has, or none"));
+    Ok(other.chain(idle).collect())
+}
+
+/// Returns the names in a cell that lists them.
+fn names_of(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split(", ").map(|name| name.trim_matches('`'))
 }
 
 /// Returns `true` if the keyword `unsafe` opens a block, function, trait or implementation. Comments and
@@ -222,7 +270,7 @@ fn has_unsafe(text: &str) -> bool {
     })
 }
 
-/// The rows of the table whose header begins with `header`, as cells without decoration.
+/// Returns the rows of the table whose header begins with `header`, as cells without decoration.
 fn table(page: &str, header: &[&str]) -> Result<Vec<Vec<String>>> {
     let cells = |line: &str| -> Option<Vec<String>> {
         let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
@@ -237,7 +285,7 @@ fn table(page: &str, header: &[&str]) -> Result<Vec<Vec<String>>> {
     lines
         .by_ref()
         .find(|line| {
-            cells(line).is_some_and(|c| c.len() > header.len() && c[..header.len()] == *header)
+            cells(line).is_some_and(|c| c.len() >= header.len() && c[..header.len()] == *header)
         })
         .with_context(|| format!("ARCHITECTURE.md has no table that begins with {header:?}"))?;
     Ok(lines.skip(1).map_while(cells).collect())
@@ -297,6 +345,54 @@ mod tests {
                 "resp must not use xtask",
                 "the crate new is missing in the tier table",
                 "the tier table names xtask, which does not exist",
+            ]
+        );
+    }
+
+    fn names(page: &str, files: &[&[(&str, &str)]]) -> Vec<String> {
+        let crates: Vec<Crate> = ["a", "b"].map(|name| one(name, &[])).into();
+        let modules = files.iter().map(|files| modules::tests::read(files));
+        let modules: Vec<_> = crates.iter().zip(modules).collect();
+        check_names(page, &modules::duplicates(&modules)).expect("the page has a table")
+    }
+
+    #[test]
+    fn names_of_several_types_have_a_reason() {
+        let page = "\
+| name | why several types have it |
+|---|---|
+| `Options`, `Error` | the module says which |
+";
+        let options = ("lib.rs", "pub struct Options; pub(crate) enum Error {}");
+        assert_eq!(names(page, &[&[options], &[options]]), Vec::<String>::new());
+        let other = (
+            "lib.rs",
+            "pub struct Options; pub struct Node; mod c { pub struct Node; }",
+        );
+        assert_eq!(
+            names(page, &[&[options], &[other]]),
+            [
+                "several types have the name Node, and ARCHITECTURE.md has no reason: b::(root), b::c",
+                "the table of names has Error, which only one type has, or none",
+            ]
+        );
+    }
+
+    #[test]
+    fn forbidden_uses_are_found() {
+        let page = "\
+| module | must not use |
+|---|---|
+| `a::low` | `high`, `other` |
+";
+        let text = "mod low { mod part { use crate::high::H; } } mod high { pub struct H; }";
+        let (a, modules) = (one("a", &[]), modules::tests::read(&[("lib.rs", text)]));
+        let found = check_uses(page, &[(&a, modules)]).expect("the page has a table");
+        assert_eq!(
+            found,
+            [
+                "a::low must not use high: low::part uses high",
+                "the table of uses names other, which does not exist",
             ]
         );
     }

@@ -24,13 +24,13 @@ pub const BUILD_DIR: &str = "CARGO_BUILD_BUILD_DIR";
 /// The feature with which bugs can be planted. Without it they are not in the program.
 const FEATURE: &str = "base/planted";
 
-/// The cargo that runs us, or the one on the path.
+/// Returns the cargo that runs us, or the one on the path.
 #[must_use]
 pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// `cargo test` for all packages. What runs for the sake of one crate is then compiled as for all.
+/// Returns `cargo test` for all packages. What runs for the sake of one crate is then compiled as for all.
 #[must_use]
 pub fn cargo_test() -> Command {
     let mut command = cargo();
@@ -49,20 +49,20 @@ pub fn run_more_tests(command: &mut Command) {
     }
 }
 
-/// The workspace's root.
+/// Returns the workspace's root.
 #[must_use]
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The same as cargo writes it: without a way up.
+/// Returns the workspace's root as cargo writes it: without `..`.
 #[must_use]
 pub fn root_path() -> &'static Path {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own)
 }
 
-/// The name of a package, of what cargo's messages call it: its directory's name stands for its own.
+/// Returns the name of a package, given its id in cargo's messages: its directory's name stands for its own.
 #[must_use]
 pub fn package_of(id: &str) -> &str {
     let Some((path, version)) = id.rsplit_once('#') else {
@@ -74,7 +74,7 @@ pub fn package_of(id: &str) -> &str {
     }
 }
 
-/// What `cargo metadata` says of the workspace, without dependencies from outside.
+/// Returns the output of `cargo metadata` for the workspace, without dependencies from outside.
 ///
 /// # Errors
 /// If cargo fails.
@@ -88,7 +88,7 @@ pub fn metadata() -> Result<Value> {
     serde_json::from_str(&text).context("cargo metadata is not JSON")
 }
 
-/// Where cargo builds to.
+/// Returns the directory into which cargo builds.
 ///
 /// # Errors
 /// If cargo fails.

@@ -22,22 +22,22 @@ use std::thread;
 
 use anyhow::{Result, bail};
 
-use crate::peers::{self, Group};
+use crate::peers::{self, PeerGroup};
 use crate::workspace::Workspace;
 use crate::{arch, build};
 
 use harness::{Amount, Harness};
 use records::Records;
-use step::{StepInputs, Summary, execute};
+use step::{StepInputs, StepSummary, execute};
 
 /// The peers that CI tests with; `cargo xtask nightly` has all of them.
-pub const PEERS: &[Group] = &[
-    Group::Redis,
-    Group::Python,
-    Group::Node,
-    Group::Go,
-    Group::Postgres,
-    Group::Etcd,
+pub const PEERS: &[PeerGroup] = &[
+    PeerGroup::Redis,
+    PeerGroup::Python,
+    PeerGroup::Node,
+    PeerGroup::Go,
+    PeerGroup::Postgres,
+    PeerGroup::Etcd,
 ];
 
 type Run = fn(&Harness) -> Result<()>;
@@ -93,7 +93,7 @@ pub(crate) const HARNESSES: &[(&str, Run)] = &[
     ("planted bugs: trace", Harness::planted_in_traces),
 ];
 
-/// All steps but the tests, which come last.
+/// Returns all steps but the tests, which come last.
 fn steps() -> impl Iterator<Item = Step> {
     let harnesses = HARNESSES.iter().map(|(name, run)| {
         let reads = if NEEDS_NO_SERVER.contains(name) {
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> Result<()> {
         let only = options.only.as_deref();
         only.is_none_or(|only| name.contains(only))
     };
-    let mut run = Summary::default();
+    let mut run = StepSummary::default();
     let mut installing = ci.then(|| thread::spawn(|| peers::install(PEERS)));
     if ci {
         println!("ci: peers: {}", peers::names(PEERS));

@@ -26,7 +26,7 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// An error once the user asked to stop.
+/// Returns an error once the user asked to stop.
 ///
 /// # Errors
 /// Exactly then.

@@ -36,7 +36,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The targets of a page's links, but for those to other hosts.
+/// Returns the targets of a page's links, but for those to other hosts.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let after = text.split("](").skip(1);
     let targets = after.filter_map(|rest| rest.split_once(')').map(|(target, _)| target));
@@ -66,7 +66,7 @@ fn is_found(root: &Path, pages: &BTreeMap<String, String>, page: &str, link: &st
     root.join(&target).exists() && has_heading
 }
 
-/// The path without `..`.
+/// Returns the path without `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in path.components() {
@@ -78,7 +78,7 @@ fn normal(path: &Path) -> PathBuf {
     whole
 }
 
-/// The fragments by which a page's headings are reached.
+/// Returns the fragments by which a page's headings are reached.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let mut is_code = false;
     let outside = text.lines().filter(move |line| {

@@ -61,7 +61,7 @@ enum Task {
     /// Install the programs that tests and benchmarks stand beside, and print their versions.
     Peers {
         /// Only these groups; all of them if none is given.
-        groups: Vec<peers::Group>,
+        groups: Vec<peers::PeerGroup>,
     },
     /// Compare ARCHITECTURE.md with the crates.
     Arch {
@@ -99,7 +99,7 @@ fn run(task: Task) -> Result<()> {
         } => ci::quick::run(since.as_deref()),
         Task::Ci { only, all, .. } => ci::run(&ci::Options { only, all }),
         Task::Nightly { part } => nightly::run(part),
-        Task::Peers { groups } if groups.is_empty() => peers::install(peers::Group::ALL),
+        Task::Peers { groups } if groups.is_empty() => peers::install(peers::PeerGroup::ALL),
         Task::Peers { groups } => peers::install(&groups),
         Task::Arch { cycle: Some(name) } => arch::print_cycle(&name),
         Task::Arch { cycle: None } => arch::check(),

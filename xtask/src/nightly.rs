@@ -14,9 +14,9 @@ use anyhow::{Result, bail};
 
 use crate::build;
 use crate::ci::harness::{Amount, Harness};
-use crate::ci::step::{Summary, execute};
+use crate::ci::step::{StepSummary, execute};
 use crate::ci::{self, checks};
-use crate::peers::{self, Group};
+use crate::peers::{self, PeerGroup};
 use crate::{process, rdma};
 
 /// A part of the run.
@@ -50,7 +50,7 @@ const EXPERIMENTS: &[&str] = &["silo-latency", "raft-grouping", "lock-latency", 
 /// # Errors
 /// With the first step that fails, or after a part that took longer than an hour.
 pub fn run(only: Option<Part>) -> Result<()> {
-    let mut summary = Summary::default();
+    let mut summary = StepSummary::default();
     for part in Part::ALL
         .iter()
         .filter(|part| only.is_none_or(|only| only == **part))
@@ -60,7 +60,7 @@ pub fn run(only: Option<Part>) -> Result<()> {
             Part::Harnesses => harnesses(&mut summary)?,
             Part::Peers => all_peers(&mut summary)?,
             Part::Verbs => summary.step("verbs", || {
-                peers::install(&[Group::Rdma])?;
+                peers::install(&[PeerGroup::Rdma])?;
                 rdma::run(None)
             })?,
             Part::Benchmarks => summary.step("benchmarks", benchmarks)?,
@@ -78,8 +78,10 @@ pub fn run(only: Option<Part>) -> Result<()> {
     Ok(())
 }
 
-fn harnesses(summary: &mut Summary) -> Result<()> {
-    summary.step("peers are installed", || peers::install(&[Group::Redis]))?;
+fn harnesses(summary: &mut StepSummary) -> Result<()> {
+    summary.step("peers are installed", || {
+        peers::install(&[PeerGroup::Redis])
+    })?;
     let harness = Harness::new(Amount::NIGHTLY);
     for (name, run) in ci::HARNESSES {
         summary.step(name, || run(&harness))?;
@@ -87,9 +89,9 @@ fn harnesses(summary: &mut Summary) -> Result<()> {
     summary.step("planted bugs: tests", checks::planted_in_tests)
 }
 
-/// Every test, with every peer: a test that lacks one fails.
-fn all_peers(summary: &mut Summary) -> Result<()> {
-    summary.step("peers are installed", || peers::install(Group::ALL))?;
+/// Runs every test, with every peer: a test that lacks one fails.
+fn all_peers(summary: &mut StepSummary) -> Result<()> {
+    summary.step("peers are installed", || peers::install(PeerGroup::ALL))?;
     summary.step("sql in the binary", checks::sql)?;
     summary.step("tests", || {
         let mut command = build::cargo_test();

@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
     conclude(&judged)
 }
 
-/// The figures whose intervals are too wide to say much.
+/// Returns the figures whose intervals are too wide to say much.
 fn wide(measurement: &Measurement, confidence: f64) -> Vec<String> {
     let figures = measurement.figures.iter();
     let is_wide = |ratios: &[f64]| {
@@ -133,7 +133,7 @@ fn conclude(judged: &[Judged<'_>]) -> Result<()> {
     }
 }
 
-/// A share such as 3% or 0.5%.
+/// Reads a share such as 3% or 0.5%.
 fn percent(text: &str) -> Result<f64> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     match digits.trim().parse::<f64>() {

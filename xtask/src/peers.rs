@@ -24,7 +24,7 @@ pub const SELECTED: &str = "KUMIKI_PEERS";
 
 /// Peers that are installed together, and tests of which are run or left out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Group {
+pub enum PeerGroup {
     /// Redis, its commands and its benchmark, and what traces, pins and counts processes.
     Redis,
     /// Redis's client for Python.
@@ -47,49 +47,49 @@ pub enum Group {
     Rdma,
 }
 
-impl Group {
+impl PeerGroup {
     /// All of them, in the order in which they are installed.
-    pub const ALL: &[Group] = &[
-        Group::Redis,
-        Group::Python,
-        Group::Node,
-        Group::Go,
-        Group::Postgres,
-        Group::SqlClients,
-        Group::Twemproxy,
-        Group::Cassandra,
-        Group::Etcd,
-        Group::Rdma,
+    pub const ALL: &[PeerGroup] = &[
+        PeerGroup::Redis,
+        PeerGroup::Python,
+        PeerGroup::Node,
+        PeerGroup::Go,
+        PeerGroup::Postgres,
+        PeerGroup::SqlClients,
+        PeerGroup::Twemproxy,
+        PeerGroup::Cassandra,
+        PeerGroup::Etcd,
+        PeerGroup::Rdma,
     ];
 
-    /// The name in `KUMIKI_PEERS` and on the command line.
+    /// Returns the name in `KUMIKI_PEERS` and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Group::Redis => "redis",
-            Group::Python => "python",
-            Group::Node => "node",
-            Group::Go => "go",
-            Group::Cassandra => "cassandra",
-            Group::Postgres => "postgres",
-            Group::SqlClients => "sql-clients",
-            Group::Etcd => "etcd",
-            Group::Twemproxy => "twemproxy",
-            Group::Rdma => "rdma",
+            PeerGroup::Redis => "redis",
+            PeerGroup::Python => "python",
+            PeerGroup::Node => "node",
+            PeerGroup::Go => "go",
+            PeerGroup::Cassandra => "cassandra",
+            PeerGroup::Postgres => "postgres",
+            PeerGroup::SqlClients => "sql-clients",
+            PeerGroup::Etcd => "etcd",
+            PeerGroup::Twemproxy => "twemproxy",
+            PeerGroup::Rdma => "rdma",
         }
     }
 }
 
 /// A program, the Debian package that has it, and how it tells its version.
 struct Peer {
-    group: Group,
+    group: PeerGroup,
     program: &'static str,
     package: &'static str,
     version: &'static str,
 }
 
 impl Peer {
-    /// The program without its folder.
+    /// Returns the program without its folder.
     fn name(&self) -> &'static str {
         self.program.rsplit('/').next().unwrap_or(self.program)
     }
@@ -97,80 +97,80 @@ impl Peer {
 
 const PEERS: &[Peer] = &[
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "redis-server",
         package: "redis-server",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "redis-cli",
         package: "redis-tools",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "redis-benchmark",
         package: "redis-tools",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "strace",
         package: "strace",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "valgrind",
         package: "valgrind",
         version: "--version",
     },
     Peer {
-        group: Group::Python,
+        group: PeerGroup::Python,
         program: "python3",
         package: "python3",
         version: "--version",
     },
     Peer {
-        group: Group::Python,
+        group: PeerGroup::Python,
         program: "pip3",
         package: "python3-pip",
         version: "--version",
     },
     Peer {
-        group: Group::Node,
+        group: PeerGroup::Node,
         program: "node",
         package: "nodejs",
         version: "--version",
     },
     Peer {
-        group: Group::Node,
+        group: PeerGroup::Node,
         program: "npm",
         package: "npm",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "taskset",
         package: "util-linux",
         version: "--version",
     },
     Peer {
-        group: Group::Redis,
+        group: PeerGroup::Redis,
         program: "setpriv",
         package: "util-linux",
         version: "--version",
     },
     Peer {
-        group: Group::Postgres,
+        group: PeerGroup::Postgres,
         program: "psql",
         package: "postgresql-client",
         version: "--version",
     },
     // twemproxy. The folder is on the paths of few but root.
     Peer {
-        group: Group::Twemproxy,
+        group: PeerGroup::Twemproxy,
         program: "/usr/sbin/nutcracker",
         package: "nutcracker",
         version: "--version",
@@ -179,7 +179,7 @@ const PEERS: &[Peer] = &[
 
 /// A library of another language, for tests with clients that are not ours.
 struct Library {
-    group: Group,
+    group: PeerGroup,
     name: &'static str,
     version: &'static str,
     /// What is named beside it, so that its version is not left to the installer.
@@ -208,7 +208,7 @@ const NPM: &[&str] = &[
 
 const LIBRARIES: &[Library] = &[
     Library {
-        group: Group::Python,
+        group: PeerGroup::Python,
         name: "redis",
         version: "7.1.1",
         beside: &[],
@@ -218,7 +218,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
-        group: Group::Cassandra,
+        group: PeerGroup::Cassandra,
         name: "cassandra-driver",
         version: "3.30.1",
         beside: &[],
@@ -229,7 +229,7 @@ const LIBRARIES: &[Library] = &[
     },
     // After its driver: each brings a folder `bin`, and the last one's stays.
     Library {
-        group: Group::Cassandra,
+        group: PeerGroup::Cassandra,
         name: "cqlsh",
         version: "6.2.2",
         beside: &["cassandra-driver==3.30.1"],
@@ -239,7 +239,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
-        group: Group::Node,
+        group: PeerGroup::Node,
         name: "ioredis",
         version: "5.8.2",
         beside: &[],
@@ -249,7 +249,7 @@ const LIBRARIES: &[Library] = &[
         join: "@",
     },
     Library {
-        group: Group::Postgres,
+        group: PeerGroup::Postgres,
         name: "psycopg[binary]",
         version: "3.3.9",
         beside: &["asyncpg==0.32.0"],
@@ -259,7 +259,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
-        group: Group::Postgres,
+        group: PeerGroup::Postgres,
         name: "pg",
         version: "8.23.1",
         beside: &["pg-cursor@2.22.1"],
@@ -269,7 +269,7 @@ const LIBRARIES: &[Library] = &[
         join: "@",
     },
     Library {
-        group: Group::SqlClients,
+        group: PeerGroup::SqlClients,
         name: "psycopg2-binary",
         version: "2.9.13",
         beside: &[
@@ -288,7 +288,7 @@ const LIBRARIES: &[Library] = &[
         join: "==",
     },
     Library {
-        group: Group::SqlClients,
+        group: PeerGroup::SqlClients,
         name: "dbt-core",
         version: "1.10.23",
         beside: &["dbt-postgres==1.10.2"],
@@ -299,7 +299,7 @@ const LIBRARIES: &[Library] = &[
     },
     // Its scanner of PostgreSQL is an extension, which is on PyPI as well.
     Library {
-        group: Group::SqlClients,
+        group: PeerGroup::SqlClients,
         name: "duckdb",
         version: "1.5.5",
         beside: &["duckdb-extension-postgres-scanner==1.5.5"],
@@ -346,14 +346,18 @@ impl Library {
 ///
 /// # Errors
 /// If something is missing and cannot be installed.
-pub fn install(groups: &[Group]) -> Result<()> {
-    let has = |group: Group| groups.contains(&group);
+pub fn install(groups: &[PeerGroup]) -> Result<()> {
+    let has = |group: PeerGroup| groups.contains(&group);
     // Libraries are installed by pip and npm.
     let is_wanted = |group| {
-        let of_python = [Group::Cassandra, Group::Postgres, Group::SqlClients];
+        let of_python = [
+            PeerGroup::Cassandra,
+            PeerGroup::Postgres,
+            PeerGroup::SqlClients,
+        ];
         has(group)
-            || group == Group::Python && of_python.into_iter().any(has)
-            || group == Group::Node && has(Group::Postgres)
+            || group == PeerGroup::Python && of_python.into_iter().any(has)
+            || group == PeerGroup::Node && has(PeerGroup::Postgres)
     };
     let wanted = || PEERS.iter().filter(|peer| is_wanted(peer.group));
     let missing = wanted().filter(|peer| version(peer).is_none());
@@ -376,33 +380,33 @@ pub fn install(groups: &[Group]) -> Result<()> {
     }
     let libraries = LIBRARIES.iter().filter(|library| has(library.group));
     libraries.into_iter().try_for_each(Library::install)?;
-    if has(Group::Cassandra) {
+    if has(PeerGroup::Cassandra) {
         cassandra::install()?;
         rust_driver::install()?;
     }
-    if has(Group::Go) {
+    if has(PeerGroup::Go) {
         go::GO_REDIS.install()?;
     }
-    if has(Group::SqlClients) {
+    if has(PeerGroup::SqlClients) {
         sql_clients::install()?;
     }
-    if has(Group::Etcd) {
+    if has(PeerGroup::Etcd) {
         etcd::install()?;
     }
-    if has(Group::Rdma) {
+    if has(PeerGroup::Rdma) {
         rdma::install()?;
     }
     Ok(())
 }
 
-/// Names of groups, as `KUMIKI_PEERS` has them.
+/// Returns names of groups, as `KUMIKI_PEERS` has them.
 #[must_use]
-pub fn names(groups: &[Group]) -> String {
+pub fn names(groups: &[PeerGroup]) -> String {
     let names: Vec<_> = groups.iter().map(|group| group.name()).collect();
     names.join(",")
 }
 
-/// The versions of the programs that are installed, a line each.
+/// Returns the versions of the programs that are installed, a line each.
 #[must_use]
 pub fn versions() -> String {
     let line = |peer: &Peer| Some(format!("{} {}\n", peer.name(), version(peer)?));
@@ -434,9 +438,9 @@ fn version(peer: &Peer) -> Option<String> {
     output.status.success().then(|| line.to_owned())
 }
 
-/// Debian's packages start servers of their own, Redis at port 6379. They would use the cores that
-/// are measured; our servers are started by the harnesses. Where there is no init system, there is
-/// nothing to stop, and the command's failure says only that.
+/// Stops the servers that Debian's packages start, such as Redis at port 6379. They would use the cores that are
+/// measured; the harnesses start servers of their own. Where there is no init system, there is nothing to stop,
+/// and the command's failure says only that.
 fn stop_services() {
     for service in ["redis-server", "nutcracker"] {
         let _ = process::output("service", apt::as_root("service").args([service, "stop"]));

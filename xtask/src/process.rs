@@ -32,13 +32,13 @@ impl Guarded {
         })
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// SIGKILL, and wait for the end.
+    /// Sends SIGKILL, and waits for the end.
     ///
     /// # Errors
     /// If the child cannot be waited for.
@@ -50,7 +50,7 @@ impl Guarded {
             .with_context(|| format!("cannot wait for {}", self.name))
     }
 
-    /// SIGTERM, and wait for the end.
+    /// Sends SIGTERM, and waits for the end.
     ///
     /// # Errors
     /// If the child is still there after `patience`; it is killed then.
@@ -71,7 +71,7 @@ impl Guarded {
         )
     }
 
-    /// The child's exit status if it has ended.
+    /// Returns the child's exit status if it has ended.
     ///
     /// # Errors
     /// If the system cannot say.

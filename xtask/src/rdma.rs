@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::build::{self, cargo};
 use crate::{peers, process};
 
-pub use machine::{Ended, Job, has_machine, run_job};
 pub(crate) use machine::{INIT, libraries, place};
+pub use machine::{Job, MachineJobResult, has_machine, run_job};
 
 /// Tests that are run in the machine.
 struct Suite {
@@ -233,7 +233,7 @@ impl Suite {
     }
 }
 
-/// The names of the tests that passed, of what Rust's test harness prints.
+/// Returns the names of the tests that passed, of what Rust's test harness prints.
 fn passed_tests(output: &str) -> Vec<&str> {
     let tests = output.lines().filter_map(|line| line.strip_prefix("test "));
     tests

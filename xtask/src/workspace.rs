@@ -62,12 +62,12 @@ impl Workspace {
         Ok(Workspace { crates })
     }
 
-    /// All of them, in the order of their names.
+    /// Returns all crates, in the order of their names.
     pub fn crates(&self) -> impl Iterator<Item = &Crate> {
         self.crates.values()
     }
 
-    /// These crates and all that they use. What only the feature `sql` brings counts only for those who
+    /// Returns these crates and all that they use. What only the feature `sql` brings counts only for those who
     /// name it.
     #[must_use]
     pub fn with_used(&self, names: &[&str]) -> BTreeSet<String> {
@@ -84,7 +84,7 @@ impl Workspace {
         found
     }
 
-    /// These crates and all that use them.
+    /// Returns these crates and all that use them.
     #[must_use]
     pub fn with_users(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let mut found = names.clone();
@@ -99,7 +99,7 @@ impl Workspace {
         }
     }
 
-    /// The crate in whose directory a file lies, given by its path below the workspace's root.
+    /// Returns the crate in whose directory a file lies, given by its path below the workspace's root.
     #[must_use]
     pub fn owner(&self, file: &Path) -> Option<&Crate> {
         let file = build::root_path().join(file);
@@ -107,7 +107,7 @@ impl Workspace {
     }
 }
 
-/// The files below a directory whose names have this extension. Build outputs and hidden directories are left
+/// Returns the files below a directory whose names have this extension. Build outputs and hidden directories are left
 /// out.
 ///
 /// # Errors
@@ -128,7 +128,7 @@ pub fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 #[must_use]
 pub fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();

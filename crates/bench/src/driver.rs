@@ -7,9 +7,9 @@
 //!
 //! | pace | a transaction begins | its latency counts from |
 //! |---|---|---|
-//! | [`Pace::Saturated`] | when the one before it is committed | its beginning |
-//! | [`Pace::Closed`] | when the one before it is complete | its beginning |
-//! | [`Pace::Open`] | on a schedule that does not care about the others | when it was to begin |
+//! | [`LoadSchedule::Saturated`] | when the one before it is committed | its beginning |
+//! | [`LoadSchedule::Closed`] | when the one before it is complete | its beginning |
+//! | [`LoadSchedule::Open`] | on a schedule that does not care about the others | when it was to begin |
 //!
 //! Invariants:
 //! 1. A transaction counts if it began, or was to begin, within the window; in an open loop also if
@@ -62,7 +62,7 @@ pub trait BlockingClient: Send {
 /// When transactions begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pace {
+pub enum LoadSchedule {
     /// As soon as the one before is committed.
     Saturated,
     /// As soon as the one before is complete.
@@ -78,7 +78,7 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug)]
 pub struct DrivePlan {
     /// When transactions begin.
-    pub pace: Pace,
+    pub pace: LoadSchedule,
     /// Time that does not count.
     pub warm_up: Duration,
     /// Time that counts.
@@ -147,8 +147,8 @@ pub fn drive<C: BlockingClient>(
 ) -> Result<(DriveResult, Vec<C>), RunError> {
     let first = MeasurementWindow::after(plan.warm_up, plan.time, completions.origin());
     let window = match plan.pace {
-        Pace::Open { .. } => ExtensibleWindow::fixed(first),
-        Pace::Saturated | Pace::Closed => ExtensibleWindow::new(first),
+        LoadSchedule::Open { .. } => ExtensibleWindow::fixed(first),
+        LoadSchedule::Saturated | LoadSchedule::Closed => ExtensibleWindow::new(first),
     };
     let broken = AtomicBool::new(false);
     let clients_total = clients.len();
@@ -209,8 +209,8 @@ struct ClientLoop<'c, C> {
 impl<C: BlockingClient> ClientLoop<'_, C> {
     fn all(mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<(DriveResult, C), RunError> {
         let ended = match self.plan.pace {
-            Pace::Open { rate } => self.scheduled(rate, stop, broken),
-            Pace::Saturated | Pace::Closed => self.back_to_back(stop, broken),
+            LoadSchedule::Open { rate } => self.scheduled(rate, stop, broken),
+            LoadSchedule::Saturated | LoadSchedule::Closed => self.back_to_back(stop, broken),
         };
         let ended = ended.and_then(|last| self.client.settle(last));
         if let Err(error) = ended {
@@ -223,7 +223,7 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
 
     /// Runs one transaction after the other. Returns the newest ticket.
     fn back_to_back(&mut self, stop: &AtomicBool, broken: &AtomicBool) -> Result<u64, RunError> {
-        let closed = self.plan.pace == Pace::Closed;
+        let closed = self.plan.pace == LoadSchedule::Closed;
         let clock = self.window.current();
         let (mut last, mut now) = (DONE, clock.now());
         while self.window.admits(now) {
@@ -283,7 +283,7 @@ impl<C: BlockingClient> ClientLoop<'_, C> {
             self.driven
                 .service
                 .record(Duration::from_nanos(done - begun));
-            if matches!(self.plan.pace, Pace::Open { .. }) {
+            if matches!(self.plan.pace, LoadSchedule::Open { .. }) {
                 self.driven
                     .late
                     .record(Duration::from_nanos(begun.saturating_sub(due)));

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | everything was measured, and every check held |
 //! | 1 | a check failed, something could not be measured, or a signal stopped the run |
-//! | 2 | the command line makes no sense |
+//! | 2 | the command line is malformed |
 //! | 130 | a second signal came before the run had stopped |
 
 #![forbid(unsafe_code)]

@@ -68,7 +68,7 @@ pub struct Options {
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The options make no sense together.
+    /// The options contradict each other.
     #[error("{0}")]
     Options(String),
     /// The results cannot be kept.

@@ -158,7 +158,7 @@ pub(crate) fn open(
     };
     let start = Instant::now();
     let mut report = RecoveryReport::default();
-    let member = replica::Partition::open(opening, &mut |bytes_read, bytes_total| {
+    let member = replica::ReplicatedPartition::open(opening, &mut |bytes_read, bytes_total| {
         report.bytes = bytes_read;
         progress(&RecoveryProgress {
             bytes_read,

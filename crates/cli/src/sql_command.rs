@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use sql::shell::progress::Tell;
-use sql::shell::{Failed, Format, Shell, run, terminal};
+use sql::shell::{Failed, OutputFormat, Shell, run, terminal};
 use sql::{Rights, Shared};
 
 use crate::logging::LogControl;
@@ -45,8 +45,8 @@ struct AskOptions {
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// How results are written: table, csv or json (an object for each row, one a line).
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::from_str)]
-    format: Format,
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = OutputFormat::from_str)]
+    format: OutputFormat,
     /// Tell how long statements take, and what became of their pages, on standard error.
     #[arg(long)]
     timing: bool,
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &SqlOptions, log: &Arc<LogControl>) -> Result<(), Str
 
 fn ask(options: &AskOptions) -> Result<(), String> {
     let shared = options.queries.shared(Rights::All, None)?;
-    let settings = run::Settings {
+    let settings = run::ShellSettings {
         format: options.format,
         timing: options.timing,
         progress: if options.progress {
@@ -85,7 +85,11 @@ fn ask(options: &AskOptions) -> Result<(), String> {
     }
 }
 
-fn asked(options: &AskOptions, shared: &Shared, settings: run::Settings) -> Result<(), Failed> {
+fn asked(
+    options: &AskOptions,
+    shared: &Shared,
+    settings: run::ShellSettings,
+) -> Result<(), Failed> {
     let mut shell = Shell::new(shared, settings, io::stdout().lock())?;
     let from_terminal = options.command.is_empty() && options.file.is_empty();
     if from_terminal && io::stdin().is_terminal() {

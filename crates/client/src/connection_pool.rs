@@ -27,7 +27,7 @@ use crate::options::Options;
 const LAST_NOTICES: Duration = Duration::from_millis(100);
 
 /// A connection, and the number of requests that were sent on it.
-pub(crate) struct NodeConnection {
+pub(crate) struct PooledConnection {
     caller: Caller,
     requests: u64,
     output: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct ConnectionPool {
 #[derive(Default)]
 struct NodeConnections {
     /// Free connections, the least recently used in front, with the time of that use.
-    free: VecDeque<(Instant, SocketAddr, NodeConnection)>,
+    free: VecDeque<(Instant, SocketAddr, PooledConnection)>,
     /// Number of connections in use.
     used: usize,
     /// Notices about attempts of this client that the node has not got yet.
@@ -157,7 +157,7 @@ impl ConnectionPool {
         (node, address, cluster): (NodeId, SocketAddr, u64),
         request: Request<'_>,
         deadline: Instant,
-    ) -> Result<(Answer, NodeConnection), RequestFailure> {
+    ) -> Result<(Answer, PooledConnection), RequestFailure> {
         let options = CallerOptions {
             node: Some(node),
             cluster: Some(cluster),
@@ -199,7 +199,7 @@ impl ConnectionPool {
     }
 
     /// Returns a connection that was used before and still can be.
-    fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<NodeConnection> {
+    fn take_free(&self, node: NodeId, address: SocketAddr) -> Option<PooledConnection> {
         loop {
             // The most recently used one, so that the others grow old. It is tested, and closed if need
             // be, while other threads can have the lock: that takes system calls.
@@ -211,7 +211,7 @@ impl ConnectionPool {
         }
     }
 
-    fn give_back(&self, node: NodeId, back: Option<(SocketAddr, NodeConnection)>) {
+    fn give_back(&self, node: NodeId, back: Option<(SocketAddr, PooledConnection)>) {
         let mut old = Vec::new();
         let mut nodes = self.nodes.lock();
         let node_connections = nodes.entry(node).or_default();
@@ -265,7 +265,7 @@ struct LentConnection<'a> {
     node: NodeId,
     /// Notices that leave with the request.
     owed: Vec<Notice>,
-    back: Option<(SocketAddr, NodeConnection)>,
+    back: Option<(SocketAddr, PooledConnection)>,
 }
 
 impl Drop for LentConnection<'_> {
@@ -278,7 +278,7 @@ impl Drop for LentConnection<'_> {
 pub(crate) struct SentRequest<'a> {
     lent: LentConnection<'a>,
     address: SocketAddr,
-    connection: NodeConnection,
+    connection: PooledConnection,
 }
 
 impl SentRequest<'_> {
@@ -294,7 +294,7 @@ fn connect(
     address: SocketAddr,
     mut options: CallerOptions,
     deadline: Instant,
-) -> Result<NodeConnection, RequestFailure> {
+) -> Result<PooledConnection, RequestFailure> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(RequestFailure::NotSent(format!(
@@ -314,7 +314,7 @@ fn connect(
             RequestFailure::NotSent(error.to_string())
         }
     })?;
-    Ok(NodeConnection {
+    Ok(PooledConnection {
         caller,
         requests: 0,
         output: Vec::new(),
@@ -322,7 +322,7 @@ fn connect(
     })
 }
 
-impl NodeConnection {
+impl PooledConnection {
     /// Returns `true` if the connection is still open, as far as is known here. All requests on it must
     /// have been answered.
     pub(crate) fn lasts(&self) -> bool {
@@ -421,7 +421,7 @@ impl NodeConnection {
                 "{address} answered what was not asked"
             ))),
             Err(error) => Err(RequestFailure::Lost(format!(
-                "{address} answered what makes no sense: {error}"
+                "{address} sent a malformed answer: {error}"
             ))),
         }
     }

@@ -11,7 +11,7 @@
 //! | others were in the way (`Conflict`, `Held`, `Overtaken`, `Refused`) | again | again | again |
 //! | no answer, or `Unknown` | again | [`Error::Unknown`] | again, with the same number |
 //! | `Forgotten` | – | – | again, under another session; [`Error::Unknown`] if in doubt |
-//! | an answer that makes no sense | [`Error::Answer`] | [`Error::Unknown`] | again, with the same number |
+//! | a malformed answer | [`Error::Answer`] | [`Error::Unknown`] | again, with the same number |
 //! | a stale token (`Stale`) | – | [`Error::Aborted`] | [`Error::Aborted`] |
 //! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] | [`Error::Aborted`]; [`Error::Unknown`] if in doubt |
 //!

@@ -92,4 +92,4 @@ pub use cluster::ramp::Algorithm;
 pub use error::Error;
 pub use options::{Encryption, Options, Reads, Transport, VerbsOptions, WriteCoordinator};
 pub use read_counts::ReadCounts;
-pub use transact::Txn;
+pub use transact::ClientTxn;

@@ -24,7 +24,7 @@ use base::versions::{Found, OwnedFound};
 use cluster::message::{Answer, RegionInfo, Request};
 use cluster::ramp::ReadAtomicRead;
 use cluster::ramp::slots::{Address, Ask, Fallback, OwnersClock, Reader};
-use fabric::memory::{Grant, Kind, Memory};
+use fabric::memory::{Grant, Memory, RegionKind};
 use fabric::shm::Shm;
 use fabric::tcp::Transport;
 use fabric::verbs::Domain;
@@ -50,7 +50,7 @@ pub(crate) struct OneSided {
     places: [Mutex<SlotAddresses>; PARTS],
     nodes: Mutex<BTreeMap<NodeId, PublishingNode>>,
     /// Kinds of memory that are tried, in this order.
-    kinds: &'static [Kind],
+    kinds: &'static [RegionKind],
     shm: Shm,
     verbs: Option<Domain>,
     found: AtomicU64,
@@ -86,9 +86,9 @@ impl OneSided {
             nodes: Mutex::default(),
             kinds: match transport {
                 Transport::Tcp => &[],
-                Transport::Shm | Transport::ShmSend => &[Kind::Shm],
-                Transport::Verbs | Transport::VerbsSend => &[Kind::Verbs],
-                Transport::Auto => &[Kind::Shm, Kind::Verbs],
+                Transport::Shm | Transport::ShmSend => &[RegionKind::Shm],
+                Transport::Verbs | Transport::VerbsSend => &[RegionKind::Verbs],
+                Transport::Auto => &[RegionKind::Shm, RegionKind::Verbs],
             },
             shm: Shm::default(),
             verbs,
@@ -274,7 +274,7 @@ impl OneSided {
     /// Returns an error if the node has not answered.
     fn enter(
         &self,
-        kind: Kind,
+        kind: RegionKind,
         map: &ClusterMap,
         pool: &ConnectionPool,
         node: NodeId,
@@ -282,7 +282,7 @@ impl OneSided {
     ) -> Result<Option<OpenedRegion>, RequestFailure> {
         let to = map.address_of(node)?;
         match kind {
-            Kind::Shm => {
+            RegionKind::Shm => {
                 let at_mine = now();
                 let answer = pool.ask(to, Request::Region { offer: &[] }, deadline)?;
                 let region = region_of(kind, answer)?;
@@ -292,8 +292,8 @@ impl OneSided {
                 }))
             }
             // These kinds are for messages; no region is read through them.
-            Kind::ShmReceives | Kind::VerbsReceives => Ok(None),
-            Kind::Verbs => {
+            RegionKind::ShmReceives | RegionKind::VerbsReceives => Ok(None),
+            RegionKind::Verbs => {
                 let Some(domain) = &self.verbs else {
                     return Ok(None);
                 };
@@ -331,7 +331,7 @@ impl OpenedRegion {
 }
 
 /// Returns what a node has told of its region: the grant for it, and its clock.
-fn region_of(kind: Kind, answer: Answer) -> Result<Option<(Grant, u64)>, RequestFailure> {
+fn region_of(kind: RegionKind, answer: Answer) -> Result<Option<(Grant, u64)>, RequestFailure> {
     let Answer::Region(region) = answer else {
         let why = "the answer to another question".to_owned();
         return Err(RequestFailure::Lost(why));

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::replies::{check, unexpected, value};
 
 /// The transaction that the closure of [`Client::transact`] reads and writes by.
-pub struct Txn<'a> {
+pub struct ClientTxn<'a> {
     client: &'a Client,
     deadline: Instant,
     /// Values that were read, with their versions.
@@ -33,7 +33,7 @@ pub struct Txn<'a> {
 }
 
 impl Client {
-    /// Runs a transaction in steps. The closure reads and writes through its [`Txn`]; when it returns
+    /// Runs a transaction in steps. The closure reads and writes through its [`ClientTxn`]; when it returns
     /// `Ok`, all its writes take effect at once if all that it read is unchanged. Otherwise it is run
     /// again, until the call's time is up.
     ///
@@ -45,12 +45,12 @@ impl Client {
     /// See [`Error`]; an error of the closure is returned to the caller, and then nothing has happened.
     pub fn transact<T>(
         &self,
-        mut body: impl FnMut(&mut Txn<'_>) -> Result<T, Error>,
+        mut body: impl FnMut(&mut ClientTxn<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + self.options.timeout;
         let mut backoff = Backoff::until(deadline);
         loop {
-            let mut txn = Txn {
+            let mut txn = ClientTxn {
                 client: self,
                 deadline,
                 reads: BTreeMap::new(),
@@ -84,7 +84,7 @@ impl Client {
     }
 }
 
-impl Txn<'_> {
+impl ClientTxn<'_> {
     /// Returns the value of a key: what this transaction has written or read before, or the stored
     /// value. `None` if the key is absent.
     ///
@@ -95,7 +95,7 @@ impl Txn<'_> {
         Ok(values.remove(0))
     }
 
-    /// Returns the values of keys, as [`Txn::get`]; those that were not read before are of one moment,
+    /// Returns the values of keys, as [`ClientTxn::get`]; those that were not read before are of one moment,
     /// and cost one round trip.
     ///
     /// # Errors

@@ -16,16 +16,16 @@ use kumiki_disk::{DirectDisk, Disk, DiskFile, MappedDisk, RealDisk};
 const SIZES: [usize; 6] = [512, 4096, 16_384, 65_536, 262_144, 524_288];
 
 #[derive(Clone, Copy)]
-enum Room {
+enum FileSpace {
     Fresh,
     Aside,
     Warm,
 }
 
-const ROOMS: [(Room, &str); 3] = [
-    (Room::Fresh, "fresh"),
-    (Room::Aside, "set aside"),
-    (Room::Warm, "warm"),
+const ROOMS: [(FileSpace, &str); 3] = [
+    (FileSpace::Fresh, "fresh"),
+    (FileSpace::Aside, "set aside"),
+    (FileSpace::Warm, "warm"),
 ];
 
 fn main() {
@@ -101,7 +101,7 @@ fn next_file(dir: &Path, disk: &dyn Disk, round: usize, warm: bool) -> Duration 
     let (spare, path) = (dir.join("spare"), dir.join(format!("next{round}")));
     let ready = warm.then(|| {
         let file = disk.create_new(&spare).expect("creates");
-        prepare(&*file, Room::Warm, ROOM);
+        prepare(&*file, FileSpace::Warm, ROOM);
         file
     });
     let start = Instant::now();
@@ -153,7 +153,7 @@ fn busy() -> f64 {
 fn measure(
     dir: &Path,
     disks: &[&dyn Disk],
-    room: Room,
+    room: FileSpace,
     size: usize,
     rounds: usize,
 ) -> Vec<Vec<Duration>> {
@@ -182,10 +182,10 @@ fn measure(
     files.into_iter().map(|(.., times)| times).collect()
 }
 
-fn prepare(file: &dyn DiskFile, room: Room, size: usize) {
-    let Room::Fresh = room else {
+fn prepare(file: &dyn DiskFile, room: FileSpace, size: usize) {
+    let FileSpace::Fresh = room else {
         file.allocate(size as u64).expect("sets aside");
-        if let Room::Warm = room {
+        if let FileSpace::Warm = room {
             let zeros = vec![0; 1 << 20];
             for at in (0..size).step_by(zeros.len()) {
                 let piece = &zeros[..zeros.len().min(size - at)];

@@ -62,7 +62,7 @@
 
 mod greeting;
 
-use crate::memory::{Grant, Kind};
+use crate::memory::{Grant, RegionKind};
 pub use crate::noise::PROOF;
 pub use greeting::{Greeting, NONCE, TransportSet};
 
@@ -224,7 +224,7 @@ impl Frame {
             return Ok(None);
         };
         if let (5, Some(&number)) = (kind, body.first())
-            && Kind::from_number(number).is_none()
+            && RegionKind::from_number(number).is_none()
         {
             return Err(FrameFlaw::MemoryKind(number));
         }
@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::link::Peer;
-    use crate::memory::{Access, Kind};
+    use crate::memory::{Access, RegionKind};
 
     fn frames() -> Vec<Frame> {
         let greeting = |peer, cluster| Greeting {
@@ -303,7 +303,7 @@ mod tests {
             encrypt: true,
             nonce: [9; NONCE],
         };
-        let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
+        let grant = Grant::new(RegionKind::Shm, Access::Write, 9, [3; 16], b"somewhere");
         vec![
             Frame::Refusal(RefusalCode::Version, "use another".into()),
             Frame::Hello(greeting(Peer::Node(NodeId(513)), Some(7))),

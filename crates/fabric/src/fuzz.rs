@@ -13,7 +13,7 @@ use crate::memory::{GRANT_MAX, Grant, Remote, RemoteError, RemoteMemory, Words};
 use crate::ring::{CONTROL, Rings, Until};
 use crate::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
 use crate::tcp::link_error::LinkError;
-use crate::tcp::message_assembler::{MessageAssembler, Progress};
+use crate::tcp::message_assembler::{AssemblyProgress, MessageAssembler};
 
 /// The longest message that fuzzing allows: long enough that some messages are gathered.
 const LIMIT: usize = 40 << 10;
@@ -100,8 +100,8 @@ pub fn fuzz_messages(bytes: &[u8]) {
     let (mut assembler, mut inbox) = (MessageAssembler::default(), Inbox::default());
     let refused = loop {
         match assembler.read(&mut source, &mut inbox, (Link(1), LIMIT), false) {
-            Progress::End(why) => break matches!(why, LinkError::MessageTooLong { .. }),
-            Progress::More | Progress::Dry => {}
+            AssemblyProgress::End(why) => break matches!(why, LinkError::MessageTooLong { .. }),
+            AssemblyProgress::More | AssemblyProgress::Dry => {}
         }
     };
     let found = inbox.iter().map(|(_, event)| match event {
@@ -263,10 +263,10 @@ mod tests {
 
     use super::*;
     use crate::frame::{Greeting, PROOF, RefusalCode};
-    use crate::memory::{Access, Kind};
+    use crate::memory::{Access, RegionKind};
 
     fn grant() -> Grant {
-        Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere")
+        Grant::new(RegionKind::Shm, Access::Write, 9, [3; 16], b"somewhere")
     }
 
     /// Returns frames as peers write them.

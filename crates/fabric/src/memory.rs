@@ -56,7 +56,7 @@ pub enum Access {
 
 /// The kind of memory of a region, which determines how it is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RegionKind {
     /// Memory that processes of one machine share.
     Shm,
     /// Memory that an RDMA device reaches.
@@ -67,24 +67,26 @@ pub enum Kind {
     VerbsReceives,
 }
 
-impl Kind {
+impl RegionKind {
     /// All kinds, with their numbers in a grant.
-    const NUMBERED: [(Kind, u8); 4] = [
-        (Kind::Shm, 1),
-        (Kind::Verbs, 2),
-        (Kind::ShmReceives, 3),
-        (Kind::VerbsReceives, 4),
+    const NUMBERED: [(RegionKind, u8); 4] = [
+        (RegionKind::Shm, 1),
+        (RegionKind::Verbs, 2),
+        (RegionKind::ShmReceives, 3),
+        (RegionKind::VerbsReceives, 4),
     ];
 
     fn number(self) -> u8 {
-        let number = Kind::NUMBERED.iter().find(|(kind, _)| *kind == self);
+        let number = RegionKind::NUMBERED.iter().find(|(kind, _)| *kind == self);
         number.expect("all kinds have a number").1
     }
 
     /// Returns the kind with this number in a grant; `None` if this version knows none.
     #[must_use]
-    pub fn from_number(number: u8) -> Option<Kind> {
-        let kind = Kind::NUMBERED.iter().find(|(_, known)| *known == number);
+    pub fn from_number(number: u8) -> Option<RegionKind> {
+        let kind = RegionKind::NUMBERED
+            .iter()
+            .find(|(_, known)| *known == number);
         kind.map(|(kind, _)| *kind)
     }
 }
@@ -93,7 +95,7 @@ impl Kind {
 /// region: the grant is as secret as the contents of the region.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Grant {
-    kind: Kind,
+    kind: RegionKind,
     access: Access,
     words: usize,
     key: [u8; KEY],
@@ -106,7 +108,13 @@ impl Grant {
     /// # Panics
     /// Panics if the address or the region is too long.
     #[must_use]
-    pub fn new(kind: Kind, access: Access, words: usize, key: [u8; KEY], address: &[u8]) -> Grant {
+    pub fn new(
+        kind: RegionKind,
+        access: Access,
+        words: usize,
+        key: [u8; KEY],
+        address: &[u8],
+    ) -> Grant {
         assert!(
             (1..=WORDS_MAX).contains(&words),
             "a region of {words} words"
@@ -122,7 +130,7 @@ impl Grant {
     }
 
     /// Returns the same grant as one of another kind.
-    pub(crate) fn with_kind(&self, kind: Kind) -> Grant {
+    pub(crate) fn with_kind(&self, kind: RegionKind) -> Grant {
         Grant {
             kind,
             ..self.clone()
@@ -131,7 +139,7 @@ impl Grant {
 
     /// Returns the kind of memory.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RegionKind {
         self.kind
     }
 
@@ -180,7 +188,7 @@ impl Grant {
         };
         let (&words, rest) = rest.split_first_chunk()?;
         let (&key, address) = rest.split_first_chunk()?;
-        let kind = Kind::from_number(kind)?;
+        let kind = RegionKind::from_number(kind)?;
         let access = match access {
             1 => Access::Read,
             2 => Access::Write,
@@ -268,10 +276,10 @@ mod tests {
     #[test]
     fn grants_are_read_as_they_were_written() {
         for (kind, access, address) in [
-            (Kind::Shm, Access::Read, &b""[..]),
-            (Kind::Verbs, Access::Write, &[7; ADDRESS_MAX]),
-            (Kind::ShmReceives, Access::Write, b"name"),
-            (Kind::VerbsReceives, Access::Write, &[7; 40]),
+            (RegionKind::Shm, Access::Read, &b""[..]),
+            (RegionKind::Verbs, Access::Write, &[7; ADDRESS_MAX]),
+            (RegionKind::ShmReceives, Access::Write, b"name"),
+            (RegionKind::VerbsReceives, Access::Write, &[7; 40]),
         ] {
             let grant = Grant::new(kind, access, 3, [9; KEY], address);
             let mut bytes = Vec::new();
@@ -288,7 +296,7 @@ mod tests {
 
     #[test]
     fn bytes_without_meaning_are_no_grant() {
-        let grant = Grant::new(Kind::Shm, Access::Read, 3, [9; KEY], b"name");
+        let grant = Grant::new(RegionKind::Shm, Access::Read, 3, [9; KEY], b"name");
         let mut bytes = Vec::new();
         grant.encode(&mut bytes);
         for (at, byte) in [
@@ -309,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_grant_s_key_is_not_shown() {
-        let grant = Grant::new(Kind::Shm, Access::Read, 3, [171; KEY], b"name");
+        let grant = Grant::new(RegionKind::Shm, Access::Read, 3, [171; KEY], b"name");
         let shown = format!("{grant:?}");
         assert!(!shown.contains("171") && !shown.contains("ab"), "{shown}");
     }

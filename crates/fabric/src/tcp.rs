@@ -68,7 +68,7 @@ use slab::Slab;
 
 pub use caller::{CallError, Caller, CallerOptions};
 pub use connection_balancer::{BalancerSlot, ConnectionBalancer};
-pub use options::{Encryption, Limits, TcpOptions, Transport};
+pub use options::{Encryption, TcpOptions, Transport, TransportLimits};
 pub use socket::listen;
 
 use crate::cipher::Scratch;
@@ -107,7 +107,7 @@ pub struct Tcp<N: Network> {
     encrypted: usize,
     peers: HashMap<NodeId, SocketAddr>,
     budget: Arc<Budget>,
-    limits: Limits,
+    limits: TransportLimits,
     first: usize,
     address: Option<SocketAddr>,
     listener: Option<N::Listener>,
@@ -365,10 +365,10 @@ impl<N: Network> Tcp<N> {
 
 fn check(options: &TcpOptions) -> io::Result<()> {
     let wrong = |what| Err(io::Error::new(ErrorKind::InvalidInput, what));
-    if options.limits.ring < Limits::RING_MIN {
+    if options.limits.ring < TransportLimits::RING_MIN {
         return wrong("the rings of links through shared memory are too small");
     }
-    if options.limits.message > Limits::MESSAGE_MAX {
+    if options.limits.message > TransportLimits::MESSAGE_MAX {
         return wrong("the limit on messages is above what their length can say");
     }
     match options.identity.me {

@@ -43,13 +43,13 @@ mod staging_ring;
 mod visit;
 mod window;
 
-pub use address::Address;
-pub use connection::{Connection, Opening};
+pub use address::QueuePairAddress;
+pub use connection::{Opening, VerbsConnection};
 pub use device::Device;
-pub use memory::{Domain, Region, Remote};
+pub use memory::{Domain, VerbsRegion, VerbsRemote};
 pub use message_pair::{MessageOffer, MessagePair};
 pub use options::{Depths, LoaderError, NoDevice, PortError, VerbsOptions};
 pub use pair_offer::{EstablishedPair, PairOffer};
 pub(crate) use resources::wait_for_either;
 pub use visit::{AdmittedVisit, Visit};
-pub use window::Window;
+pub use window::VerbsWindow;

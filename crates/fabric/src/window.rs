@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 
 use base::memory::{RemoteError, WORD, Words};
 
-use crate::memory::{Access, Grant, Kind, Memory, Region as _, Remote as _};
+use crate::memory::{Access, Grant, Memory, Region as _, RegionKind, Remote as _};
 use crate::shm::{Mapped, Shm, ShmRegion};
 use crate::verbs::{self, Domain};
 
@@ -35,7 +35,7 @@ pub struct Window(WindowMemory);
 #[derive(Debug)]
 enum WindowMemory {
     Shm(ShmRegion),
-    Verbs(Box<verbs::Window>),
+    Verbs(Box<verbs::VerbsWindow>),
 }
 
 impl Window {
@@ -104,14 +104,14 @@ pub enum RemoteWindow {
     /// The window is in memory that is mapped here.
     Shm(Arc<Mapped>),
     /// The window is behind a device.
-    Verbs(Box<verbs::Remote>),
+    Verbs(Box<verbs::VerbsRemote>),
 }
 
 impl fmt::Debug for RemoteWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self {
-            RemoteWindow::Shm(_) => Kind::Shm,
-            RemoteWindow::Verbs(_) => Kind::Verbs,
+            RemoteWindow::Shm(_) => RegionKind::Shm,
+            RemoteWindow::Verbs(_) => RegionKind::Verbs,
         };
         f.debug_tuple("RemoteWindow").field(&kind).finish()
     }
@@ -132,18 +132,18 @@ impl RemoteWindow {
             return Err(RemoteError::Refused("it is for reading".into()));
         }
         match (grant.kind(), verbs) {
-            (Kind::Shm, _) => {
+            (RegionKind::Shm, _) => {
                 let mapped = shm.reach(grant)?.into_mapped()?;
                 Ok((RemoteWindow::Shm(Arc::new(mapped)), Vec::new()))
             }
-            (Kind::Verbs, Some(domain)) => {
+            (RegionKind::Verbs, Some(domain)) => {
                 let (remote, answer) = domain.write_to(grant)?;
                 Ok((RemoteWindow::Verbs(Box::new(remote)), answer))
             }
-            (Kind::Verbs, None) => Err(RemoteError::Refused(
+            (RegionKind::Verbs, None) => Err(RemoteError::Refused(
                 "no RDMA device is used here".to_owned(),
             )),
-            (Kind::ShmReceives | Kind::VerbsReceives, _) => Err(RemoteError::Refused(
+            (RegionKind::ShmReceives | RegionKind::VerbsReceives, _) => Err(RemoteError::Refused(
                 "the grant is one for Receives, and not for a window".to_owned(),
             )),
         }

@@ -32,7 +32,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{History, Key, Names, Op, Outcome, Transaction, Value};
+use crate::model::{History, HistoryOp, Key, Names, Outcome, RecordedTransaction, Value};
 
 /// The reason why a text is not a history.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +145,7 @@ impl InvalidLine {
     }
 }
 
-fn parse(text: &str, names: &mut Names) -> Result<Transaction, InvalidLine> {
+fn parse(text: &str, names: &mut Names) -> Result<RecordedTransaction, InvalidLine> {
     let line: TransactionLine<'_> = serde_json::from_str(text).map_err(InvalidLine::new)?;
     if line.end < line.start {
         let what = format!("transaction {} ends before it starts", line.id);
@@ -156,7 +156,7 @@ fn parse(text: &str, names: &mut Names) -> Result<Transaction, InvalidLine> {
         let read = operation(fields, names);
         read.map_err(|error| InvalidLine(format!("operation {i}: {error}")))
     });
-    Ok(Transaction {
+    Ok(RecordedTransaction {
         process: line.process,
         id: line.id,
         start: line.start,
@@ -166,11 +166,11 @@ fn parse(text: &str, names: &mut Names) -> Result<Transaction, InvalidLine> {
             OutcomeName::Aborted => Outcome::Aborted,
             OutcomeName::Unknown => Outcome::Unknown,
         },
-        ops: ops.collect::<Result<Vec<Op>, InvalidLine>>()?,
+        ops: ops.collect::<Result<Vec<HistoryOp>, InvalidLine>>()?,
     })
 }
 
-fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, InvalidLine> {
+fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<HistoryOp, InvalidLine> {
     let OperationFields {
         read,
         write,
@@ -186,7 +186,7 @@ fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, Inval
             let value = value.ok_or_else(|| {
                 InvalidLine::new("a read needs a value, null if the key was absent")
             })?;
-            Ok(Op::Read {
+            Ok(HistoryOp::Read {
                 key: names.key(&key),
                 value,
                 version,
@@ -196,14 +196,14 @@ fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, Inval
             let value = value
                 .flatten()
                 .ok_or_else(|| InvalidLine::new("a write needs a value"))?;
-            Ok(Op::Write {
+            Ok(HistoryOp::Write {
                 key: names.key(&key),
                 value,
                 version,
             })
         }
         (None, None, Some(key), None) if to.is_none() && found.is_none() && value.is_none() => {
-            Ok(Op::Delete {
+            Ok(HistoryOp::Delete {
                 key: names.key(&key),
                 version,
             })
@@ -215,7 +215,7 @@ fn operation(fields: OperationFields<'_>, names: &mut Names) -> Result<Op, Inval
                 .map(|(key, value)| (names.key(key), *value))
                 .collect();
             let to = to.map(|to| names.key(&to));
-            Ok(Op::Scan {
+            Ok(HistoryOp::Scan {
                 from: names.key(&from),
                 to,
                 found,
@@ -255,10 +255,10 @@ pub fn write(history: &History, mut target: impl Write) -> io::Result<()> {
     target.flush()
 }
 
-fn fields<'h>(history: &'h History, op: &Op) -> OperationFields<'h> {
+fn fields<'h>(history: &'h History, op: &HistoryOp) -> OperationFields<'h> {
     let name = |key: &Key| Cow::Borrowed(history.name(*key));
     match op {
-        Op::Read {
+        HistoryOp::Read {
             key,
             value,
             version,
@@ -268,7 +268,7 @@ fn fields<'h>(history: &'h History, op: &Op) -> OperationFields<'h> {
             version: *version,
             ..OperationFields::default()
         },
-        Op::Write {
+        HistoryOp::Write {
             key,
             value,
             version,
@@ -278,12 +278,12 @@ fn fields<'h>(history: &'h History, op: &Op) -> OperationFields<'h> {
             version: *version,
             ..OperationFields::default()
         },
-        Op::Delete { key, version } => OperationFields {
+        HistoryOp::Delete { key, version } => OperationFields {
             delete: Some(name(key)),
             version: *version,
             ..OperationFields::default()
         },
-        Op::Scan { from, to, found } => OperationFields {
+        HistoryOp::Scan { from, to, found } => OperationFields {
             scan: Some(name(from)),
             to: to.as_ref().map(name),
             found: Some(

@@ -33,6 +33,6 @@ pub mod model;
 pub mod recorder;
 pub mod verdict;
 
-pub use model::{History, Key, Op, Outcome, Transaction, Value};
+pub use model::{History, HistoryOp, Key, Outcome, RecordedTransaction, Value};
 pub use recorder::Recorder;
 pub use verdict::{Anomaly, Verdict, Violation};

@@ -21,7 +21,7 @@ pub struct Key(pub u32);
 
 /// One operation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum HistoryOp {
     /// The key's value, or `None` when it was absent.
     Read {
         /// The key.
@@ -72,7 +72,7 @@ pub enum Outcome {
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub struct RecordedTransaction {
     /// The client that ran it.
     pub process: u32,
     /// Unique in the history.
@@ -84,7 +84,7 @@ pub struct Transaction {
     /// The outcome.
     pub outcome: Outcome,
     /// The operations, in order.
-    pub ops: Vec<Op>,
+    pub ops: Vec<HistoryOp>,
 }
 
 /// A recorded history.
@@ -92,7 +92,7 @@ pub struct Transaction {
 pub struct History {
     names: Vec<Box<str>>,
     /// The transactions, by start.
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<RecordedTransaction>,
 }
 
 impl History {
@@ -118,13 +118,13 @@ impl History {
     pub fn of_keys(&self, counts: impl Fn(&str) -> bool) -> History {
         let transactions = self.transactions.iter().filter_map(|transaction| {
             let ops = transaction.ops.iter().filter(|op| match op {
-                Op::Read { key, .. } | Op::Write { key, .. } | Op::Delete { key, .. } => {
-                    counts(self.name(*key))
-                }
-                Op::Scan { .. } => false,
+                HistoryOp::Read { key, .. }
+                | HistoryOp::Write { key, .. }
+                | HistoryOp::Delete { key, .. } => counts(self.name(*key)),
+                HistoryOp::Scan { .. } => false,
             });
-            let ops: Vec<Op> = ops.cloned().collect();
-            (!ops.is_empty()).then_some(Transaction {
+            let ops: Vec<HistoryOp> = ops.cloned().collect();
+            (!ops.is_empty()).then_some(RecordedTransaction {
                 ops,
                 ..*transaction
             })
@@ -136,7 +136,7 @@ impl History {
     }
 
     /// Assembles parts whose keys are numbered by the order of their first appearance.
-    pub(crate) fn assemble(parts: Vec<(Names, Vec<Transaction>)>) -> History {
+    pub(crate) fn assemble(parts: Vec<(Names, Vec<RecordedTransaction>)>) -> History {
         let mut all: Vec<Box<str>> = parts
             .iter()
             .flat_map(|(names, _)| names.list.iter().cloned())
@@ -162,13 +162,15 @@ impl History {
     }
 }
 
-impl Op {
+impl HistoryOp {
     fn rename(&mut self, name: impl Fn(Key) -> Key) {
         match self {
-            Op::Read { key, .. } | Op::Write { key, .. } | Op::Delete { key, .. } => {
+            HistoryOp::Read { key, .. }
+            | HistoryOp::Write { key, .. }
+            | HistoryOp::Delete { key, .. } => {
                 *key = name(*key);
             }
-            Op::Scan { from, to, found } => {
+            HistoryOp::Scan { from, to, found } => {
                 *from = name(*from);
                 *to = to.map(&name);
                 found.iter_mut().for_each(|(key, _)| *key = name(*key));

@@ -1,19 +1,19 @@
 //! Recording from many threads.
 //!
-//! Every thread has a [`Log`] of its own and shares nothing with the others until it ends, so that
+//! Every thread has a [`HistoryLog`] of its own and shares nothing with the others until it ends, so that
 //! recording changes the timing of the transactions as little as possible.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::model::{History, Key, Names, Op, Outcome, Transaction, Value};
+use crate::model::{History, HistoryOp, Key, Names, Outcome, RecordedTransaction, Value};
 
 /// Collects the logs of the threads of one run.
 pub struct Recorder {
     origin: Instant,
     processes: AtomicU32,
-    logs: Mutex<Vec<(Names, Vec<Transaction>)>>,
+    logs: Mutex<Vec<(Names, Vec<RecordedTransaction>)>>,
 }
 
 impl Default for Recorder {
@@ -35,9 +35,9 @@ impl Recorder {
 
     /// Returns a log for one client, which runs one transaction after the other. The log is handed
     /// in when it is dropped.
-    pub fn process(&self) -> Log<'_> {
+    pub fn process(&self) -> HistoryLog<'_> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
-        Log {
+        HistoryLog {
             recorder: self,
             process,
             names: Names::default(),
@@ -62,14 +62,14 @@ impl Recorder {
 }
 
 /// The transactions of one client.
-pub struct Log<'r> {
+pub struct HistoryLog<'r> {
     recorder: &'r Recorder,
     process: u32,
     names: Names,
-    transactions: Vec<Transaction>,
+    transactions: Vec<RecordedTransaction>,
 }
 
-impl Log<'_> {
+impl HistoryLog<'_> {
     /// Returns the number of this client in the history.
     #[must_use]
     pub fn process(&self) -> u32 {
@@ -77,12 +77,12 @@ impl Log<'_> {
     }
 
     /// Begins a transaction: call it before its first operation is sent.
-    pub fn begin(&mut self) -> Entry<'_> {
+    pub fn begin(&mut self) -> HistoryEntry<'_> {
         let start = self.recorder.now();
         let (recorder, process) = (self.recorder, self.process);
         // Unique, and exact in programs whose numbers are floating-point.
         let id = u64::from(process) << 32 | self.transactions.len() as u64;
-        let transaction = Transaction {
+        let transaction = RecordedTransaction {
             process,
             id,
             start,
@@ -92,7 +92,7 @@ impl Log<'_> {
         };
         self.transactions.push(transaction);
         let transaction = self.transactions.last_mut().expect("it was just pushed");
-        Entry {
+        HistoryEntry {
             recorder,
             names: &mut self.names,
             transaction,
@@ -100,7 +100,7 @@ impl Log<'_> {
     }
 }
 
-impl Drop for Log<'_> {
+impl Drop for HistoryLog<'_> {
     fn drop(&mut self) {
         let log = (
             std::mem::take(&mut self.names),
@@ -116,13 +116,13 @@ impl Drop for Log<'_> {
 
 /// A transaction that is being recorded. Dropped without an outcome, it stays recorded as
 /// [`Outcome::Unknown`].
-pub struct Entry<'l> {
+pub struct HistoryEntry<'l> {
     recorder: &'l Recorder,
     names: &'l mut Names,
-    transaction: &'l mut Transaction,
+    transaction: &'l mut RecordedTransaction,
 }
 
-impl Entry<'_> {
+impl HistoryEntry<'_> {
     /// Restarts the transaction, which is tried again: the record of the last attempt does not
     /// count.
     pub fn restart(&mut self) {
@@ -132,7 +132,7 @@ impl Entry<'_> {
     /// Records that a read of `key` saw `value`; `version` if the store reports one.
     pub fn read(&mut self, key: &str, value: Option<Value>, version: Option<u64>) {
         let key = self.names.key(key);
-        self.transaction.ops.push(Op::Read {
+        self.transaction.ops.push(HistoryOp::Read {
             key,
             value,
             version,
@@ -143,7 +143,7 @@ impl Entry<'_> {
     /// reports one.
     pub fn write(&mut self, key: &str, value: Value, version: Option<u64>) {
         let key = self.names.key(key);
-        self.transaction.ops.push(Op::Write {
+        self.transaction.ops.push(HistoryOp::Write {
             key,
             value,
             version,
@@ -153,7 +153,9 @@ impl Entry<'_> {
     /// Records that `key` was present, or may have been, and is removed.
     pub fn delete(&mut self, key: &str, version: Option<u64>) {
         let key = self.names.key(key);
-        self.transaction.ops.push(Op::Delete { key, version });
+        self.transaction
+            .ops
+            .push(HistoryOp::Delete { key, version });
     }
 
     /// Records that a scan from `from` to `to` (exclusive) answered `found`. If it was asked for at
@@ -181,7 +183,9 @@ impl Entry<'_> {
             to.map(|to| self.names.key(to))
         };
         let from = self.names.key(from);
-        self.transaction.ops.push(Op::Scan { from, to, found });
+        self.transaction
+            .ops
+            .push(HistoryOp::Scan { from, to, found });
     }
 
     /// Ends the transaction: call it when its outcome is known.
@@ -218,7 +222,7 @@ mod tests {
             .transactions
             .iter()
             .map(|transaction| match transaction.ops[..] {
-                [Op::Write { key, .. }] => (key, history.name(key)),
+                [HistoryOp::Write { key, .. }] => (key, history.name(key)),
                 _ => panic!("one write each: {transaction:?}"),
             })
             .collect();
@@ -240,7 +244,7 @@ mod tests {
             .ops
             .iter()
             .map(|op| match op {
-                Op::Scan { to: Some(to), .. } => history.name(*to),
+                HistoryOp::Scan { to: Some(to), .. } => history.name(*to),
                 _ => panic!("two scans"),
             })
             .collect();

@@ -75,7 +75,7 @@ impl Journal {
     /// Returns an error if a segment cannot be created. Recover again before another start.
     ///
     /// # Panics
-    /// Panics if the options make no sense (no logger, no buffer), or if the clock is behind.
+    /// Panics if the options have no logger or no buffer, or if the clock is behind.
     pub fn start(
         disk: Arc<dyn Disk>,
         dir: &Path,

@@ -16,7 +16,7 @@ use cluster::{CoordinatorKey, Timeouts, Topology, codec};
 use fabric::Secret;
 use fabric::tcp::{Caller, CallerOptions, Encryption, Transport};
 use fabric::verbs::{Device, Domain, VerbsOptions};
-use history::recorder::Log;
+use history::recorder::HistoryLog;
 use history::{Outcome, Recorder, check};
 use server::{Config, Membership, Running, serve};
 use store::Db;
@@ -407,7 +407,7 @@ impl Shared {
 }
 
 /// Records a write; `write` says if it has taken effect, as far as is known.
-fn record(log: &mut Log<'_>, pairs: &[(String, i64)], write: impl FnOnce() -> bool) {
+fn record(log: &mut HistoryLog<'_>, pairs: &[(String, i64)], write: impl FnOnce() -> bool) {
     let mut entry = log.begin();
     let is_known = write();
     for (key, value) in pairs {
@@ -505,7 +505,7 @@ fn histories(cluster: &Cluster) {
         }
     });
     let history = recorder.finish();
-    let unknown = |one: &&history::Transaction| one.outcome == Outcome::Unknown;
+    let unknown = |one: &&history::RecordedTransaction| one.outcome == Outcome::Unknown;
     let unknown = history.transactions.iter().filter(unknown).count();
     assert!(unknown > 10, "only {unknown} clients have died");
     let verdict = check::strictly_read_atomic(&history);

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use kumiki_locks::authority::{Authority, Command, Options};
+use kumiki_locks::authority::{Authority, AuthorityCommand, Options};
 use kumiki_locks::{Answer, LockLease, MonotonicTime, Request, Ticket};
 
 const KEYS: usize = 1_000;
@@ -44,9 +44,9 @@ fn main() {
 }
 
 /// Keeps ledgers at once, so that only the table is measured.
-fn carry_out(table: &Authority, out: &mut Vec<Command>) {
+fn carry_out(table: &Authority, out: &mut Vec<AuthorityCommand>) {
     while let Some(command) = out.pop() {
-        if matches!(command, Command::KeepLedger(_)) {
+        if matches!(command, AuthorityCommand::KeepLedger(_)) {
             table.ledger_kept(Ok(()), MonotonicTime::default(), out);
         }
     }

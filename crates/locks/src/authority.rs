@@ -5,7 +5,7 @@
 //!
 //! After a restart the table is empty. Only the [`Ledger`] is durable: which tokens are reserved,
 //! and how long the longest lease is. The table asks its driver to keep it
-//! ([`Command::KeepLedger`]), and the driver reports that it has ([`Authority::ledger_kept`]).
+//! ([`AuthorityCommand::KeepLedger`]), and the driver reports that it has ([`Authority::ledger_kept`]).
 //!
 //! 1. No two of the locks of one key overlap: one is granted when the one before was released, or when
 //!    its lease had ended on the clock of this process, which began to count when the request had come,
@@ -36,7 +36,7 @@ use crate::error::LockError;
 use crate::limits::LockLimits;
 use crate::lock::{Answer, Lock, OwnedRequest, Request, Ticket};
 use crate::moment::MonotonicTime;
-pub use command::Command;
+pub use command::AuthorityCommand;
 use gate::{GrantGate, ParkedRequest, WaitSpan};
 pub use ledger::Ledger;
 pub use options::Options;
@@ -79,7 +79,7 @@ impl Authority {
         last: Option<Ledger>,
         wall_ms: u64,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> Authority {
         assert!(options.shards.is_power_of_two(), "shards: a power of two");
         assert!(
@@ -113,7 +113,7 @@ impl Authority {
         key: &[u8],
         request: &Request<'_>,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> Option<Result<Answer, LockError>> {
         let open = self
             .limits
@@ -137,7 +137,7 @@ impl Authority {
         request: &Request<'_>,
         span: WaitSpan,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> Option<Result<Answer, LockError>> {
         loop {
             let part = self.part(key);
@@ -173,7 +173,7 @@ impl Authority {
         found || self.gate.cancel(ticket)
     }
 
-    /// Notes that the ledger in [`Command::KeepLedger`] is durable, or that it is not and will not
+    /// Notes that the ledger in [`AuthorityCommand::KeepLedger`] is durable, or that it is not and will not
     /// be; then the requests that waited for it get the error.
     ///
     /// # Panics
@@ -182,7 +182,7 @@ impl Authority {
         &self,
         kept: Result<(), LockError>,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) {
         let parked = self.gate.kept(kept.is_ok(), now, out);
         for ParkedRequest {
@@ -197,14 +197,14 @@ impl Authority {
                 Err(error) => Some(Err(error.clone())),
             };
             if let Some(outcome) = outcome {
-                out.push(Command::Answer { ticket, outcome });
+                out.push(AuthorityCommand::Answer { ticket, outcome });
             }
         }
     }
 
     /// Ends the leases and waits whose time has come. The driver calls it when
     /// [`Authority::next_due`] has come.
-    pub fn expire(&self, now: MonotonicTime, out: &mut Vec<Command>) {
+    pub fn expire(&self, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         self.gate.expire(now, out);
         for part in &self.shards {
             if part.due_us.load(Ordering::Acquire) <= now.as_us() {
@@ -272,7 +272,7 @@ impl Authority {
     /// Stops the table: nothing is granted any more, and requests that wait get
     /// [`LockError::Stopping`]. If nothing is held, it asks for a ledger that says so, which lets
     /// the next life grant at once.
-    pub fn stop(&self, now: MonotonicTime, out: &mut Vec<Command>) {
+    pub fn stop(&self, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         self.gate.stop(out);
         let mut clean = true;
         for part in &self.shards {
@@ -287,7 +287,7 @@ impl Authority {
         }
     }
 
-    fn turn<'a>(&'a self, now: MonotonicTime, out: &'a mut Vec<Command>) -> ShardCall<'a> {
+    fn turn<'a>(&'a self, now: MonotonicTime, out: &'a mut Vec<AuthorityCommand>) -> ShardCall<'a> {
         ShardCall {
             now,
             gate: &self.gate,

@@ -1,7 +1,7 @@
 //! A table that a partition keeps, for one proxy or for several.
 //!
 //! The record in the partition is the truth (its format: the module `record` of this crate).
-//! Requests become transactions ([`Command::Transact`]); requests that wait when a transaction is
+//! Requests become transactions ([`SharedCommand::Transact`]); requests that wait when a transaction is
 //! built travel together. The machine does no I/O: requests and results go in, transactions and
 //! answers come out of [`Shared::step`].
 //!
@@ -76,7 +76,7 @@ use base::transaction::Abort;
 use crate::error::LockError;
 use crate::lock::{Answer, OwnedRequest, Request, Ticket};
 use crate::moment::MonotonicTime;
-pub use command::{Command, TransactionNumber};
+pub use command::{SharedCommand, TransactionNumber};
 pub use counters::Counters;
 use entry::{Entry, Pending, Phase, Work};
 use era::Era;
@@ -112,7 +112,7 @@ pub struct Shared {
     /// Number of keys that are known to be held.
     held: usize,
     counters: Counters,
-    out: Vec<Command>,
+    out: Vec<SharedCommand>,
     /// The wall clock's time. Only a planted bug sets and reads it.
     wall_ms: u64,
 }
@@ -254,7 +254,7 @@ impl Shared {
     /// Does what is due, and adds the commands to `out`. To be called after requests and results,
     /// once for all that came together, and when [`Shared::next_due`] has come. `now` must have been
     /// read before the commands are carried out.
-    pub fn step(&mut self, now: MonotonicTime, out: &mut Vec<Command>) {
+    pub fn step(&mut self, now: MonotonicTime, out: &mut Vec<SharedCommand>) {
         self.tick(now);
         self.give_up_flights();
         while let Some((at, key)) = self.due.first()
@@ -350,6 +350,6 @@ impl Shared {
 
     fn answer(&mut self, ticket: Ticket, outcome: Result<Answer, LockError>) {
         self.open -= 1;
-        self.out.push(Command::Answer { ticket, outcome });
+        self.out.push(SharedCommand::Answer { ticket, outcome });
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pages::block;
-use pages::node::{OpenTable, Output, Worker};
+use pages::node::{OpenTable, Output, TaskRunner};
 use pages::task::{TaskError, WorkTimes};
 use pages::{Error, PageError, Source};
 
@@ -33,7 +33,7 @@ impl FragmentWorker {
     }
 }
 
-impl Worker for FragmentWorker {
+impl TaskRunner for FragmentWorker {
     fn run(&self, table: &Arc<OpenTable>, task: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         let table = table.table.as_ref();
         let table = table.ok_or_else(|| Error::Refused("a file has no rows".to_owned()))?;
@@ -63,7 +63,7 @@ fn error_of(error: TaskError) -> Error {
         TaskError::Unwanted => Error::Busy(text),
         TaskError::Page(PageError::Lost { .. }) | TaskError::Lost(_) => Error::Busy(text),
         TaskError::Page(_) | TaskError::Remote(_) => Error::Page(text),
-        TaskError::Untaken(_) => Error::Untaken(text),
+        TaskError::ResultsNotTaken(_) => Error::ResultsNotTaken(text),
         TaskError::Value(_) => Error::Value(text),
         TaskError::Refused(_) => Error::Refused(text),
     }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pages::{Address, Bounds, PageEntry, Segment, Table};
+use pages::{Bounds, PageAddress, PageEntry, Segment, Table};
 
 use crate::filter::{Filter, FilterPlan};
 use crate::fragment::Fragment;
@@ -90,7 +90,7 @@ pub fn pages(
     table: &Table,
     fragment: &Fragment,
     rows: &[RowRange],
-) -> Result<Vec<Address>, TaskError> {
+) -> Result<Vec<PageAddress>, TaskError> {
     check(table, fragment)?;
     let needed = NeededGroups::of(table, fragment, |_| true);
     let mut changes = PageChanges::new(needed.groups.len());
@@ -190,8 +190,8 @@ impl NeededGroups {
         &table.segments[piece.segment].groups[self.groups[group]][piece.pages[group]]
     }
 
-    pub(crate) fn address(&self, table: &Table, piece: &RowPiece, group: usize) -> Address {
-        Address {
+    pub(crate) fn address(&self, table: &Table, piece: &RowPiece, group: usize) -> PageAddress {
+        PageAddress {
             segment: piece.rows.segment,
             page: self.entry(table, piece, group).page,
         }

@@ -16,7 +16,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache as Pages;
 
 use crate::page::Page;
-use crate::table::Address;
+use crate::table::PageAddress;
 
 /// Bytes that a page needs besides its own.
 const AROUND: u64 = 200;
@@ -25,7 +25,7 @@ const USUAL: u64 = 64 << 10;
 
 /// See the [module](self).
 pub struct Cache<P: CacheValue = Page> {
-    pages: Pages<Address, Arc<P>, Weight>,
+    pages: Pages<PageAddress, Arc<P>, Weight>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -74,8 +74,8 @@ impl CacheFigures {
 #[derive(Clone, Copy)]
 struct Weight;
 
-impl<P: CacheValue> Weighter<Address, Arc<P>> for Weight {
-    fn weight(&self, _: &Address, page: &Arc<P>) -> u64 {
+impl<P: CacheValue> Weighter<PageAddress, Arc<P>> for Weight {
+    fn weight(&self, _: &PageAddress, page: &Arc<P>) -> u64 {
         page.size() as u64 + AROUND
     }
 }
@@ -116,7 +116,7 @@ impl<P: CacheValue> Cache<P> {
 
     /// Returns a page, if the cache has it.
     #[must_use]
-    pub fn get(&self, address: Address) -> Option<Arc<P>> {
+    pub fn get(&self, address: PageAddress) -> Option<Arc<P>> {
         let found = self.pages.get(&address);
         let figure = match found {
             Some(_) => &self.hits,
@@ -128,13 +128,13 @@ impl<P: CacheValue> Cache<P> {
 
     /// Returns `true` if the cache has a page. This does not count as a use of the page.
     #[must_use]
-    pub fn has(&self, address: Address) -> bool {
+    pub fn has(&self, address: PageAddress) -> bool {
         self.pages.contains_key(&address)
     }
 
     /// Keeps a value that was read from an address. It must have memory of its own, as it may be kept for
     /// long.
-    pub fn insert(&self, address: Address, page: Arc<P>) {
+    pub fn insert(&self, address: PageAddress, page: Arc<P>) {
         self.pages.insert(address, page);
     }
 

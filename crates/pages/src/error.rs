@@ -112,7 +112,7 @@ pub enum Error {
     /// A node has ended a task whose results were not taken for long. The node works as before, and another
     /// node would wait in vain, too.
     #[error("{0}")]
-    Untaken(String),
+    ResultsNotTaken(String),
     /// A node does not support the request, or does not have the table.
     #[error("{0}")]
     Refused(String),
@@ -188,7 +188,7 @@ impl Error {
             | Error::Rows(_)
             | Error::ReadOnly
             | Error::Stopped
-            | Error::Untaken(_)
+            | Error::ResultsNotTaken(_)
             | Error::Refused(_)
             | Error::Malformed(_)
             | Error::Value(_)

@@ -11,9 +11,9 @@ use crate::block;
 use crate::codec::put;
 use crate::page::Page;
 use crate::protocol::{ListedTable, LoadDefinition, NodeReply, NodeRequest, NodeStatus};
-use crate::table::{Address, Layout, PageNo, SegmentId, Table};
+use crate::table::{Layout, PageAddress, PageNo, SegmentId, Table};
 
-const ADDRESS: Address = Address {
+const ADDRESS: PageAddress = PageAddress {
     segment: SegmentId(7),
     page: PageNo(3),
 };

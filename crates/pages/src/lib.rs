@@ -99,7 +99,7 @@ pub use progress::Progress;
 pub use segment::{Groups, Shape};
 pub use source::{PageStream, Source, Tally};
 pub use table::{
-    Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
+    Layout, PageAddress, PageEntry, PageNo, PageSize, Segment, SegmentId, Table, TableId, Version,
 };
 pub use table_store::{Sink, TableStore};
 pub use tables::{Identity, Load, LoadOptions, Mode, Tables};

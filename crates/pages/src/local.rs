@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use options::LocalOptions;
 
 use crate::source::{PageStream, Source};
-use crate::table::{Address, Table};
+use crate::table::{PageAddress, Table};
 use crate::tables::Tables;
 use reader::Readers;
 use stream::Stream;
@@ -52,7 +52,7 @@ impl Local {
 }
 
 impl Source for Local {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         Box::new(Stream::new(&self.readers, table, pages))
     }
 }

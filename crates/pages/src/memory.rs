@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use crate::page::{Page, PageError};
 use crate::segment::{RowsError, SegmentBuilder, Shape};
 use crate::source::{PageStream, Source};
-use crate::table::{Address, PageNo, SegmentId, Table, TableId, Version};
+use crate::table::{PageAddress, PageNo, SegmentId, Table, TableId, Version};
 
 /// Pages in memory.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Memory {
 
     /// Returns the bytes of a page, if it exists.
     #[must_use]
-    pub fn bytes(&self, address: Address) -> Option<Bytes> {
+    pub fn bytes(&self, address: PageAddress) -> Option<Bytes> {
         let PageNo(page) = address.page;
         let segments = self.segments.read();
         segments.get(&address.segment)?.get(page as usize).cloned()
@@ -70,7 +70,7 @@ impl Memory {
 }
 
 impl Source for Memory {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         let table = table.clone();
         let pages = pages
             .into_iter()

@@ -52,7 +52,7 @@ pub use local_tables::LocalTables;
 pub use options::{Limits, NodeOptions};
 pub use shown_files::ShownFiles;
 pub use storage::{Extent, NodeLoad, NodeStorage, OpenTable};
-pub use worker::{NoWorker, Output, Worker};
+pub use worker::{NoWorker, Output, TaskRunner};
 
 use blocking_worker::BlockingWorker;
 use reader_loop::{LoopHandle, ReaderLoop};
@@ -77,7 +77,7 @@ impl Node {
     pub fn start(
         options: NodeOptions,
         storage: Arc<dyn NodeStorage>,
-        worker: Arc<dyn Worker>,
+        worker: Arc<dyn TaskRunner>,
     ) -> io::Result<Node> {
         let threads = options.threads.max(1);
         let mut listener = listen(options.listen, 1)?.pop();

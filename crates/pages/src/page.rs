@@ -50,7 +50,7 @@ use crate::entry::{ENTRY, Entry, aligned};
 use crate::format_error::FormatError;
 use crate::kind::Kind;
 use crate::row::{Attribute, Records};
-use crate::table::{Address, Layout, PageNo, SegmentId, Table};
+use crate::table::{Layout, PageAddress, PageNo, SegmentId, Table};
 
 pub(crate) const HEADER: usize = 64;
 const MAGIC: &[u8; 4] = b"KPAG";
@@ -63,7 +63,7 @@ pub enum PageError {
     #[error("page {address} is corrupt: {what}")]
     Corrupt {
         /// The page.
-        address: Address,
+        address: PageAddress,
         /// What is wrong with it.
         what: String,
     },
@@ -71,7 +71,7 @@ pub enum PageError {
     #[error("page {address} cannot be read: {what}")]
     Unreadable {
         /// The page.
-        address: Address,
+        address: PageAddress,
         /// The error of the system, or of the node.
         what: String,
     },
@@ -79,7 +79,7 @@ pub enum PageError {
     #[error("page {address} cannot be had: {what}")]
     Lost {
         /// The page.
-        address: Address,
+        address: PageAddress,
         /// Why the node cannot be asked.
         what: String,
     },
@@ -89,7 +89,7 @@ pub enum PageError {
 #[derive(Clone, Debug)]
 pub struct Page {
     buffer: Buffer,
-    header: Header,
+    header: PageHeader,
     body: Body,
 }
 
@@ -101,9 +101,9 @@ enum Body {
 
 /// A page's header; see the module's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
+pub(crate) struct PageHeader {
     pub(crate) layout: Layout,
-    pub(crate) address: Address,
+    pub(crate) address: PageAddress,
     pub(crate) group: u16,
     pub(crate) columns: u16,
     pub(crate) first_row: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Header {
     pub(crate) records: u32,
 }
 
-impl Header {
+impl PageHeader {
     /// Completes a page in `bytes`, which have its size and contain the entries and the data that
     /// they refer to.
     pub(crate) fn seal(&self, bytes: &mut [u8]) {
@@ -134,7 +134,7 @@ impl Header {
     }
 
     /// Returns the header of a page of any address, after it has verified the checksum.
-    fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
+    fn decode(bytes: &[u8]) -> Result<PageHeader, FormatError> {
         if bytes.len() < HEADER {
             return Err(format!("it has {} bytes", bytes.len()).into());
         }
@@ -158,9 +158,9 @@ impl Header {
             1 => Layout::Rows,
             other => return Err(format!("there is no layout {other}").into()),
         };
-        Ok(Header {
+        Ok(PageHeader {
             layout,
-            address: Address {
+            address: PageAddress {
                 segment: SegmentId(u128_at(bytes, 16)),
                 page: PageNo(u32_at(bytes, 32)),
             },
@@ -179,13 +179,13 @@ impl Page {
     ///
     /// # Errors
     /// Returns [`PageError::Corrupt`].
-    pub fn new(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, PageError> {
+    pub fn new(bytes: Bytes, address: PageAddress, layout: Layout) -> Result<Page, PageError> {
         let found = Page::verified(bytes, address, layout);
         found.map_err(|FormatError(what)| PageError::Corrupt { address, what })
     }
 
-    fn verified(bytes: Bytes, address: Address, layout: Layout) -> Result<Page, FormatError> {
-        let header = Header::decode(&bytes)?;
+    fn verified(bytes: Bytes, address: PageAddress, layout: Layout) -> Result<Page, FormatError> {
+        let header = PageHeader::decode(&bytes)?;
         if header.address != address {
             return Err(format!("page {} is in its place", header.address).into());
         }
@@ -236,7 +236,7 @@ impl Page {
     ///
     /// # Errors
     /// Returns [`PageError::Corrupt`].
-    pub fn of(table: &Table, bytes: Bytes, address: Address) -> Result<Page, PageError> {
+    pub fn of(table: &Table, bytes: Bytes, address: PageAddress) -> Result<Page, PageError> {
         let corrupt = |what| PageError::Corrupt { address, what };
         if bytes.len() != table.page_size.bytes() {
             return Err(corrupt(format!("it has {} bytes", bytes.len())));
@@ -264,7 +264,7 @@ impl Page {
 
     /// Returns its address.
     #[must_use]
-    pub fn address(&self) -> Address {
+    pub fn address(&self) -> PageAddress {
         self.header.address
     }
 

@@ -10,14 +10,14 @@ use crate::column_size::ColumnSize;
 use crate::encode::Column;
 use crate::entry::{ALIGN, ENTRY};
 use crate::kind::Kind;
-use crate::page::{HEADER, Header};
+use crate::page::{HEADER, PageHeader};
 use crate::row::RowSchema;
-use crate::table::{Address, Layout, PageNo, PageSize, SegmentId};
+use crate::table::{Layout, PageAddress, PageNo, PageSize, SegmentId};
 
 /// A page that has no address yet.
 pub(crate) struct BuiltPage {
     bytes: Vec<u8>,
-    header: Header,
+    header: PageHeader,
     /// The bounds of its columns.
     pub(crate) bounds: Vec<Bounds>,
 }
@@ -32,7 +32,7 @@ impl BuiltPage {
     }
 
     /// Returns its bytes with this address.
-    pub(crate) fn seal(mut self, address: Address) -> Vec<u8> {
+    pub(crate) fn seal(mut self, address: PageAddress) -> Vec<u8> {
         self.header.address = address;
         self.header.seal(&mut self.bytes);
         self.bytes
@@ -187,9 +187,9 @@ impl PageBuilder {
 
     fn finish_page(&mut self) -> Result<BuiltPage, Misfit> {
         let mut bytes = Vec::with_capacity(self.size);
-        let mut header = Header {
+        let mut header = PageHeader {
             layout: Layout::Columns,
-            address: Address {
+            address: PageAddress {
                 segment: SegmentId(0),
                 page: PageNo(0),
             },

@@ -26,7 +26,7 @@
 //! |---|---|---|
 //! | 1 | *window* | `window` u16; u8: 1 and the answer to the grant, or 0 and a text that says why not |
 //! | 2 | *answer* | `request` u32; the answer to a query |
-//! | 3 | *failed* | `request` u32; `kind` u8, see [`FailureKind`]; a text: why a query has no answer, or a task no end |
+//! | 3 | *failed* | `request` u32; `kind` u8, see [`NodeFailureKind`]; a text: why a query has no answer, or a task no end |
 //! | 4 | *written* | `tag` u32 of each page that lies in its window now |
 //! | 5 | *page* | `tag` u32; the page |
 //! | 6 | *page failed* | `tag` u32; a text: why a page cannot be read |
@@ -50,7 +50,7 @@ mod words;
 
 pub(crate) use load_definition::LoadDefinition;
 pub use node_status::NodeStatus;
-pub(crate) use reply::{FailureKind, NodeReply, begin_written};
+pub(crate) use reply::{NodeFailureKind, NodeReply, begin_written};
 pub(crate) use request::{
     NodeQuery, NodeRequest, PAGE_REQUEST, PageRequest, PageRequests, begin_read,
 };

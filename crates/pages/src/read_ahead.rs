@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::page::{Page, PageError};
 use crate::source::Tally;
-use crate::table::{Address, Table};
+use crate::table::{PageAddress, Table};
 
 /// The most pages that are taken before the source is looked at; an eighth of the pages that are read
 /// ahead where that is less.
@@ -27,7 +27,7 @@ const LOOK: usize = 32;
 
 /// See the [module](self).
 pub(crate) struct ReadAhead {
-    pages: Vec<Address>,
+    pages: Vec<PageAddress>,
     table: Arc<Table>,
     taken: usize,
     requested: usize,
@@ -51,7 +51,7 @@ impl ReadAhead {
     /// Reads these pages of a table. At most `limit`, but at least one, are requested and not taken.
     pub(crate) fn new(
         table: &Arc<Table>,
-        pages: Vec<Address>,
+        pages: Vec<PageAddress>,
         limit: usize,
         cache: Option<Arc<Cache>>,
     ) -> ReadAhead {
@@ -74,7 +74,7 @@ impl ReadAhead {
     }
 
     /// Returns the next page to be requested, and its place, if there is room for one.
-    pub(crate) fn next_request(&mut self) -> Option<(usize, Address)> {
+    pub(crate) fn next_request(&mut self) -> Option<(usize, PageAddress)> {
         while self.requested < self.pages.len() && self.requested - self.taken < self.limit {
             let (place, address) = (self.requested, self.pages[self.requested]);
             self.requested += 1;
@@ -150,12 +150,12 @@ impl ReadAhead {
     }
 
     /// Returns the page at a place.
-    pub(crate) fn at(&self, place: usize) -> Address {
+    pub(crate) fn at(&self, place: usize) -> PageAddress {
         self.pages[place]
     }
 
     /// Returns the page that is to be taken next.
-    pub(crate) fn first(&self) -> Option<Address> {
+    pub(crate) fn first(&self) -> Option<PageAddress> {
         self.pages.get(self.taken).copied()
     }
 }
@@ -179,11 +179,11 @@ mod tests {
         let memory = Memory::new();
         let table = memory.table("numbers", &shape, [&[batch][..]]).unwrap();
         let segment = table.segments[0].id;
-        let page = |page| Address {
+        let page = |page| PageAddress {
             segment,
             page: PageNo(page),
         };
-        let pages: Vec<Address> = (0..table.segments[0].pages).map(page).collect();
+        let pages: Vec<PageAddress> = (0..table.segments[0].pages).map(page).collect();
         assert!(pages.len() > 100);
         for (limit, at_most) in [(1024, 32), (64, 8), (8, 1), (1, 1)] {
             let mut ahead = ReadAhead::new(&table, pages.clone(), limit, None);

@@ -11,7 +11,7 @@ use arrow_schema::{Schema, SchemaRef};
 use crate::kind::Kind;
 use crate::page_builder::{BuiltPage, Misfit, PageBuilder};
 use crate::row::{self, BadForm, RowSchema};
-use crate::table::{Address, Layout, PageEntry, PageNo, PageSize, Segment, SegmentId};
+use crate::table::{Layout, PageAddress, PageEntry, PageNo, PageSize, Segment, SegmentId};
 
 /// Bytes of a run.
 const RUN: usize = 1 << 20;
@@ -256,7 +256,7 @@ impl SegmentBuilder {
                 rows: filled.rows(),
                 bounds: std::mem::take(&mut filled.bounds),
             });
-            let address = Address {
+            let address = PageAddress {
                 segment: self.id,
                 page,
             };

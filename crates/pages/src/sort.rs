@@ -22,7 +22,7 @@ use crate::kind::Kind;
 const BATCH: usize = 8192;
 
 /// The place of a row: its batch, and its place there.
-type Place = (u32, u32);
+type BatchRow = (u32, u32);
 
 /// Sorts batches of one schema, whose types are those of pages, by a column: nulls first, then from
 /// the least to the greatest value; equal rows in the order in which they came. NaNs come last.
@@ -39,7 +39,7 @@ pub fn sorted(batches: Vec<RecordBatch>, column: usize) -> impl Iterator<Item = 
     })
 }
 
-fn order(batches: &[RecordBatch], column: usize) -> Vec<Place> {
+fn order(batches: &[RecordBatch], column: usize) -> Vec<BatchRow> {
     let kind = batches
         .first()
         .and_then(|batch| Kind::of(batch.column(column).data_type()));
@@ -72,7 +72,7 @@ fn ordered<'a, K: Ord>(
     batches: &'a [RecordBatch],
     column: usize,
     key: impl Fn(Cell<'a>) -> Option<K>,
-) -> Vec<Place> {
+) -> Vec<BatchRow> {
     let mut keyed = Vec::new();
     for (at, batch) in batches.iter().enumerate() {
         let cells = cells(batch.column(column));
@@ -83,7 +83,7 @@ fn ordered<'a, K: Ord>(
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-fn take(batches: &[RecordBatch], places: &[Place]) -> RecordBatch {
+fn take(batches: &[RecordBatch], places: &[BatchRow]) -> RecordBatch {
     let schema = batches[0].schema();
     let columns = (0..schema.fields().len()).map(|column| {
         let pieces: Vec<&ArrayRef> = batches.iter().map(|batch| batch.column(column)).collect();
@@ -93,7 +93,7 @@ fn take(batches: &[RecordBatch], places: &[Place]) -> RecordBatch {
     RecordBatch::try_new(schema, columns).expect("the same columns as before")
 }
 
-fn take_column(pieces: &[&ArrayRef], places: &[Place]) -> ArrayRef {
+fn take_column(pieces: &[&ArrayRef], places: &[BatchRow]) -> ArrayRef {
     let rows = places
         .iter()
         .map(|&(piece, row)| (piece as usize, row as usize));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::{Page, PageError};
-use crate::table::{Address, Table};
+use crate::table::{PageAddress, Table};
 
 /// Verified pages, in order.
 pub type PageStream = Box<dyn Iterator<Item = Result<Arc<Page>, PageError>> + Send>;
@@ -13,7 +13,7 @@ pub type PageStream = Box<dyn Iterator<Item = Result<Arc<Page>, PageError>> + Se
 pub trait Source: Send + Sync {
     /// Reads pages of a table, before the caller takes them, and yields them in the order in which
     /// they were requested. After an error the stream ends.
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream;
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream;
 }
 
 /// Counts the pages that were taken from sources.

@@ -89,14 +89,14 @@ pub struct PageNo(pub u32);
 
 /// The address of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Address {
+pub struct PageAddress {
     /// Its segment.
     pub segment: SegmentId,
     /// Its number there.
     pub page: PageNo,
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for PageAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of segment {:?}", self.page.0, self.segment)
     }

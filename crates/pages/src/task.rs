@@ -45,7 +45,7 @@ pub enum TaskError {
     Lost(String),
     /// The result was not taken for so long that the node has ended the task. Another node would do so, too.
     #[error("{0}")]
-    Untaken(String),
+    ResultsNotTaken(String),
     /// The node does not run it: it does not know the table's version, or the task is invalid.
     #[error("{0}")]
     Refused(String),

@@ -94,7 +94,7 @@ use crate::locks::lock_service::LockService;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::running::Running;
-use crate::seeds::{NodeAddress, Seeds};
+use crate::seeds::{NodeAddress, SeedAddresses};
 use crate::threads::ListeningProxy;
 use base::clock::{Clock, SystemClock};
 use reactor::tls::{ServerTls, TlsSettings};
@@ -115,7 +115,7 @@ pub(crate) fn start(
         ..Options::default()
     });
     let nodes = Arc::new(Nodes::default());
-    let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
+    let seeds = SeedAddresses::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
     let seeds = Arc::new(seeds);
     let tables = [&config.lock_tables[..], &config.read_atomic];
     let found = topology::discover(&seeds.addresses(), tables, &options, &nodes);

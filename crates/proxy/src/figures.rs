@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::node_figures::ConnectionState;
+use crate::node_figures::NodeConnectionState;
 use crate::nodes::Nodes;
 use crate::runtime::link::LinkFigures;
 use crate::runtime::query::NodeIndex;
@@ -34,7 +34,7 @@ impl BackendFigures {
     }
 
     /// Sets the state of all of this thread's connections to a node.
-    pub(crate) fn set(&self, node: NodeIndex, now: ConnectionState) {
+    pub(crate) fn set(&self, node: NodeIndex, now: NodeConnectionState) {
         self.nodes.figures(node).set_state(self.thread, now);
     }
 }

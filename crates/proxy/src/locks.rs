@@ -34,10 +34,10 @@ use ::locks::{Answer, LockError};
 use base::partition::OwnedReply;
 use base::transaction::{Abort, Transaction};
 use disk::Disk;
-pub use figures::{CLASSES, Figures, SharedFigures, StorageTimes};
+pub use figures::{CLASSES, LockFigures, SharedFigures, StorageTimes};
 
 /// The outcome of a request.
-pub(crate) type Outcome = Result<Answer, LockError>;
+pub(crate) type LockOutcome = Result<Answer, LockError>;
 
 /// Executes transactions for a table of locks. Several threads call it at once.
 pub trait Execute: Send + Sync + 'static {

@@ -21,12 +21,12 @@ pub(crate) struct NodeFigures {
     /// never.
     replaced: AtomicU64,
     /// The state of each thread's connections when they were last checked.
-    states: Mutex<Vec<ConnectionState>>,
+    states: Mutex<Vec<NodeConnectionState>>,
 }
 
 /// The state of one thread's connections to a node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ConnectionState {
+pub(crate) struct NodeConnectionState {
     /// Queries that wait to be sent.
     pub(crate) waiting: usize,
     /// Queries that wait for a reply.
@@ -39,7 +39,7 @@ pub(crate) struct ConnectionState {
     pub(crate) silent: usize,
 }
 
-impl ConnectionState {
+impl NodeConnectionState {
     /// Returns `true` if no connection is up, and one will be as soon as the node can be reached.
     pub(crate) fn is_cut_off(self) -> bool {
         self.connections == 0 && self.awaited > 0
@@ -62,24 +62,26 @@ impl NodeFigures {
     }
 
     /// Returns the sum of the state over all threads.
-    pub(crate) fn now(&self) -> ConnectionState {
+    pub(crate) fn now(&self) -> NodeConnectionState {
         let states = self.states.lock();
         states
             .iter()
-            .fold(ConnectionState::default(), |sum, one| ConnectionState {
-                waiting: sum.waiting + one.waiting,
-                under_way: sum.under_way + one.under_way,
-                connections: sum.connections + one.connections,
-                awaited: sum.awaited + one.awaited,
-                silent: sum.silent + one.silent,
+            .fold(NodeConnectionState::default(), |sum, one| {
+                NodeConnectionState {
+                    waiting: sum.waiting + one.waiting,
+                    under_way: sum.under_way + one.under_way,
+                    connections: sum.connections + one.connections,
+                    awaited: sum.awaited + one.awaited,
+                    silent: sum.silent + one.silent,
+                }
             })
     }
 
     /// Sets the state of all of a thread's connections to the node.
-    pub(crate) fn set_state(&self, thread: usize, state: ConnectionState) {
+    pub(crate) fn set_state(&self, thread: usize, state: NodeConnectionState) {
         let mut states = self.states.lock();
         if states.len() <= thread {
-            states.resize(thread + 1, ConnectionState::default());
+            states.resize(thread + 1, NodeConnectionState::default());
         }
         states[thread] = state;
     }

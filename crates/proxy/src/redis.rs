@@ -62,7 +62,7 @@ use crate::info::ProxyInfo;
 use crate::locks::lock_service::LockService;
 use crate::nodes::Nodes;
 use crate::running::Running;
-use crate::seeds::{NodeAddress, Seeds};
+use crate::seeds::{NodeAddress, SeedAddresses};
 use crate::threads::ListeningProxy;
 use reactor::tls::TlsSettings;
 
@@ -79,7 +79,7 @@ pub(crate) fn start(
         tls: tls.client.clone(),
     });
     let nodes = Arc::new(Nodes::default());
-    let seeds = Seeds::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
+    let seeds = SeedAddresses::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
     let found = topology_refresher::discover(&seeds, kumiki, &options, &nodes);
     let (kind, known) = found.map_err(|tried| StartError::NoNode { tried })?;
     let ground = ListeningProxy::new(config, nodes, tls)?;

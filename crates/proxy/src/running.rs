@@ -161,8 +161,8 @@ mod tests {
     use super::*;
     use crate::cassandra::wire::CqlWire;
     use crate::nodes::NeededNodes;
-    use crate::runtime::protocol::{Progress, RequestContext};
-    use crate::runtime::query::{ClientId, NodeIndex, Reply};
+    use crate::runtime::protocol::{InputProgress, RequestContext};
+    use crate::runtime::query::{BackendReply, ClientId, NodeIndex};
     use reactor::tls::TlsSettings;
 
     /// A protocol that panics at the first client's input.
@@ -179,12 +179,12 @@ mod tests {
             (): &mut (),
             input: &mut BytesMut,
             _: &mut RequestContext<'_>,
-        ) -> Progress {
+        ) -> InputProgress {
             assert!(input.is_empty(), "by the test");
-            Progress::Done
+            InputProgress::Done
         }
 
-        fn reply(&mut self, (): &mut (), _: Reply, _: &mut RequestContext<'_>) {}
+        fn reply(&mut self, (): &mut (), _: BackendReply, _: &mut RequestContext<'_>) {}
 
         fn gone(&mut self, (): &mut (), _: &mut RequestContext<'_>) {}
 

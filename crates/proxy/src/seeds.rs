@@ -71,7 +71,7 @@ impl fmt::Debug for NodeAddress {
 
 /// The nodes that the proxy was given, and where they were at the last look-up.
 #[derive(Debug)]
-pub(crate) struct Seeds {
+pub(crate) struct SeedAddresses {
     nodes: Vec<NodeAddress>,
     found: Mutex<Found>,
 }
@@ -82,12 +82,12 @@ struct Found {
     at: Instant,
 }
 
-impl Seeds {
+impl SeedAddresses {
     /// Looks up all of them.
     ///
     /// # Errors
     /// Returns the nodes that cannot be found, with the reason of each.
-    pub(crate) fn look_up(nodes: &[NodeAddress]) -> Result<Seeds, Vec<String>> {
+    pub(crate) fn look_up(nodes: &[NodeAddress]) -> Result<SeedAddresses, Vec<String>> {
         let (mut addresses, mut failed) = (Vec::new(), Vec::new());
         for node in nodes {
             match node.resolve(None) {
@@ -98,7 +98,7 @@ impl Seeds {
         if !failed.is_empty() {
             return Err(failed);
         }
-        Ok(Seeds {
+        Ok(SeedAddresses {
             nodes: nodes.to_vec(),
             found: Mutex::new(Found {
                 addresses,
@@ -164,7 +164,7 @@ mod tests {
                 }
             }),
         );
-        let seeds = Seeds::look_up(&[named, at(9).into()]).unwrap();
+        let seeds = SeedAddresses::look_up(&[named, at(9).into()]).unwrap();
         assert_eq!(seeds.addresses(), [at(1), at(9)]);
         // Another order of the same addresses moves nothing.
         *names.lock() = vec![at(2), at(1)];
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_cannot_be_found_is_named() {
         let nowhere = NodeAddress::with("nowhere:1", Arc::new(|_| Ok(Vec::new())));
-        let failed = Seeds::look_up(&[at(1).into(), nowhere, NodeAddress::new("no port")]);
+        let failed = SeedAddresses::look_up(&[at(1).into(), nowhere, NodeAddress::new("no port")]);
         let failed = failed.unwrap_err();
         assert_eq!(failed.len(), 2);
         assert_eq!(

@@ -26,9 +26,9 @@ pub fn places_of_thread(clients: usize, most: usize, threads: usize) -> usize {
     (most.min(clients / 4) / threads).max(least)
 }
 
-/// The place of a connection that has not authenticated yet.
+/// Names the place of a connection that has not authenticated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64);
+pub struct AdmissionTicket(u64);
 
 /// See the module's description. `K` names a connection.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Newcomers<K> {
     limit: usize,
     within: Duration,
     /// In the order of admission: the connection, and the time by which it must have authenticated.
-    places: BTreeMap<Place, (K, Duration)>,
+    places: BTreeMap<AdmissionTicket, (K, Duration)>,
     admitted: u64,
 }
 
@@ -55,20 +55,20 @@ impl<K> Newcomers<K> {
 
     /// Admits a connection at the time `now`. Returns its place, and the connection that has lost its own
     /// and must be closed.
-    pub fn admit(&mut self, connection: K, now: Duration) -> (Place, Option<K>) {
+    pub fn admit(&mut self, connection: K, now: Duration) -> (AdmissionTicket, Option<K>) {
         let evicted = match self.places.len() < self.limit {
             true => None,
             false => self.places.pop_first().map(|(_, (oldest, _))| oldest),
         };
         self.admitted += 1;
-        let place = Place(self.admitted);
+        let place = AdmissionTicket(self.admitted);
         self.places.insert(place, (connection, now + self.within));
         (place, evicted)
     }
 
     /// Gives a place back: its connection has authenticated, or is closed. Does nothing if it has lost the
     /// place already.
-    pub fn leave(&mut self, place: Place) {
+    pub fn leave(&mut self, place: AdmissionTicket) {
         self.places.remove(&place);
     }
 

@@ -10,7 +10,7 @@
 //! | `buffers` | memory that the kernel receives into |
 //! | `waker` | ends a wait from any thread |
 //!
-//! A [`Ring`] belongs to one thread, which alone may [`Ring::wait`]; its [`Waker`] may be used from any thread.
+//! A [`IoRing`] belongs to one thread, which alone may [`IoRing::wait`]; its [`Waker`] may be used from any thread.
 //! It needs Linux 6.1 or later.
 //!
 //! Safety contract:
@@ -70,7 +70,7 @@ struct Outgoing {
 }
 
 /// A ring of requests to the kernel. See the module.
-pub struct Ring {
+pub struct IoRing {
     ring: IoUring,
     /// Present until the ring is dropped.
     buffers: Option<Buffers>,
@@ -85,12 +85,12 @@ pub struct Ring {
     started: bool,
 }
 
-impl Ring {
+impl IoRing {
     /// Returns a ring without sockets.
     ///
     /// # Errors
     /// Returns an error if the kernel is too old, or refuses the ring to this process.
-    pub fn new() -> io::Result<Ring> {
+    pub fn new() -> io::Result<IoRing> {
         // The thread that makes a ring has its blocking calls interrupted when the ring ends. So
         // the ring is made by a thread that is gone then.
         let made = std::thread::Builder::new().spawn(|| {
@@ -115,7 +115,7 @@ impl Ring {
         // SAFETY: the table has as many entries, and lives as long as the ring uses it (rule 2).
         unsafe { submitter.register_buf_ring_with_flags(buffers.table(), COUNT, GROUP, 0) }?;
         let waker = Waker::new()?;
-        let mut ring = Ring {
+        let mut ring = IoRing {
             ring,
             buffers: Some(buffers),
             sockets: Sockets::default(),
@@ -141,7 +141,7 @@ impl Ring {
         self.sockets.add(socket, key)
     }
 
-    /// Adds the descriptor of a poll, to be watched by [`Ring::await_connections`]: it is reported when the poll
+    /// Adds the descriptor of a poll, to be watched by [`IoRing::await_connections`]: it is reported when the poll
     /// has events.
     ///
     /// # Errors
@@ -464,7 +464,7 @@ fn may_repeat(error: io::Error, refused: &mut u32) -> io::Result<()> {
     }
 }
 
-impl Drop for Ring {
+impl Drop for IoRing {
     /// Ends all requests, so that the kernel no longer uses the buffers.
     fn drop(&mut self) {
         if !self.started {

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use crate::keep_alive::{CLIENT_KEEP_ALIVE, keep_client_alive, set_dead_after};
-use crate::ring::{Ring, SocketCompletion, SocketId, Waker};
+use crate::ring::{IoRing, SocketCompletion, SocketId, Waker};
 use bytes::{Buf, BytesMut};
 use mio::{Events, Poll};
 use slab::Slab;
@@ -48,7 +48,7 @@ const LISTENERS: usize = 1 << 40;
 
 /// See the module documentation.
 pub struct Uring {
-    ring: Ring,
+    ring: IoRing,
     connections: Slab<WatchedConnection>,
     listeners: Vec<usize>,
     /// Connections with bytes to be sent by the next wait.
@@ -152,7 +152,7 @@ impl Network for Uring {
 
     fn open() -> io::Result<Uring> {
         Ok(Uring {
-            ring: Ring::new()?,
+            ring: IoRing::new()?,
             connections: Slab::new(),
             listeners: Vec::new(),
             dirty: Vec::new(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::codec::Reader;
 use disk::{Disk, FaultDisk};
 
-use crate::log::{self, Log, LogOptions};
+use crate::log::{self, LogOptions, RaftLog};
 use crate::snapshot::{SnapshotReader, SnapshotReceiver};
 use crate::wire::{self, Payload};
 
@@ -30,7 +30,7 @@ fn segment(bytes: &[u8]) -> io::Result<()> {
             segment_bytes: 4096,
             salt: 1,
         };
-        Log::open(Arc::clone(&disk), dir, options, &mut |_, _| {})
+        RaftLog::open(Arc::clone(&disk), dir, options, &mut |_, _| {})
     };
     // A refusal is as good as a log.
     let Ok(first) = open() else { return Ok(()) };
@@ -202,7 +202,7 @@ mod tests {
             salt: 1,
         };
         let mut log =
-            Log::open(Arc::clone(&disk), Path::new(DIR), options, &mut |_, _| {}).unwrap();
+            RaftLog::open(Arc::clone(&disk), Path::new(DIR), options, &mut |_, _| {}).unwrap();
         log.found(65_537, meta().get_conf_state()).unwrap();
         log.append(&entries());
         log.sync().unwrap();

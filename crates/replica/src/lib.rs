@@ -59,7 +59,7 @@ pub use failure::MemberFailure;
 pub use log::LogOptions;
 pub use membership::{ChangeError, MembershipChange, NOT_WAITING};
 pub use options::{GROUP, Grouping, MemberOptions};
-pub use partition::{OpenError, Options, Partition, PendingChange};
+pub use partition::{OpenError, Options, PendingChange, ReplicatedPartition};
 pub use status::{MemberStatus, Role, Status};
 pub use time::{Now, SystemTime, Time};
 pub use worker::Worker;

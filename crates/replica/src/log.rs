@@ -1,8 +1,8 @@
 //! A member's log: Raft's entries and its durable state, in segments on disk. The entries since the
 //! last compaction are also in memory.
 //!
-//! What is added to the log ([`Log::append`], [`Log::set_hard_state`], …) is visible at once, and
-//! is durable when the next [`Log::sync`] has returned: one write and one sync for everything since
+//! What is added to the log ([`RaftLog::append`], [`RaftLog::set_hard_state`], …) is visible at once, and
+//! is durable when the next [`RaftLog::sync`] has returned: one write and one sync for everything since
 //! the last one.
 //!
 //! | module | concept |
@@ -24,7 +24,7 @@
 //!    again may help. Entries that a snapshot contains can still be removed, which frees space.
 //! 3. An entry is removed only when a durable snapshot contains it.
 //! 4. The members follow from the newest snapshot, or else from the founding, and from the log's
-//!    entries behind it, which are applied again after a restart. What [`Log::set_conf_state`]
+//!    entries behind it, which are applied again after a restart. What [`RaftLog::set_conf_state`]
 //!    keeps is for people who inspect a member that does not run.
 //!
 //! A last frame that was damaged after its sync looks like one that was being written, and is cut
@@ -59,7 +59,7 @@ pub(crate) use check::check;
 pub(crate) use replay::read_payload;
 
 /// A member's log; see the [module](self).
-pub struct Log {
+pub struct RaftLog {
     /// The Raft id of the member; 0 if the log belongs to no member yet.
     raft_id: u64,
     state: LogState,
@@ -81,15 +81,15 @@ pub struct Log {
     failed: Option<LogError>,
 }
 
-impl Log {
+impl RaftLog {
     /// Makes a log in memory alone, which is empty after a restart.
     #[must_use]
-    pub fn in_memory() -> Log {
-        Log::new(None)
+    pub fn in_memory() -> RaftLog {
+        RaftLog::new(None)
     }
 
-    fn new(location: Option<LogLocation>) -> Log {
-        Log {
+    fn new(location: Option<LogLocation>) -> RaftLog {
+        RaftLog {
             raft_id: 0,
             state: LogState::default(),
             synced: SegmentStart::default(),
@@ -109,7 +109,7 @@ impl Log {
     /// Reads the log in `dir`, and makes the directory if it is missing. Other files there are left
     /// alone. `progress` is called with the number of bytes that have been read and with their
     /// total. A write that a crash interrupted is cut off; what is found is durable. If there is a
-    /// snapshot, the caller calls [`Log::recover_snapshot`] next.
+    /// snapshot, the caller calls [`RaftLog::recover_snapshot`] next.
     ///
     /// # Errors
     /// Returns an error if the operating system reports one, or if the log is damaged. Nothing was
@@ -119,10 +119,10 @@ impl Log {
         dir: &Path,
         options: LogOptions,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Log, LogError> {
+    ) -> Result<RaftLog, LogError> {
         let location = LogLocation::new(disk, dir, options);
         let recovered = recover::recover(&location, progress)?;
-        let mut log = Log::new(Some(location));
+        let mut log = RaftLog::new(Some(location));
         if let Some(found) = recovered {
             log.raft_id = found.raft_id;
             log.synced = found.state.start();
@@ -244,7 +244,7 @@ impl Log {
     /// Replaces the log by a snapshot that was received and is durable. The replacement is durable.
     ///
     /// # Errors
-    /// Returns the errors of [`Log::sync`].
+    /// Returns the errors of [`RaftLog::sync`].
     pub fn install(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
         self.check()?;
         self.state.replace(meta);
@@ -261,12 +261,12 @@ impl Log {
         self.remove_segments()
     }
 
-    /// Takes the newest snapshot, from which the state is rebuilt, after [`Log::open`]. If the
+    /// Takes the newest snapshot, from which the state is rebuilt, after [`RaftLog::open`]. If the
     /// snapshot is ahead of the log, because the process ended between the two, the log is replaced
     /// durably. Raft starts with the members of this snapshot, and applies the entries behind it.
     ///
     /// # Errors
-    /// Returns the errors of [`Log::sync`], or an error if the snapshot is older than the entries
+    /// Returns the errors of [`RaftLog::sync`], or an error if the snapshot is older than the entries
     /// that were removed from the log.
     pub fn recover_snapshot(&mut self, meta: &SnapshotMetadata) -> Result<(), LogError> {
         self.has_snapshot(meta.index)?;
@@ -284,7 +284,7 @@ impl Log {
         Ok(())
     }
 
-    /// Checks, after [`Log::open`], that the log is complete without a snapshot.
+    /// Checks, after [`RaftLog::open`], that the log is complete without a snapshot.
     ///
     /// # Errors
     /// Returns an error if entries have been removed, which a snapshot must contain.
@@ -311,10 +311,10 @@ impl Log {
 
     /// Drops entries up to `index`, or up to the newest snapshot if that is less, and removes the
     /// segments that are not needed then. It needs no space on the disk, and so works when
-    /// [`Log::sync`] fails for lack of space.
+    /// [`RaftLog::sync`] fails for lack of space.
     ///
     /// # Errors
-    /// Returns the errors of [`Log::sync`].
+    /// Returns the errors of [`RaftLog::sync`].
     pub fn compact(&mut self, index: u64) -> Result<(), LogError> {
         let snapshot = self.snapshot.as_ref().map_or(0, |meta| meta.index);
         let index = index.min(snapshot).min(self.state.last());
@@ -414,7 +414,7 @@ impl Log {
     }
 
     /// Returns the members, and the entry since which they are the members, as set by
-    /// [`Log::set_conf_state`].
+    /// [`RaftLog::set_conf_state`].
     #[must_use]
     pub fn conf_state(&self) -> (u64, &ConfState) {
         (self.state.conf.0, &self.state.conf.1)

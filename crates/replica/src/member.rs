@@ -74,7 +74,7 @@ use base::NodeId;
 use raft::eraftpb::ConfState;
 
 use crate::failure::MemberFailure;
-use crate::log::Log;
+use crate::log::RaftLog;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::messages::{Hello, MemberMessage};
 use crate::options::MemberOptions;
@@ -110,7 +110,7 @@ pub(crate) enum MessageOutcome {
 /// A node's part in the partition.
 enum Participation {
     /// The disk is empty: the log is blank.
-    Blank(Box<(Log, StateMachine)>),
+    Blank(Box<(RaftLog, StateMachine)>),
     Active(Box<ActiveMember>),
     /// The member has failed while it started to take part.
     Failed,
@@ -144,9 +144,9 @@ impl Member {
             Some(dir) => {
                 let disk = Arc::clone(&storage.disk);
                 tidy(&*disk, dir)?;
-                Log::open(disk, dir, storage.log.clone(), progress)?
+                RaftLog::open(disk, dir, storage.log.clone(), progress)?
             }
-            None => Log::in_memory(),
+            None => RaftLog::in_memory(),
         };
         let mut context = MemberContext {
             options,
@@ -494,7 +494,7 @@ impl Member {
 /// Rebuilds the state from the newest snapshot, and starts to take part with the log.
 fn recover(
     context: &mut MemberContext,
-    mut log: Log,
+    mut log: RaftLog,
     mut state: StateMachine,
 ) -> Result<ActiveMember, MemberFailure> {
     if let Some(dir) = context.dir() {

@@ -118,7 +118,7 @@ struct JanitorStop {
 }
 
 /// See the module's description.
-pub struct Partition {
+pub struct ReplicatedPartition {
     shared: Arc<MemberShared>,
     mailbox: Arc<DriverMailbox>,
     stop: Arc<JanitorStop>,
@@ -127,7 +127,7 @@ pub struct Partition {
     undecided_counter: Mutex<Option<engine::Worker<NoLog>>>,
 }
 
-impl fmt::Debug for Partition {
+impl fmt::Debug for ReplicatedPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Partition").finish_non_exhaustive()
     }
@@ -158,7 +158,7 @@ pub(crate) fn engine(workers: usize, limits: Limits, time: &Arc<dyn Time>) -> Ar
     })
 }
 
-impl Partition {
+impl ReplicatedPartition {
     /// Reads the data, and starts to take part. `progress` is called with the number of bytes of
     /// the log that have been read and with their total.
     ///
@@ -167,10 +167,12 @@ impl Partition {
     pub fn open(
         options: Options,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Arc<Partition>, OpenError> {
+    ) -> Result<Arc<ReplicatedPartition>, OpenError> {
         match options.io {
-            Io::Uring => Partition::open_over(Uring::open()?, options, progress),
-            Io::Epoll | Io::Auto => Partition::open_over(Sockets::open()?, options, progress),
+            Io::Uring => ReplicatedPartition::open_over(Uring::open()?, options, progress),
+            Io::Epoll | Io::Auto => {
+                ReplicatedPartition::open_over(Sockets::open()?, options, progress)
+            }
         }
     }
 
@@ -178,7 +180,7 @@ impl Partition {
         mut network: N,
         options: Options,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Arc<Partition>, OpenError> {
+    ) -> Result<Arc<ReplicatedPartition>, OpenError> {
         let engine = engine(options.workers, options.limits, &options.time);
         engine.declare_read_atomic(options.member.read_atomic.clone());
         let janitor = engine.janitor();
@@ -210,7 +212,7 @@ impl Partition {
         )?;
         let wake = Arc::clone(&mailbox);
         shared.set_waker(Box::new(move || wake.wake()));
-        let partition = Partition {
+        let partition = ReplicatedPartition {
             shared: Arc::clone(&shared),
             mailbox: Arc::clone(&mailbox),
             stop: Arc::default(),
@@ -244,7 +246,7 @@ impl Partition {
         &self.shared.engine
     }
 
-    /// Returns the ticket up to which all have resolved or are lost: ask [`Partition::is_lost`]
+    /// Returns the ticket up to which all have resolved or are lost: ask [`ReplicatedPartition::is_lost`]
     /// first.
     #[must_use]
     pub fn durable(&self) -> Epoch {
@@ -344,7 +346,7 @@ impl Partition {
         self.shared.listen(listener);
     }
 
-    /// Begins to change the members. Returns the place of the outcome; [`Partition::on_change`]
+    /// Begins to change the members. Returns the place of the outcome; [`ReplicatedPartition::on_change`]
     /// tells when to look.
     #[must_use]
     pub fn begin_change(&self, change: MembershipChange) -> PendingChange {
@@ -400,7 +402,7 @@ impl Partition {
     }
 }
 
-impl Drop for Partition {
+impl Drop for ReplicatedPartition {
     fn drop(&mut self) {
         self.close(Duration::ZERO);
     }

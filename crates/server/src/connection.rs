@@ -28,7 +28,7 @@ pub(crate) struct Connection {
     /// (`stalled`).
     pub(crate) input: Vec<u8>,
     /// Its place among those that have not given the password.
-    pub(crate) newcomer: Option<newcomers::Place>,
+    pub(crate) newcomer: Option<newcomers::AdmissionTicket>,
     /// The `MULTI` block that is being queued.
     pub(crate) block: Option<Box<CommandBlock>>,
     /// Keys under `WATCH`, with the versions seen.

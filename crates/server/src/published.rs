@@ -192,7 +192,7 @@ impl Lease {
     }
 
     /// Makes the lease follow the member's.
-    fn follow(published: &Arc<PublishedSlots>, member: &replica::Partition) -> Lease {
+    fn follow(published: &Arc<PublishedSlots>, member: &replica::ReplicatedPartition) -> Lease {
         let (slots, begun) = (Arc::clone(published), Mutex::new(None));
         member.on_lease(Box::new(move |until| {
             let (slots, mut begun) = (slots.slots(), begun.lock());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use operators::placement::{LinkCosts, SideCosts};
 use operators::{Placement, Site};
-use pages::{Address, Table, TableId, Version};
+use pages::{PageAddress, Table, TableId, Version};
 use parking_lot::Mutex;
 
 use crate::error::{CatalogueError, Error};
@@ -37,7 +37,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Returns the part of these pages that is in a cache of this machine, from 0 to 1.
-    fn cached(&self, _pages: &[Address]) -> f64 {
+    fn cached(&self, _pages: &[PageAddress]) -> f64 {
         0.0
     }
 

@@ -9,12 +9,12 @@ use operators::{Aggregate, Expr, FragmentWork, Function, Operator, Scalar, SortK
 use crate::scalar::of_integer;
 
 /// The columns to which expressions refer.
-pub(crate) struct Names<'a>(pub(crate) &'a Schema);
+pub(crate) struct ColumnNames<'a>(pub(crate) &'a Schema);
 
 /// A value, and the names of its columns.
 pub(crate) struct Named<'a, T>(&'a Schema, &'a T);
 
-impl<'a> Names<'a> {
+impl<'a> ColumnNames<'a> {
     pub(crate) fn expr(&self, expr: &'a Expr) -> Named<'a, Expr> {
         Named(self.0, expr)
     }

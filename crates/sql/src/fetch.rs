@@ -240,7 +240,7 @@ fn failed(table: &str, error: &TaskError) -> DataFusionError {
             "table {table}: a storage node was lost in the middle of the query, and no other one \
              can go on from there: {what}; ask again"
         )),
-        TaskError::Untaken(what) => DataFusionError::Execution(format!(
+        TaskError::ResultsNotTaken(what) => DataFusionError::Execution(format!(
             "table {table}: {what}: ask again and take the rows faster, or let the scan run here \
              (SET kumiki.placement = 'remote-local')"
         )),

@@ -34,7 +34,7 @@ const GUESSED_FROM: usize = 10_000;
 
 /// The format of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum FileFormat {
     /// Lines of values.
     Csv(Csv),
     /// Parquet.
@@ -82,30 +82,30 @@ impl Default for Csv {
 
 /// Columns and their types, in SQL: `id bigint not null, price decimal(15, 2)`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Columns(String);
+pub struct LoadColumns(String);
 
-impl FromStr for Columns {
+impl FromStr for LoadColumns {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Columns, Error> {
+    fn from_str(text: &str) -> Result<LoadColumns, Error> {
         if text.contains(';') {
             return Err("columns are written as in SQL: id bigint not null, name varchar".into());
         }
-        Ok(Columns(text.to_owned()))
+        Ok(LoadColumns(text.to_owned()))
     }
 }
 
 /// A load.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct LoadRequest {
     /// The table's name.
     pub table: String,
     /// The files, in order.
     pub files: Vec<PathBuf>,
     /// The format of the files.
-    pub format: Format,
+    pub format: FileFormat,
     /// The columns; `None` finds them out.
-    pub columns: Option<Columns>,
+    pub columns: Option<LoadColumns>,
     /// The column by which rows are sorted, which must then fit into memory.
     pub sort_by: Option<String>,
     /// How a new table is stored in pages.
@@ -123,7 +123,7 @@ pub struct Request {
 /// The text says what, in which file, and what to do.
 pub fn load(
     store: &dyn TableStore,
-    request: &Request,
+    request: &LoadRequest,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -136,7 +136,7 @@ pub fn load(
 
 async fn loaded(
     store: &dyn TableStore,
-    request: &Request,
+    request: &LoadRequest,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Arc<Table>, Error> {
     let context = context();
@@ -150,7 +150,7 @@ async fn loaded(
         let read = read(&context, file, &request.format, schema.as_ref()).await;
         let (mut read, types) = read.map_err(in_file)?;
         unique(read.schema().as_arrow()).map_err(in_file)?;
-        if let (Some(schema), Some(_), Format::Parquet) =
+        if let (Some(schema), Some(_), FileFormat::Parquet) =
             (&schema, &request.columns, &request.format)
         {
             read = chosen(read, schema).map_err(in_file)?;
@@ -171,7 +171,7 @@ async fn loaded(
         let mut batches = read.execute_stream().await.map_err(about)?;
         while let Some(batch) = batches.next().await {
             let mut batch = batch.map_err(about)?;
-            if let Format::Csv(csv) = &request.format
+            if let FileFormat::Csv(csv) = &request.format
                 && csv.has_empty_texts()
             {
                 batch = with_empty_texts(batch, csv.null.as_deref()).map_err(in_file)?;
@@ -185,7 +185,7 @@ async fn loaded(
 }
 
 /// Returns the error for a value that is not of its column's type, with names instead of numbers.
-fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String> {
+fn unread_value(what: &str, columns: &Schema, format: &FileFormat) -> Option<String> {
     let (_, rest) = what.split_once("Error while parsing value '")?;
     let (value, rest) = rest.split_once("' as type '")?;
     let (data_type, rest) = rest.split_once("' for column ")?;
@@ -193,7 +193,7 @@ fn unread_value(what: &str, columns: &Schema, format: &Format) -> Option<String>
     let column = columns.fields().get(column.parse::<usize>().ok()?)?.name();
     let line = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     // The reader counts from 0, header included.
-    let has_header = matches!(format, Format::Csv(Csv { header: true, .. }));
+    let has_header = matches!(format, FileFormat::Csv(Csv { header: true, .. }));
     let row = line.parse::<u64>().ok()? + u64::from(!has_header);
     Some(format!(
         "column {column}, row {row}: '{value}' is no {data_type}"
@@ -212,7 +212,7 @@ struct Target {
 impl Target {
     fn begin(
         store: &dyn TableStore,
-        request: &Request,
+        request: &LoadRequest,
         schema: &SchemaRef,
     ) -> Result<Target, Error> {
         let by = request.sort_by.as_ref().map(|column| {
@@ -263,7 +263,7 @@ fn context() -> SessionContext {
 async fn wanted(
     context: &SessionContext,
     store: &dyn TableStore,
-    request: &Request,
+    request: &LoadRequest,
 ) -> Result<Option<SchemaRef>, Error> {
     if request.mode == Mode::Append {
         let name = &request.table;
@@ -271,7 +271,7 @@ async fn wanted(
         let table = table.ok_or_else(|| format!("there is no table {name} to append to"))?;
         return Ok(Some(Arc::clone(&table.schema)));
     }
-    let Some(Columns(columns)) = &request.columns else {
+    let Some(LoadColumns(columns)) = &request.columns else {
         return Ok(None);
     };
     let plan = context
@@ -289,7 +289,7 @@ async fn wanted(
 async fn read(
     context: &SessionContext,
     file: &Path,
-    format: &Format,
+    format: &FileFormat,
     schema: Option<&SchemaRef>,
 ) -> Result<(DataFrame, Schema), Error> {
     let found = std::fs::canonicalize(file).map_err(|error| Error::System(error.to_string()))?;
@@ -307,7 +307,7 @@ async fn read(
     let extension = extension.unwrap_or_default();
     let says = |error: DataFusionError| explain(&error);
     match format {
-        Format::Csv(csv) => {
+        FileFormat::Csv(csv) => {
             let mut options = CsvReadOptions::new()
                 .has_header(csv.header)
                 .delimiter(csv.delimiter)
@@ -341,7 +341,7 @@ async fn read(
                 columns.map_or(found, |columns| columns.as_ref().clone()),
             ))
         }
-        Format::Parquet => {
+        FileFormat::Parquet => {
             let options = ParquetReadOptions::default().file_extension(&extension);
             let read = context.read_parquet(path, options).await.map_err(says)?;
             let found = read.schema().as_arrow().clone();

@@ -5,7 +5,7 @@ use std::ops::Add;
 use std::sync::Arc;
 
 use operators::{Fragment, RowRange};
-use pages::{Address, PageStream, Source, Table, Tally};
+use pages::{PageAddress, PageStream, Source, Table, Tally};
 
 /// Counts the pages that a scan takes: read on this machine, received over the network, or found in a
 /// cache.
@@ -101,7 +101,7 @@ impl MeteredSource {
 }
 
 impl Source for MeteredSource {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         let tally = Arc::clone(&self.tally);
         let pages = self.source.read(table, pages);
         Box::new(pages.inspect(move |_| tally.add_read(1)))

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use operators::placement::{LinkCosts, SideCosts};
 use operators::{LocalSite, Placement, RemoteSite, Site, WorkCosts};
 use pages::remote::{NodeStatus, RemoteNode, RemoteNodeOptions};
-use pages::{Address, Table};
+use pages::{PageAddress, Table};
 use parking_lot::Mutex;
 
 use crate::catalogue::{MeasuredCosts, OPERATION_S, Store, StoreLocation};
@@ -127,7 +127,7 @@ impl Store for StorageNode {
         }
     }
 
-    fn cached(&self, pages: &[Address]) -> f64 {
+    fn cached(&self, pages: &[PageAddress]) -> f64 {
         let Some(cache) = &self.remote.options().cache else {
             return 0.0;
         };

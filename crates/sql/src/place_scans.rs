@@ -11,7 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use operators::estimate::estimate;
 use operators::placement::{LinkCosts, PageWork, PlacementCosts, SideCosts, choose_with};
 use operators::{Fragment, Placement, RowRange, TaskError};
-use pages::{Address, Table};
+use pages::{PageAddress, Table};
 
 use crate::catalogue::{MeasuredCosts, OPERATION_S, StoreLocation};
 use crate::error::Error;
@@ -187,7 +187,7 @@ fn sampled(
     table: &Table,
     fragment: &Fragment,
     rows: &[RowRange],
-) -> Result<Vec<Address>, TaskError> {
+) -> Result<Vec<PageAddress>, TaskError> {
     let rows = operators::scan::prune(table, fragment, rows)?;
     let pages = operators::scan::pages(table, fragment, &rows)?;
     let step = pages.len().div_ceil(SAMPLED).max(1);

@@ -298,7 +298,7 @@ fn properties(equivalences: EquivalenceProperties, partitions: usize) -> PlanPro
 impl DisplayAs for PagesScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
-        let names = display::Names(&table.schema);
+        let names = display::ColumnNames(&table.schema);
         write!(f, "PagesScan: table={} v{}", table.name, table.version.0)?;
         if let Some(filter) = &self.filter {
             write!(f, ", filter={}", names.expr(filter))?;

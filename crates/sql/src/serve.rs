@@ -67,9 +67,9 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::serve::activity::{Activity, Own};
-use crate::serve::auth::{Door, Secret};
+use crate::serve::auth::{Authenticator, PasswordHash};
 use crate::serve::catalogue_tables::SharedCatalogue;
-use crate::serve::connection::{Connection, Newcomer};
+use crate::serve::connection::{Newcomer, PgConnection};
 use crate::serve::handler::Handler;
 use crate::session::Shared;
 
@@ -104,10 +104,10 @@ pub struct Options {
 }
 
 /// A server that listens.
-pub struct Server {
+pub struct SqlServer {
     listener: TcpListener,
     shared: Shared,
-    secret: Option<Secret>,
+    secret: Option<PasswordHash>,
     certificate: Option<Arc<ServerTls>>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
@@ -131,13 +131,13 @@ impl Stopper {
     }
 }
 
-impl Server {
+impl SqlServer {
     /// Listens. Sessions should have [`Rights::Read`](crate::Rights) alone.
     ///
     /// # Errors
     /// Returns an error if the address is not available, or is public and clients need neither a password nor a
     /// certificate; the text says what to do.
-    pub async fn bind(options: &Options, shared: Shared) -> Result<(Server, Stopper), Error> {
+    pub async fn bind(options: &Options, shared: Shared) -> Result<(SqlServer, Stopper), Error> {
         let listen = options.listen;
         let certificate = options.certificate.as_deref();
         let is_closed =
@@ -152,9 +152,13 @@ impl Server {
         let listener = TcpListener::bind(listen).await;
         let listener = listener
             .map_err(|error| Error::System(format!("cannot listen on {listen}: {error}")))?;
-        let secret = options.password.as_deref().map(Secret::new).transpose()?;
+        let secret = options
+            .password
+            .as_deref()
+            .map(PasswordHash::new)
+            .transpose()?;
         let (stopper, stop) = watch::channel(false);
-        let server = Server {
+        let server = SqlServer {
             listener,
             shared,
             secret,
@@ -172,7 +176,7 @@ impl Server {
         Ok((server, Stopper(Arc::new(stopper))))
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     ///
     /// # Errors
     /// If the system does not say.
@@ -212,7 +216,7 @@ impl Server {
                 return;
             }
         };
-        let connection = Connection {
+        let connection = PgConnection {
             handler: Arc::new(Handler::new(
                 session,
                 &self.running,
@@ -221,7 +225,7 @@ impl Server {
                 Own::new(&self.activity),
                 &self.system,
             )),
-            door: Arc::new(Door::new(
+            door: Arc::new(Authenticator::new(
                 self.secret.as_ref(),
                 &self.manager,
                 self.certificate.is_some(),

@@ -16,5 +16,5 @@ pub mod run;
 pub mod script;
 pub mod terminal;
 
-pub use format::Format;
+pub use format::OutputFormat;
 pub use run::{Failed, Shell};

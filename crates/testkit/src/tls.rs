@@ -16,18 +16,18 @@ use crate::http::{self, Response};
 pub use rcgen;
 
 /// An authority, and the files that it has signed. They are removed when it is dropped.
-pub struct Authority {
+pub struct CertificateAuthority {
     dir: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Creates an authority with a certificate of its own.
     ///
     /// # Panics
     /// Panics if no temporary file can be written.
     #[must_use]
-    pub fn new(name: &str) -> Authority {
+    pub fn new(name: &str) -> CertificateAuthority {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -35,7 +35,7 @@ impl Authority {
         let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(dir.path().join("ca.pem"), issuer.pem()).expect("a file");
-        Authority { dir, issuer }
+        CertificateAuthority { dir, issuer }
     }
 
     /// Returns the path of a file in the authority's directory.
@@ -103,7 +103,7 @@ impl Authority {
     }
 
     /// Returns a client's session with a server on 127.0.0.1, by the settings of
-    /// [`Authority::client_config`].
+    /// [`CertificateAuthority::client_config`].
     ///
     /// # Panics
     /// Panics if the files cannot be read.
@@ -112,7 +112,7 @@ impl Authority {
         session(self.client_config(own))
     }
 
-    /// Connects to a server on 127.0.0.1 that speaks RESP, by the settings of [`Authority::client_config`].
+    /// Connects to a server on 127.0.0.1 that speaks RESP, by the settings of [`CertificateAuthority::client_config`].
     ///
     /// # Panics
     /// Panics if the files cannot be read, or if no process listens at `address`.

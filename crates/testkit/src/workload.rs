@@ -39,7 +39,7 @@ pub mod transfers;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use history::recorder::Entry;
+use history::recorder::HistoryEntry;
 use history::{Outcome, Value};
 
 use crate::error::TestkitError;
@@ -319,7 +319,7 @@ pub trait Subject {
 ///
 /// # Panics
 /// Panics if what was seen does not fit the plan: then the subject is wrong.
-pub fn record(mut entry: Entry<'_>, plan: &Plan, ended: &Ended) {
+pub fn record(mut entry: HistoryEntry<'_>, plan: &Plan, ended: &Ended) {
     let outcome = match ended {
         Ended::Committed(seen) => {
             assert_eq!(
@@ -351,7 +351,7 @@ pub fn record(mut entry: Entry<'_>, plan: &Plan, ended: &Ended) {
     entry.end(outcome);
 }
 
-fn record_step(entry: &mut Entry<'_>, step: &Step, seen: &Seen) {
+fn record_step(entry: &mut HistoryEntry<'_>, step: &Step, seen: &Seen) {
     match (step, seen) {
         (Step::Get { key }, Seen::Value(value)) => entry.read(key, *value, None),
         (Step::Get { key }, Seen::Versioned(value, version)) => {

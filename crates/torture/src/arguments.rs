@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use torture::bench::cell::Mode;
+use torture::bench::cell::BenchMode;
 use torture::cassandra::Paxos;
 use torture::chaos;
-use torture::crash::Disk;
+use torture::crash::ServerDisk;
 use torture::fuzz::Target;
 use torture::server::Program;
-use torture::sim::{self, Protocol};
+use torture::sim::{self, SimulatedProtocol};
 
 use crate::program;
 
@@ -86,8 +86,8 @@ pub(crate) enum Task {
         #[arg(long, default_value_t = 100)]
         rounds: u64,
         /// The file layer below the server.
-        #[arg(long, value_enum, default_value_t = Disk::Forgetful)]
-        disk: Disk,
+        #[arg(long, value_enum, default_value_t = ServerDisk::Forgetful)]
+        disk: ServerDisk,
         /// Seed of the load; drawn and printed if not given.
         #[arg(long)]
         seed: Option<u64>,
@@ -127,7 +127,7 @@ pub(crate) enum Task {
         history: Option<PathBuf>,
         /// Build with this planted bug, and succeed only if it is found.
         #[arg(long, value_enum)]
-        planted: Option<chaos::Bug>,
+        planted: Option<chaos::ChaosBug>,
         /// Judge this binary instead of building one.
         #[arg(long)]
         binary: Option<PathBuf>,
@@ -168,7 +168,7 @@ pub(crate) enum Task {
     /// Simulate whole clusters under faults; each seed is a schedule that can be played again.
     Sim {
         /// The protocol.
-        protocol: Protocol,
+        protocol: SimulatedProtocol,
         #[command(flatten)]
         options: sim::Options,
     },
@@ -263,7 +263,7 @@ pub(crate) enum Task {
         out: PathBuf,
         /// Only this way of keeping data and of encrypting connections.
         #[arg(long, value_enum)]
-        mode: Vec<Mode>,
+        mode: Vec<BenchMode>,
         /// How the server waits for its connections, as `--io` of `kumiki serve`.
         #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
         io: String,

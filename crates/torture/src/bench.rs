@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::bench::cell::{Asked, Cell, Load, Mode, Test};
+use crate::bench::cell::{Asked, BenchCell, BenchLoad, BenchMode, Test};
 use crate::bench::machine::{Host, Meter, SERVER_CORE};
-use crate::bench::report::{Point, Repetition, Report, header};
-use crate::server::{Program, Server};
-use testkit::tls::Authority;
+use crate::bench::report::{BenchPoint, BenchReport, Repetition, header};
+use crate::server::{Program, ServerUnderTest};
+use testkit::tls::CertificateAuthority;
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -47,7 +47,7 @@ pub struct Options {
     /// The directory for the JSON file.
     pub out: PathBuf,
     /// Only these modes; empty: all.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<BenchMode>,
     /// How Kumiki and the echo wait for their connections: `auto`, `epoll` or `uring`.
     pub io: String,
 }
@@ -63,7 +63,7 @@ const VALUE: usize = 100;
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let mut points = Vec::new();
     println!("{}", header());
-    for mode in [Mode::Ephemeral, Mode::Tls, Mode::Durable] {
+    for mode in [BenchMode::Ephemeral, BenchMode::Tls, BenchMode::Durable] {
         if options.modes.is_empty() || options.modes.contains(&mode) {
             points.extend(run_mode(binary, mode, options)?);
         }
@@ -81,7 +81,7 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
         aims().filter(|(point, aim)| point.meets(*aim)).count(),
         aims().count()
     );
-    let report = Report {
+    let report = BenchReport {
         host: Host::here(),
         keys: options.keys,
         repetitions: options.repetitions,
@@ -98,11 +98,11 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
 /// The servers of a mode.
 struct Servers {
     /// In the order of [`Side`]; the echo is the last.
-    all: Vec<Server>,
+    all: Vec<ServerUnderTest>,
     /// Where they are asked.
     addrs: Vec<SocketAddr>,
     /// The authority of their certificates, if they are asked over TLS.
-    authority: Option<Authority>,
+    authority: Option<CertificateAuthority>,
     meter: Meter,
     _dir: TempDir,
 }
@@ -118,7 +118,7 @@ enum Side {
 /// The two that hold keys.
 const STORES: [Side; 2] = [Side::Kumiki, Side::Redis];
 
-fn run_mode(binary: &Path, mode: Mode, options: &Options) -> Result<Vec<Point>> {
+fn run_mode(binary: &Path, mode: BenchMode, options: &Options) -> Result<Vec<BenchPoint>> {
     let mut servers = Servers::start(binary, mode, &options.io)?;
     for side in STORES {
         preload(servers.server(side), options.keys, VALUE)?;
@@ -142,14 +142,14 @@ fn run_mode(binary: &Path, mode: Mode, options: &Options) -> Result<Vec<Point>> 
     Ok(points)
 }
 
-fn cells(mode: Mode) -> Vec<Cell> {
+fn cells(mode: BenchMode) -> Vec<BenchCell> {
     let (tests, pipelines): (&[Test], &[u32]) = match mode {
-        Mode::Ephemeral => (&[Test::Get, Test::Set], &[1, 16]),
-        Mode::Tls => (&[Test::Get, Test::Set], &[1, 16]),
+        BenchMode::Ephemeral => (&[Test::Get, Test::Set], &[1, 16]),
+        BenchMode::Tls => (&[Test::Get, Test::Set], &[1, 16]),
         // Reads wait for no sync.
-        Mode::Durable => (&[Test::Set], &[1, 16]),
+        BenchMode::Durable => (&[Test::Set], &[1, 16]),
     };
-    let load = |&test: &Test, pipeline, clients| Load {
+    let load = |&test: &Test, pipeline, clients| BenchLoad {
         test,
         size: VALUE,
         pipeline,
@@ -158,29 +158,32 @@ fn cells(mode: Mode) -> Vec<Cell> {
     let pairs = tests
         .iter()
         .flat_map(|test| pipelines.iter().map(move |&pipeline| (test, pipeline)));
-    let mut loads: Vec<Load> = pairs
+    let mut loads: Vec<BenchLoad> = pairs
         .map(|(test, pipeline)| load(test, pipeline, 50))
         .collect();
-    if mode == Mode::Durable {
+    if mode == BenchMode::Durable {
         loads.push(load(&Test::Set, 1, 1));
     }
-    loads.into_iter().map(|load| Cell { mode, load }).collect()
+    loads
+        .into_iter()
+        .map(|load| BenchCell { mode, load })
+        .collect()
 }
 
 impl Servers {
-    fn start(binary: &Path, mode: Mode, io: &str) -> Result<Servers> {
+    fn start(binary: &Path, mode: BenchMode, io: &str) -> Result<Servers> {
         let mut ours = vec!["--io".to_owned(), io.to_owned()];
         let mut theirs = Vec::new();
         let mut add = |our: &[&str], their: &[&str]| {
             ours.extend(our.iter().map(|&word| word.to_owned()));
             theirs.extend(their.iter().map(|&word| word.to_owned()));
         };
-        let tls = (mode == Mode::Tls).then(|| Authority::new("bench"));
+        let tls = (mode == BenchMode::Tls).then(|| CertificateAuthority::new("bench"));
         let (mut tls_ports, mut addrs) = ([None; 2], Vec::new());
         match mode {
-            Mode::Ephemeral | Mode::Tls => add(&["--ephemeral"], &["--appendonly", "no"]),
+            BenchMode::Ephemeral | BenchMode::Tls => add(&["--ephemeral"], &["--appendonly", "no"]),
             // A rewrite of the log during a run would put the peer at a disadvantage.
-            Mode::Durable => add(
+            BenchMode::Durable => add(
                 &["--durability", "group"],
                 &[
                     "--appendonly",
@@ -228,7 +231,7 @@ impl Servers {
             Program::kumiki(binary.to_owned(), ours),
             Program::Redis { args: theirs },
         ];
-        if mode == Mode::Ephemeral {
+        if mode == BenchMode::Ephemeral {
             programs.push(Program::Echo { io: io.to_owned() });
         }
         let mut all = Vec::new();
@@ -239,7 +242,7 @@ impl Servers {
             addrs.push(encrypted.unwrap_or(server.addr()));
             all.push(server);
         }
-        let pids: Vec<_> = all.iter().map(Server::pid).collect();
+        let pids: Vec<_> = all.iter().map(ServerUnderTest::pid).collect();
         Ok(Servers {
             all,
             addrs,
@@ -249,12 +252,12 @@ impl Servers {
         })
     }
 
-    fn server(&self, side: Side) -> &Server {
+    fn server(&self, side: Side) -> &ServerUnderTest {
         &self.all[side as usize]
     }
 
-    fn measure(&mut self, cell: Cell, options: &Options) -> Result<Point> {
-        let mut point = Point {
+    fn measure(&mut self, cell: BenchCell, options: &Options) -> Result<BenchPoint> {
+        let mut point = BenchPoint {
             cell,
             aims: cell.aims(),
             kumiki: Vec::new(),
@@ -292,7 +295,7 @@ impl Servers {
         options: &Options,
         measure: impl FnOnce(&Asked<'_>) -> R,
     ) -> R {
-        let authority = self.authority.as_ref().map(Authority::ca);
+        let authority = self.authority.as_ref().map(CertificateAuthority::ca);
         measure(&Asked {
             addr: self.addrs[side as usize],
             authority: authority.as_deref(),
@@ -303,7 +306,7 @@ impl Servers {
 
     fn measure_until_kept(
         &self,
-        cell: Cell,
+        cell: BenchCell,
         side: Side,
         requests: u64,
         options: &Options,
@@ -336,7 +339,7 @@ impl Servers {
 }
 
 /// Returns the number of requests that take about `seconds`. The run warms both ends up, too.
-fn calibrate(load: Load, asked: &Asked<'_>, seconds: f64) -> Result<u64> {
+fn calibrate(load: BenchLoad, asked: &Asked<'_>, seconds: f64) -> Result<u64> {
     let requests = if load.clients == 1 {
         500
     } else {
@@ -347,7 +350,7 @@ fn calibrate(load: Load, asked: &Asked<'_>, seconds: f64) -> Result<u64> {
 }
 
 /// Writes the keys that redis-benchmark uses, 200 in an MSET, a few of these under way.
-fn preload(server: &Server, keys: u64, size: usize) -> Result<()> {
+fn preload(server: &ServerUnderTest, keys: u64, size: usize) -> Result<()> {
     let mut client = server.connect()?;
     let value = vec![b'x'; size];
     let mut open = 0;
@@ -383,7 +386,7 @@ fn benchmark_key(key: u64) -> Vec<u8> {
 
 /// Checks that after the runs both stores hold every key, with values of the right size; otherwise
 /// the figures compare different work.
-fn check(server: &Server, keys: u64, size: usize) -> Result<()> {
+fn check(server: &ServerUnderTest, keys: u64, size: usize) -> Result<()> {
     let mut client = server.connect()?;
     let count = client.expect(&["DBSIZE"])?;
     if count != Reply::Int(keys as i64) {

@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use self::fault::Terms;
-use self::network::Network;
-use self::partition_run::{Complaint, Kind, Life, Report, Round};
+use self::network::ChaosNetwork;
+use self::partition_run::{ChaosReport, ChaosRound, Complaint, Life, PromiseKind};
 use self::summary::ChaosSummary;
 use crate::server::Program;
 use xtask::interrupt;
@@ -76,25 +76,25 @@ pub struct Options {
     /// The file for the history of the last round.
     pub history: Option<PathBuf>,
     /// The bug that the nodes have, if any.
-    pub planted: Option<Bug>,
+    pub planted: Option<ChaosBug>,
 }
 
 /// A bug that must be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Bug {
+pub enum ChaosBug {
     /// A leader believes in its lease without reading the clock.
     StaleLease,
     /// A former leader keeps transactions that it had executed and that were not committed.
     KeptOverlay,
 }
 
-impl Bug {
+impl ChaosBug {
     /// Returns the name by which it is planted.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Bug::StaleLease => "stale-lease",
-            Bug::KeptOverlay => "kept-overlay",
+            ChaosBug::StaleLease => "stale-lease",
+            ChaosBug::KeptOverlay => "kept-overlay",
         }
     }
 
@@ -107,7 +107,7 @@ impl Bug {
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct ChaosVerdict {
     /// Rounds that were played.
     pub rounds: u64,
     /// The complaints of the last one.
@@ -119,11 +119,11 @@ pub struct Verdict {
 ///
 /// # Errors
 /// Returns an error if rounds cannot be run; a complaint is no error here.
-pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+pub fn run(program: &Program, options: &Options) -> Result<ChaosVerdict> {
     if !matches!(options.nodes, 3 | 5) {
         bail!("a chaos run has 3 or 5 nodes, not {}", options.nodes);
     }
-    let network = Network::build(options.nodes)?;
+    let network = ChaosNetwork::build(options.nodes)?;
     // A thread that has entered a network stays in it.
     thread::scope(|scope| {
         let playing = scope.spawn(|| play(program, options, network));
@@ -131,7 +131,7 @@ pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
     })
 }
 
-fn play(program: &Program, options: &Options, network: Network) -> Result<Verdict> {
+fn play(program: &Program, options: &Options, network: ChaosNetwork) -> Result<ChaosVerdict> {
     network.enter()?;
     let mut chaos = Chaos {
         program,
@@ -149,7 +149,7 @@ fn play(program: &Program, options: &Options, network: Network) -> Result<Verdic
 /// # Errors
 /// Returns an error with the reason, if it is not permitted although it `is_required`.
 pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
-    match Network::build(nodes) {
+    match ChaosNetwork::build(nodes) {
         Ok(_) => Ok(true),
         Err(error) if is_required => Err(error),
         Err(error) => {
@@ -163,7 +163,7 @@ pub fn is_permitted(nodes: u16, is_required: bool) -> Result<bool> {
 ///
 /// # Errors
 /// Returns an error if there is a complaint.
-pub fn require_clean(verdict: &Verdict) -> Result<()> {
+pub fn require_clean(verdict: &ChaosVerdict) -> Result<()> {
     if let [first, ..] = &verdict.complaints[..] {
         bail!("the partition broke its promise: {}", first.text);
     }
@@ -175,9 +175,9 @@ pub fn require_clean(verdict: &Verdict) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if there is no complaint of that kind.
-pub fn require_found(verdict: &Verdict) -> Result<()> {
+pub fn require_found(verdict: &ChaosVerdict) -> Result<()> {
     let mut complaints = verdict.complaints.iter();
-    if complaints.all(|complaint| complaint.kind == Kind::Failed) {
+    if complaints.all(|complaint| complaint.kind == PromiseKind::Failed) {
         bail!("the planted bug was not found in {} rounds", verdict.rounds);
     }
     println!(
@@ -201,16 +201,16 @@ impl Drop for Directory {
 struct Chaos<'a> {
     program: &'a Program,
     options: &'a Options,
-    network: Network,
+    network: ChaosNetwork,
     dir: Directory,
     rng: fastrand::Rng,
     sum: ChaosSummary,
 }
 
 impl Chaos<'_> {
-    fn run(&mut self) -> Result<Verdict> {
+    fn run(&mut self) -> Result<ChaosVerdict> {
         let (begun, seed) = (Instant::now(), self.options.seed);
-        let mut verdict = Verdict::default();
+        let mut verdict = ChaosVerdict::default();
         let mut life = None;
         while verdict.rounds < self.options.rounds
             && begun.elapsed() < self.options.time
@@ -235,7 +235,7 @@ impl Chaos<'_> {
                 self.keep(life.as_ref())?;
             }
             verdict.complaints = report.complaints;
-            let is_failure = |complaint: &Complaint| complaint.kind == Kind::Failed;
+            let is_failure = |complaint: &Complaint| complaint.kind == PromiseKind::Failed;
             if self.options.planted.is_some() && verdict.complaints.iter().all(is_failure) {
                 // A node has ended because of the bug, which does not show what the bug breaks. A
                 // new partition begins.
@@ -254,7 +254,7 @@ impl Chaos<'_> {
         Ok(verdict)
     }
 
-    fn round(&mut self, number: u64, life: &mut Option<Life>) -> Result<Report> {
+    fn round(&mut self, number: u64, life: &mut Option<Life>) -> Result<ChaosReport> {
         let at = number % LIFE;
         let has_leases = self.is_drowsy() || at >= LIFE / 2;
         let forgets = number / LIFE % 2 == 1;
@@ -283,7 +283,7 @@ impl Chaos<'_> {
             may_fill: !forgets,
             drowsy: self.is_drowsy(),
         };
-        let round = Round {
+        let round = ChaosRound {
             number,
             terms,
             workers: WORKERS,
@@ -297,14 +297,14 @@ impl Chaos<'_> {
                  take {bound:?}",
                 report.serving
             );
-            report.complain(Kind::Unavailable, [text]);
+            report.complain(PromiseKind::Unavailable, [text]);
         }
         Ok(report)
     }
 
     /// Returns `true` if leaders sleep longer than their leases.
     fn is_drowsy(&self) -> bool {
-        self.options.planted == Some(Bug::StaleLease)
+        self.options.planted == Some(ChaosBug::StaleLease)
     }
 
     fn arguments(&self, has_leases: bool, forgets: bool) -> Program {
@@ -340,7 +340,7 @@ impl Chaos<'_> {
     }
 }
 
-impl Report {
+impl ChaosReport {
     /// Prints the complaints, and the actions of the round.
     fn tell(&self) {
         for event in &self.events {
@@ -355,7 +355,7 @@ impl Report {
     }
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for ChaosReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [served, _, unknown] = self.served;
         let ms = |time: Duration| time.as_millis();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cluster::topology::{self, NodeInfo};
 
-use crate::server::{Program, Server};
+use crate::server::{Program, ServerUnderTest};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -36,7 +36,7 @@ pub struct Options {
     /// The number of nodes.
     pub nodes: u16,
     /// The partitions and keys.
-    pub shape: Shape,
+    pub shape: ClusterFileShape,
     /// The port at which clients find the first node; the others follow.
     pub base_port: u16,
     /// The directory of file, logs and data.
@@ -59,18 +59,18 @@ impl Options {
 
 /// Partitions and keys in the cluster's file.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct ClusterFileShape {
     /// The number of nodes that hold the same partition.
     pub replicas: u16,
     /// Keys with these prefixes are read atomic.
     pub read_atomic: Vec<String>,
 }
 
-impl Shape {
+impl ClusterFileShape {
     /// Returns a shape in which so many nodes hold each partition, and no key is read atomic.
     #[must_use]
-    pub fn replicas(replicas: u16) -> Shape {
-        Shape {
+    pub fn replicas(replicas: u16) -> ClusterFileShape {
+        ClusterFileShape {
             replicas,
             read_atomic: Vec::new(),
         }
@@ -95,7 +95,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     let ports: Option<Vec<_>> = ports.collect();
     let ports = ports.context("the ports exceed 65535; choose a smaller --base-port")?;
     let program = options.program(program);
-    let mut nodes = Nodes::new(&program, &options.dir, &options.shape, &ports)?;
+    let mut nodes = ClusterNodes::new(&program, &options.dir, &options.shape, &ports)?;
     nodes.start_all()?;
     let ready = nodes.wait_together();
     // Ctrl-C is a good reason to stop here.
@@ -136,7 +136,7 @@ impl Ports {
 
 /// The nodes of a cluster. They are killed when this is dropped.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct ClusterNodes {
     program: Program,
     dir: PathBuf,
     file: PathBuf,
@@ -152,17 +152,22 @@ struct Node {
     id: u16,
     client: SocketAddr,
     fabric: SocketAddr,
-    server: Option<Server>,
+    server: Option<ServerUnderTest>,
     died: Option<Instant>,
 }
 
-impl Nodes {
+impl ClusterNodes {
     /// Describes nodes 1, 2, … at these ports in `dir`. Starts none.
     ///
     /// # Errors
     /// Returns an error if the directory has the file of another cluster, or cannot be written, or
     /// if the number of nodes does not fit the number of replicas.
-    pub fn new(program: &Program, dir: &Path, shape: &Shape, ports: &[Ports]) -> Result<Nodes> {
+    pub fn new(
+        program: &Program,
+        dir: &Path,
+        shape: &ClusterFileShape,
+        ports: &[Ports],
+    ) -> Result<ClusterNodes> {
         let replicas = usize::from(shape.replicas);
         if ports.is_empty() {
             bail!("a cluster has at least one node");
@@ -206,7 +211,7 @@ impl Nodes {
             server: None,
             died: None,
         };
-        Ok(Nodes {
+        Ok(ClusterNodes {
             program: program.clone(),
             dir,
             file,
@@ -216,32 +221,32 @@ impl Nodes {
         })
     }
 
-    /// As [`Nodes::new`] without replicas, at free ports.
+    /// As [`ClusterNodes::new`] without replicas, at free ports.
     ///
     /// # Errors
-    /// Returns the errors of [`Nodes::new`].
-    pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
-        Nodes::replicated_anywhere(program, dir, 1, count)
+    /// Returns the errors of [`ClusterNodes::new`].
+    pub fn anywhere(program: &Program, dir: &Path, count: u16) -> Result<ClusterNodes> {
+        ClusterNodes::replicated_anywhere(program, dir, 1, count)
     }
 
-    /// As [`Nodes::new`], at free ports.
+    /// As [`ClusterNodes::new`], at free ports.
     ///
     /// # Errors
-    /// Returns the errors of [`Nodes::new`].
+    /// Returns the errors of [`ClusterNodes::new`].
     pub fn replicated_anywhere(
         program: &Program,
         dir: &Path,
         replicas: u16,
         count: u16,
-    ) -> Result<Nodes> {
+    ) -> Result<ClusterNodes> {
         let ports = testkit::free_addresses(3 * usize::from(count))?;
         let ports = ports.chunks(3).map(|ports| Ports {
             client: ports[0].port(),
             fabric: ports[1].port(),
             replica: ports[2].port(),
         });
-        let shape = Shape::replicas(replicas);
-        Nodes::new(program, dir, &shape, &ports.collect::<Vec<_>>())
+        let shape = ClusterFileShape::replicas(replicas);
+        ClusterNodes::new(program, dir, &shape, &ports.collect::<Vec<_>>())
     }
 
     /// Returns the number of nodes.
@@ -257,7 +262,7 @@ impl Nodes {
     }
 
     /// Returns the server of node `index`, from 0 on, if it was started.
-    pub fn server(&mut self, index: usize) -> Option<&mut Server> {
+    pub fn server(&mut self, index: usize) -> Option<&mut ServerUnderTest> {
         self.nodes[index].server.as_mut()
     }
 
@@ -444,8 +449,14 @@ mod tests {
     fn the_file_is_one_that_nodes_read_and_stays_that_of_its_data() {
         let dir = tempfile::tempdir().unwrap();
         let ports = [7001, 7002].map(|port| Ports::from(port).unwrap());
-        let new =
-            |replicas, ports| Nodes::new(&kumiki(), dir.path(), &Shape::replicas(replicas), ports);
+        let new = |replicas, ports| {
+            ClusterNodes::new(
+                &kumiki(),
+                dir.path(),
+                &ClusterFileShape::replicas(replicas),
+                ports,
+            )
+        };
         let nodes = new(1, &ports).unwrap();
         let text = fs::read_to_string(&nodes.file).unwrap();
         let topology = cluster::Topology::parse(&text, "cluster.toml").unwrap();
@@ -466,11 +477,11 @@ mod tests {
     fn keys_are_declared_in_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let ports = [7001, 7002].map(|port| Ports::from(port).unwrap());
-        let shape = Shape {
+        let shape = ClusterFileShape {
             replicas: 1,
             read_atomic: vec!["ra:".to_owned(), "a \"b\"".to_owned()],
         };
-        let nodes = Nodes::new(&kumiki(), dir.path(), &shape, &ports).unwrap();
+        let nodes = ClusterNodes::new(&kumiki(), dir.path(), &shape, &ports).unwrap();
         let topology = cluster::Topology::load(&nodes.file).unwrap();
         let declared: Vec<_> = topology.read_atomic().prefixes().collect();
         assert_eq!(declared, [&b"ra:"[..], b"a \"b\""]);
@@ -481,14 +492,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut options = Options {
             nodes: 1,
-            shape: Shape::replicas(1),
+            shape: ClusterFileShape::replicas(1),
             base_port: 7001,
             dir: dir.path().to_owned(),
             transport: None,
             restart: false,
         };
         let ports = [Ports::from(7001).unwrap()];
-        let nodes = Nodes::new(&kumiki(), dir.path(), &options.shape, &ports).unwrap();
+        let nodes = ClusterNodes::new(&kumiki(), dir.path(), &options.shape, &ports).unwrap();
         let line = |options: &Options| {
             let program = options.program(&kumiki());
             let line = program.node_line(&nodes.file, 1, &nodes.data(0)).unwrap();
@@ -507,14 +518,20 @@ mod tests {
     fn replicas_are_on_nodes_that_follow_each_other() {
         let dir = tempfile::tempdir().unwrap();
         let ports: Vec<_> = (7001..7007).flat_map(Ports::from).collect();
-        let nodes = Nodes::new(&kumiki(), dir.path(), &Shape::replicas(3), &ports).unwrap();
+        let nodes = ClusterNodes::new(
+            &kumiki(),
+            dir.path(),
+            &ClusterFileShape::replicas(3),
+            &ports,
+        )
+        .unwrap();
         let topology = cluster::Topology::load(&nodes.file).unwrap();
         let holders = topology.partitions().iter().map(|one| one.nodes.clone());
         assert!(holders.eq([[1, 2, 3], [4, 5, 6]].map(|ids| ids.map(base::NodeId).to_vec())));
         for (replicas, count) in [(2, 6), (3, 4), (0, 3)] {
             let other = tempfile::tempdir().unwrap();
-            let shape = Shape::replicas(replicas);
-            let refused = Nodes::new(&kumiki(), other.path(), &shape, &ports[..count]);
+            let shape = ClusterFileShape::replicas(replicas);
+            let refused = ClusterNodes::new(&kumiki(), other.path(), &shape, &ports[..count]);
             let said = refused.unwrap_err().to_string();
             assert!(said.contains("three or more"), "{said}");
         }

@@ -32,11 +32,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::crash::coverage::Coverage;
-use crate::crash::ledger::Ledger;
-use crate::crash::load::{Log, Round, SOON_MS, Ticks, drive};
-use crate::crash::verdict::{Found, Verdict};
-use crate::server::{Program, Server};
+use crate::crash::coverage::CrashCoverage;
+use crate::crash::ledger::CrashLedger;
+use crate::crash::load::{CrashRound, Log, SOON_MS, Ticks, drive};
+use crate::crash::verdict::{CrashVerdict, FoundKeys};
+use crate::server::{Program, ServerUnderTest};
 use xtask::interrupt;
 
 /// Rounds over one data directory.
@@ -94,7 +94,7 @@ const IO: &[&[&str]] = &[&["--io", "epoll"], &["--io", "auto"]];
 
 /// The file layer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Disk {
+pub enum ServerDisk {
     /// The machine's.
     Real,
     /// One that drops unsynced data when the process dies.
@@ -118,13 +118,13 @@ pub struct Options {
     pub server: Vec<String>,
 }
 
-impl Disk {
+impl ServerDisk {
     /// Returns the arguments of `kumiki serve` for it.
     #[must_use]
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
-            Disk::Real => &[],
-            Disk::Forgetful => &["--disk", "forgetful"],
+            ServerDisk::Real => &[],
+            ServerDisk::Forgetful => &["--disk", "forgetful"],
         }
     }
 }
@@ -133,9 +133,9 @@ impl Disk {
 ///
 /// # Errors
 /// Returns an error if a round cannot be run at all; a complaint is no error here.
-pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+pub fn run(program: &Program, options: &Options) -> Result<CrashVerdict> {
     let started = Instant::now();
-    let mut sum = Verdict::default();
+    let mut sum = CrashVerdict::default();
     let mut crash = Crash::new(program, options)?;
     let mut done = 0;
     while done < options.rounds && sum.is_clean() {
@@ -184,9 +184,9 @@ struct Crash<'a> {
     rng: fastrand::Rng,
     ticks: Ticks,
     dir: TempDir,
-    ledger: Ledger,
-    server: Server,
-    coverage: Coverage,
+    ledger: CrashLedger,
+    server: ServerUnderTest,
+    coverage: CrashCoverage,
     /// The actions on the server since the directory was begun.
     events: Vec<String>,
 }
@@ -204,9 +204,9 @@ impl<'a> Crash<'a> {
             rng,
             ticks: Ticks::default(),
             dir,
-            ledger: Ledger::new(options.connections),
+            ledger: CrashLedger::new(options.connections),
             server,
-            coverage: Coverage::default(),
+            coverage: CrashCoverage::default(),
             events,
         })
     }
@@ -216,7 +216,7 @@ impl<'a> Crash<'a> {
     }
 
     /// Runs one round. The server runs before it, and after it unless it refused to start.
-    fn round(&mut self) -> Result<Verdict> {
+    fn round(&mut self) -> Result<CrashVerdict> {
         let logs = self.load_and_kill()?;
         let ended = Instant::now();
         self.coverage.look(&self.dir.path().join("data"))?;
@@ -226,7 +226,7 @@ impl<'a> Crash<'a> {
         // Keys that expire soon are gone by now, although no request looked at them.
         let gone = Duration::from_millis(SOON_MS + 20);
         thread::sleep(gone.saturating_sub(ended.elapsed()));
-        let found = Found::read(&mut self.server.connect()?)?;
+        let found = FoundKeys::read(&mut self.server.connect()?)?;
         Ok(self.ledger.judge(logs, &found))
     }
 
@@ -234,7 +234,7 @@ impl<'a> Crash<'a> {
         let connections = self.options.connections;
         let start = Barrier::new(connections + 1);
         let (ending, armed) = (AtomicBool::new(false), AtomicBool::new(false));
-        let round = Round {
+        let round = CrashRound {
             addr: self.server.addr(),
             ticks: &self.ticks,
             start: &start,
@@ -268,7 +268,7 @@ impl<'a> Crash<'a> {
 
     /// Starts the server over the data that it left. If the server finds that it cannot recover
     /// acknowledged data, and ends, all of that is lost: the inner error says so.
-    fn restart(&mut self) -> Result<Result<(), Verdict>> {
+    fn restart(&mut self) -> Result<Result<(), CrashVerdict>> {
         while self.rng.u32(0..8) == 0 {
             let mut early = self.start()?;
             thread::sleep(Duration::from_micros(self.rng.u64(0..20_000)));
@@ -279,16 +279,16 @@ impl<'a> Crash<'a> {
         match self.server.wait_ready() {
             Err(error) if self.server.exited()?.is_some() => {
                 let lost = vec![format!("everything: {error}")];
-                Ok(Err(Verdict {
+                Ok(Err(CrashVerdict {
                     lost,
-                    ..Verdict::default()
+                    ..CrashVerdict::default()
                 }))
             }
             ready => ready.map(Ok),
         }
     }
 
-    fn start(&mut self) -> Result<Server> {
+    fn start(&mut self) -> Result<ServerUnderTest> {
         start(
             self.program,
             self.options,
@@ -299,16 +299,16 @@ impl<'a> Crash<'a> {
     }
 
     /// Checks that an acknowledged FLUSHALL survives a kill like any other write.
-    fn flush(&mut self) -> Result<Verdict> {
+    fn flush(&mut self) -> Result<CrashVerdict> {
         self.server.connect()?.expect(&["FLUSHALL"])?;
         self.server.kill()?;
         if let Err(refusal) = self.restart()? {
             return Ok(refusal);
         }
-        let found = Found::read(&mut self.server.connect()?)?;
-        let mut verdict = Verdict {
+        let found = FoundKeys::read(&mut self.server.connect()?)?;
+        let mut verdict = CrashVerdict {
             acknowledged: 1,
-            ..Verdict::default()
+            ..CrashVerdict::default()
         };
         if !found.cells.is_empty() {
             verdict.lost.push(format!(
@@ -325,7 +325,7 @@ impl<'a> Crash<'a> {
         self.dir = TempDir::with_prefix("kumiki-crash-")?;
         self.events.clear();
         self.coverage.forget_files();
-        self.ledger = Ledger::new(self.options.connections);
+        self.ledger = CrashLedger::new(self.options.connections);
         self.server = self.start()?;
         self.server.wait_ready()
     }
@@ -359,7 +359,7 @@ impl End {
         }
     }
 
-    fn bring(self, server: &mut Server, round: &Round<'_>) -> Result<()> {
+    fn bring(self, server: &mut ServerUnderTest, round: &CrashRound<'_>) -> Result<()> {
         round.ending.store(true, Ordering::SeqCst);
         if let End::Gentle = self {
             return server.stop();
@@ -381,7 +381,7 @@ fn start(
     dir: &TempDir,
     rng: &mut fastrand::Rng,
     events: &mut Vec<String>,
-) -> Result<Server> {
+) -> Result<ServerUnderTest> {
     let mut settings: Vec<&str> = options.server.iter().map(String::as_str).collect();
     if settings.is_empty() {
         let mut draw = |from: &[&[&'static str]]| from[rng.usize(..from.len())].to_vec();
@@ -403,7 +403,7 @@ fn start(
 ///
 /// # Errors
 /// Returns an error if there is a complaint.
-pub fn require_clean(verdict: &Verdict) -> Result<()> {
+pub fn require_clean(verdict: &CrashVerdict) -> Result<()> {
     if !verdict.is_clean() {
         bail!("the server broke its promise: {verdict}");
     }
@@ -414,7 +414,7 @@ pub fn require_clean(verdict: &Verdict) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if nothing was found lost.
-pub fn require_loss(verdict: &Verdict) -> Result<()> {
+pub fn require_loss(verdict: &CrashVerdict) -> Result<()> {
     if verdict.lost.is_empty() {
         bail!("the planted bug was not found: {verdict}");
     }

@@ -26,14 +26,14 @@ use tempfile::TempDir;
 use testkit::workload::counters::Counting;
 use testkit::workload::{self, Counters, Counts, Workload};
 
-use self::round::{End, Round};
+use self::round::{End, FailoverRound};
 use self::writer::Ack;
 use crate::bench::machine::Host;
 use crate::chaos::convergence;
-use crate::chaos::session::{Session, World};
-use crate::cluster::Nodes;
+use crate::chaos::session::{ChaosSession, World};
+use crate::cluster::ClusterNodes;
 use crate::server::{Program, settings_of_node};
-use crate::status::Status;
+use crate::status::ReportedStatus;
 use testkit::SetOnDrop;
 use xtask::interrupt;
 
@@ -74,7 +74,7 @@ struct Report<'a> {
     nodes: u16,
     election_ms: u64,
     seed: u64,
-    rounds: &'a [Round],
+    rounds: &'a [FailoverRound],
 }
 
 /// Runs all rounds, and prints their results.
@@ -92,7 +92,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
     let election = format!("{}ms", options.election.as_millis());
     let program = program.with(&["--election-timeout", &election]);
     let count = options.nodes;
-    let mut nodes = Nodes::replicated_anywhere(&program, dir.path(), count, count)?;
+    let mut nodes = ClusterNodes::replicated_anywhere(&program, dir.path(), count, count)?;
     (0..nodes.count()).try_for_each(|index| nodes.start(index, settings_of_node(index)))?;
     nodes.wait_together()?;
     let world = World::new(nodes.addresses());
@@ -124,7 +124,7 @@ pub fn run(program: &Program, options: &Options) -> Result<()> {
         .map_or(Ok(()), |out| save(out, options, &rounds))
 }
 
-fn save(out: &Path, options: &Options, rounds: &[Round]) -> Result<()> {
+fn save(out: &Path, options: &Options, rounds: &[FailoverRound]) -> Result<()> {
     let report = Report {
         host: Host::here(),
         nodes: options.nodes,
@@ -141,7 +141,7 @@ fn save(out: &Path, options: &Options, rounds: &[Round]) -> Result<()> {
 }
 
 struct FaultInjector<'a> {
-    nodes: Nodes,
+    nodes: ClusterNodes,
     world: &'a World,
     /// Acknowledgements since the last round's end.
     acks: &'a Mutex<Vec<Ack>>,
@@ -151,7 +151,7 @@ struct FaultInjector<'a> {
 
 impl FaultInjector<'_> {
     /// Runs all rounds, under load, and the judgement.
-    fn play(&mut self) -> Result<Vec<Round>> {
+    fn play(&mut self) -> Result<Vec<FailoverRound>> {
         let (world, acks) = (self.world, self.acks);
         let counters = writer::counters(WRITERS);
         convergence::set_up(world, PATIENCE, &counters.setup())?;
@@ -160,7 +160,7 @@ impl FaultInjector<'_> {
             let _ended = SetOnDrop(&world.over);
             let drive = |mut rng: fastrand::Rng| {
                 let client = counters.start(rng.fork());
-                let session = Session::new(world, PATIENCE, rng);
+                let session = ChaosSession::new(world, PATIENCE, rng);
                 scope.spawn(move || writer::write(world, client, session, acks))
             };
             let writers: Vec<_> = rngs.into_iter().map(drive).collect();
@@ -178,7 +178,7 @@ impl FaultInjector<'_> {
         Ok(rounds)
     }
 
-    fn rounds(&mut self) -> Result<Vec<Round>> {
+    fn rounds(&mut self) -> Result<Vec<FailoverRound>> {
         let (kills, stops) = (self.options.kills, self.options.stops);
         let mut rounds = Vec::new();
         self.wait_level()?;
@@ -202,7 +202,7 @@ impl FaultInjector<'_> {
         Ok(rounds)
     }
 
-    fn round(&mut self, end: End) -> Result<Round> {
+    fn round(&mut self, end: End) -> Result<FailoverRound> {
         self.acks.lock().clear();
         self.calm()?;
         let leader = self.acks.lock().last().map(|ack| ack.node);
@@ -224,7 +224,7 @@ impl FaultInjector<'_> {
         let level = started.elapsed();
         self.check()?;
         let pause = round::longest_pause(&self.acks.lock());
-        Ok(Round {
+        Ok(FailoverRound {
             end,
             node: leader + 1,
             next: first.node + 1,
@@ -283,7 +283,8 @@ impl FaultInjector<'_> {
         let mut wanted = None;
         loop {
             interrupt::check()?;
-            let said: Result<Vec<Status>> = all.clone().map(|index| self.status(index)).collect();
+            let said: Result<Vec<ReportedStatus>> =
+                all.clone().map(|index| self.status(index)).collect();
             let told = match said {
                 Ok(all) => {
                     let committed = all.iter().map(|one| one.committed).max().unwrap_or(0);
@@ -302,13 +303,13 @@ impl FaultInjector<'_> {
         }
     }
 
-    fn status(&self, index: usize) -> Result<Status> {
-        Status::of(self.world.addresses[index])
+    fn status(&self, index: usize) -> Result<ReportedStatus> {
+        ReportedStatus::of(self.world.addresses[index])
     }
 
     /// Reads all counters. The writers have ended.
     fn judge(&mut self, mut counters: Counters, done: Vec<(Counting, Counts)>) -> Result<()> {
-        let mut session = Session::new(self.world, PATIENCE, self.rng.fork());
+        let mut session = ChaosSession::new(self.world, PATIENCE, self.rng.fork());
         let deadline = Instant::now() + RECOVERY;
         let found = loop {
             interrupt::check()?;

@@ -49,7 +49,7 @@ fn run(task: Task) -> Result<()> {
             let program = program(given, None, args)?;
             let options = cluster::Options {
                 nodes,
-                shape: cluster::Shape {
+                shape: cluster::ClusterFileShape {
                     replicas,
                     read_atomic,
                 },
@@ -139,12 +139,12 @@ fn run(task: Task) -> Result<()> {
             let options = chaos::Options {
                 nodes,
                 seed: seed.unwrap_or_else(|| fastrand::u64(..)),
-                rounds: rounds.unwrap_or(planted.map_or(u64::MAX, chaos::Bug::rounds)),
+                rounds: rounds.unwrap_or(planted.map_or(u64::MAX, chaos::ChaosBug::rounds)),
                 time: Duration::from_secs_f64(minutes * 60.0),
                 history,
                 planted,
             };
-            let program = program(given, planted.map(chaos::Bug::name), vec![])?;
+            let program = program(given, planted.map(chaos::ChaosBug::name), vec![])?;
             let verdict = chaos::run(&program, &options)?;
             match planted {
                 Some(_) => chaos::require_found(&verdict),

@@ -51,7 +51,7 @@ pub type Wrapper = Vec<String>;
 
 /// A running server. It is killed when the guard is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerUnderTest {
     process: Guarded,
     addr: SocketAddr,
     log: PathBuf,
@@ -90,12 +90,12 @@ impl Program {
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<Server> {
+    pub fn start(&self, data: &Path, wrapper: &Wrapper) -> Result<ServerUnderTest> {
         let log = log_of(data)?;
         let addr = testkit::free_address()?;
         let mut command = self.command(addr, data, wrapper);
         let process = spawn_logged(self.name(), &mut command, &log)?;
-        Ok(Server { process, addr, log })
+        Ok(ServerUnderTest { process, addr, log })
     }
 
     /// Starts node `id` of the cluster that `file` describes, whose clients connect at `addr`, over
@@ -110,13 +110,13 @@ impl Program {
         id: u16,
         addr: SocketAddr,
         data: &Path,
-    ) -> Result<Server> {
+    ) -> Result<ServerUnderTest> {
         let log = log_of(data)?;
         let line = self.node_line(file, id, data)?;
         let mut command = Command::new(&line[0]);
         command.args(&line[1..]).process_group(0);
         let process = spawn_logged(&format!("node {id}"), &mut command, &log)?;
-        Ok(Server { process, addr, log })
+        Ok(ServerUnderTest { process, addr, log })
     }
 
     /// Returns the command line of a node.
@@ -169,7 +169,7 @@ impl Program {
     }
 }
 
-impl Server {
+impl ServerUnderTest {
     /// Returns the address that it listens on.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {

@@ -21,7 +21,7 @@ const LEAST_PER_THOUSAND: u64 = 3;
 
 /// The protocol that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Protocol {
+pub enum SimulatedProtocol {
     /// Transactions over several partitions.
     #[value(name = "2pc")]
     TwoPhaseCommit,
@@ -35,7 +35,7 @@ pub enum Protocol {
 
 /// A bug that a simulation must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Bug {
+pub enum SimulationBug {
     /// Transactions of one partition ignore the holds of two-phase locking.
     IgnoredHolds,
     /// Participants vote before their part is durable.
@@ -56,29 +56,33 @@ pub enum Bug {
     ForgottenGrace,
 }
 
-impl Bug {
+impl SimulationBug {
     /// Returns the protocol whose simulation finds it.
     #[must_use]
-    pub fn protocol(self) -> Protocol {
+    pub fn protocol(self) -> SimulatedProtocol {
         match self {
-            Bug::IgnoredHolds | Bug::EarlyDecision => Protocol::TwoPhaseCommit,
-            Bug::OneRound | Bug::EarlyCommit => Protocol::Ramp,
-            Bug::StaleLease | Bug::KeptOverlay => Protocol::Replica,
-            Bug::TrustedWallClock | Bug::ForgottenToken | Bug::ForgottenGrace => Protocol::Locks,
+            SimulationBug::IgnoredHolds | SimulationBug::EarlyDecision => {
+                SimulatedProtocol::TwoPhaseCommit
+            }
+            SimulationBug::OneRound | SimulationBug::EarlyCommit => SimulatedProtocol::Ramp,
+            SimulationBug::StaleLease | SimulationBug::KeptOverlay => SimulatedProtocol::Replica,
+            SimulationBug::TrustedWallClock
+            | SimulationBug::ForgottenToken
+            | SimulationBug::ForgottenGrace => SimulatedProtocol::Locks,
         }
     }
 
     fn planted(self) -> planted::Bug {
         match self {
-            Bug::IgnoredHolds => planted::Bug::IgnoredHolds,
-            Bug::EarlyDecision => planted::Bug::EarlyDecision,
-            Bug::OneRound => planted::Bug::OneRound,
-            Bug::EarlyCommit => planted::Bug::EarlyCommit,
-            Bug::StaleLease => planted::Bug::StaleLease,
-            Bug::KeptOverlay => planted::Bug::KeptOverlay,
-            Bug::TrustedWallClock => planted::Bug::TrustedWallClock,
-            Bug::ForgottenToken => planted::Bug::ForgottenToken,
-            Bug::ForgottenGrace => planted::Bug::ForgottenGrace,
+            SimulationBug::IgnoredHolds => planted::Bug::IgnoredHolds,
+            SimulationBug::EarlyDecision => planted::Bug::EarlyDecision,
+            SimulationBug::OneRound => planted::Bug::OneRound,
+            SimulationBug::EarlyCommit => planted::Bug::EarlyCommit,
+            SimulationBug::StaleLease => planted::Bug::StaleLease,
+            SimulationBug::KeptOverlay => planted::Bug::KeptOverlay,
+            SimulationBug::TrustedWallClock => planted::Bug::TrustedWallClock,
+            SimulationBug::ForgottenToken => planted::Bug::ForgottenToken,
+            SimulationBug::ForgottenGrace => planted::Bug::ForgottenGrace,
         }
     }
 }
@@ -100,7 +104,7 @@ pub struct Options {
     pub history: bool,
     /// Build with this planted bug, and succeed only if a seed finds it.
     #[arg(long, value_enum)]
-    pub planted: Option<Bug>,
+    pub planted: Option<SimulationBug>,
 }
 
 /// Simulates a protocol.
@@ -108,7 +112,7 @@ pub struct Options {
 /// # Errors
 /// Returns an error if a seed breaks a promise, or if the seeds together reach too little. With a
 /// planted bug, returns an error if no seed breaks a promise.
-pub fn run(protocol: Protocol, options: &Options) -> Result<()> {
+pub fn run(protocol: SimulatedProtocol, options: &Options) -> Result<()> {
     if let Some(bug) = options.planted {
         ensure!(
             bug.protocol() == protocol,
@@ -121,10 +125,10 @@ pub fn run(protocol: Protocol, options: &Options) -> Result<()> {
         );
     }
     match protocol {
-        Protocol::TwoPhaseCommit => of_cluster(Scenario::TwoPhaseCommit, options),
-        Protocol::Ramp => of_cluster(Scenario::Ramp, options),
-        Protocol::Replica => play(options, replica::simulation::run, |_| true),
-        Protocol::Locks => play(options, locks::simulation::run, |_| true),
+        SimulatedProtocol::TwoPhaseCommit => of_cluster(Scenario::TwoPhaseCommit, options),
+        SimulatedProtocol::Ramp => of_cluster(Scenario::Ramp, options),
+        SimulatedProtocol::Replica => play(options, replica::simulation::run, |_| true),
+        SimulatedProtocol::Locks => play(options, locks::simulation::run, |_| true),
     }
 }
 

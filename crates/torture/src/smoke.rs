@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
-use crate::server::{Program, Server};
+use crate::server::{Program, ServerUnderTest};
 use xtask::process;
 
 /// The tests of redis-benchmark whose commands exist.
@@ -36,7 +36,7 @@ pub fn run(program: &Program) -> Result<()> {
     Ok(())
 }
 
-fn ask(server: &Server, args: &[&str], expected: &str) -> Result<()> {
+fn ask(server: &ServerUnderTest, args: &[&str], expected: &str) -> Result<()> {
     let mut command = Command::new("redis-cli");
     command
         .args(["-p", &server.addr().port().to_string()])
@@ -51,7 +51,7 @@ fn ask(server: &Server, args: &[&str], expected: &str) -> Result<()> {
     Ok(())
 }
 
-fn benchmark(server: &Server) -> Result<()> {
+fn benchmark(server: &ServerUnderTest) -> Result<()> {
     let port = server.addr().port().to_string();
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port, "-q", "-t", TESTS, "-n", "20000", "-r", "10000"]);

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use crate::server::{Program, Server};
+use crate::server::{Program, ServerUnderTest};
 use crate::trace::order::ClientKeys;
 use xtask::peers;
 
@@ -93,7 +93,7 @@ fn wrapper(trace: &Path) -> Vec<String> {
     .to_vec()
 }
 
-fn set_keys(server: &Server) -> Result<Vec<ClientKeys>> {
+fn set_keys(server: &ServerUnderTest) -> Result<Vec<ClientKeys>> {
     let set = |number: usize| -> Result<ClientKeys> {
         let mut client = server.connect()?;
         let keys: Vec<String> = (0..WRITES)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{Array, RecordBatch};
 use kumiki_tpch::TpchTable;
-use pages::{Address, Groups, Layout, Memory, Page, PageSize, Shape, Table, block, widen};
+use pages::{Groups, Layout, Memory, Page, PageAddress, PageSize, Shape, Table, block, widen};
 
 const ROUNDS: usize = 5;
 
@@ -29,13 +29,13 @@ fn best<T>(mut run: impl FnMut() -> T) -> (Duration, T) {
     best
 }
 
-fn addresses(table: &Table) -> Vec<(Address, usize)> {
+fn addresses(table: &Table) -> Vec<(PageAddress, usize)> {
     let segment = &table.segments[0];
     let groups = segment.groups.iter().enumerate();
     groups
         .flat_map(|(group, entries)| {
             entries.iter().map(move |entry| {
-                let address = Address {
+                let address = PageAddress {
                     segment: segment.id,
                     page: entry.page,
                 };
@@ -93,7 +93,7 @@ fn measure(batches: &[RecordBatch], size: PageSize, layout: Layout, rows: usize)
     });
     let addresses = addresses(&table);
     let bytes = |address| memory.bytes(address).expect("the page is there");
-    let verified = |(address, _): &(Address, usize)| {
+    let verified = |(address, _): &(PageAddress, usize)| {
         Page::of(&table, bytes(*address), *address).expect("a right page")
     };
     let (verify, pages) = best(|| addresses.iter().map(verified).collect::<Vec<Page>>());

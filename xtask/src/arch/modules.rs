@@ -26,8 +26,8 @@ pub(super) struct Modules {
 #[derive(Debug, Default)]
 struct Module {
     path: Vec<String>,
-    /// Names of types that other modules can use.
-    types: Vec<String>,
+    /// Names of types that other modules can use. A type that several `cfg`s define is here once.
+    types: BTreeSet<String>,
     /// Names that are imported or re-exported here, and where they come from.
     imports: BTreeMap<String, Vec<String>>,
     /// Modules all of whose names are imported or re-exported here.
@@ -64,10 +64,19 @@ impl Modules {
     }
 
     fn read_items(&mut self, items: &[Item], children: &Path, path: Vec<String>) -> Result<()> {
-        let mut module = Module {
-            path: path.clone(),
-            ..Module::default()
+        // Several `cfg`s may declare one module.
+        let index = match self.by_path.get(&path) {
+            Some(index) => *index,
+            None => {
+                self.all.push(Module {
+                    path: path.clone(),
+                    ..Module::default()
+                });
+                self.all.len() - 1
+            }
         };
+        self.by_path.insert(path.clone(), index);
+        let module = &mut self.all[index];
         let mut found = Vec::new();
         for item in items {
             match item {
@@ -76,8 +85,6 @@ impl Modules {
                 item => module.add(item),
             }
         }
-        self.by_path.insert(path.clone(), self.all.len());
-        self.all.push(module);
         for one in found {
             let name = one.ident.to_string();
             let at = [&path[..], std::slice::from_ref(&name)].concat();
@@ -191,6 +198,40 @@ impl Modules {
         cycles
     }
 
+    /// Returns `true` if there is such a module.
+    pub(super) fn contains(&self, module: &str) -> bool {
+        self.by_path.keys().any(|path| path.join("::") == module)
+    }
+
+    /// Returns which modules use which, of those within the module `from` and those within `to`.
+    pub(super) fn uses_between(&self, from: &str, to: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for (user, used) in self.uses().iter().enumerate() {
+            let names = used.iter().map(|used| (self.name(user), self.name(*used)));
+            found.extend(names.filter(|(user, used)| is_within(user, from) && is_within(used, to)));
+        }
+        found
+    }
+
+    /// Returns which modules use which, of those within the module `from` and those within the module `to` of the
+    /// crate `other`, which has the name `name`.
+    pub(super) fn uses_beyond(
+        &self,
+        from: &str,
+        (name, other): (&str, &Modules),
+        to: &str,
+    ) -> Vec<(String, String)> {
+        let mut found = BTreeSet::new();
+        for (user, module) in self.all.iter().enumerate() {
+            let outward = module.paths.iter().filter(|path| path[0] == name);
+            let inner = outward.map(|path| [&["crate".to_owned()], &path[1..]].concat());
+            let used = inner.filter_map(|path| other.target(0, &path, 0));
+            found.extend(used.map(|used| (self.name(user), other.name(used))));
+        }
+        let both = |(user, used): &(String, String)| is_within(user, from) && is_within(used, to);
+        found.into_iter().filter(both).collect()
+    }
+
     fn name(&self, at: usize) -> String {
         match &self.all[at].path[..] {
             [] => "(root)".to_owned(),
@@ -206,6 +247,15 @@ impl Modules {
             types.map(move |name| (name.as_str(), self.name(at)))
         })
     }
+}
+
+/// Returns `true` if the module `name` is `module`, or within it. All modules are within the root, which is empty.
+fn is_within(name: &str, module: &str) -> bool {
+    if module.is_empty() {
+        return true;
+    }
+    let rest = name.strip_prefix(module);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 /// Returns the modules that one reaches over those it uses.
@@ -275,7 +325,7 @@ impl Module {
             Visibility::Inherited => false,
         };
         if shown {
-            self.types.push(name.to_string());
+            self.types.insert(name.to_string());
         }
         Paths { module: self }.visit_item(item);
     }
@@ -347,10 +397,11 @@ impl<'ast> Visit<'ast> for Paths<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn read(files: &[(&str, &str)]) -> Modules {
+    /// Returns the modules of a crate with these files.
+    pub(in crate::arch) fn read(files: &[(&str, &str)]) -> Modules {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for (name, text) in files {
             let file = dir.path().join("src").join(name);
@@ -405,5 +456,38 @@ mod tests {
         )]);
         let types: Vec<_> = modules.types().collect();
         assert_eq!(types, [("One", "a".to_owned())]);
+    }
+
+    #[test]
+    fn what_several_cfgs_define_counts_once() {
+        let modules = read(&[
+            ("lib.rs", "#[cfg(unix)] mod a; #[cfg(windows)] mod a;"),
+            (
+                "a.rs",
+                "#[cfg(unix)] pub struct A; #[cfg(windows)] pub struct A;",
+            ),
+        ]);
+        let types: Vec<_> = modules.types().collect();
+        assert_eq!(types, [("A", "a".to_owned())]);
+    }
+
+    #[test]
+    fn uses_between_modules_are_those_of_their_children_too() {
+        let modules = read(&[(
+            "lib.rs",
+            "mod a { mod b { fn f(_: crate::c::d::D) {} } } mod c { pub mod d { pub struct D; } } \
+             mod cc { pub struct C; } mod e { fn f(_: crate::cc::C) {} }",
+        )]);
+        let found = modules.uses_between("a", "c");
+        assert_eq!(found, [("a::b".to_owned(), "c::d".to_owned())]);
+        assert_eq!(modules.uses_between("e", "c"), []);
+        assert!(modules.contains("c::d") && !modules.contains("d"));
+        let user = read(&[("lib.rs", "mod x { use pages::D; } mod y { use pages::E; }")]);
+        let pages = read(&[(
+            "lib.rs",
+            "mod r { pub struct D; } mod s { pub struct E; } pub use r::D; pub use s::E;",
+        )]);
+        let found = user.uses_beyond("", ("pages", &pages), "r");
+        assert_eq!(found, [("x".to_owned(), "r".to_owned())]);
     }
 }

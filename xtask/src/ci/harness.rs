@@ -202,7 +202,7 @@ impl Harness {
         self.find("chaos --planted kept-overlay")
     }
 
-    /// The default binary contains no planted code: it lacks the name of the variable that chooses a bug,
+    /// Checks that the default binary contains no planted code: it lacks the name of the variable that chooses a bug,
     /// which the other binary has.
     pub(crate) fn planted_nowhere_by_default(&self) -> Result<()> {
         let has_bugs = |programs: &Programs| -> Result<bool> {
@@ -259,7 +259,8 @@ const BUG: &str = "--planted";
 /// Harnesses that judge the binary which was built with them, unless their command line names another.
 const JUDGES: &[&str] = &["crash", "chaos", "failover", "trace", "smoke", "cluster"];
 
-/// A simulation runs in the process of the harness, so that this process must have the bug.
+/// Returns a harness's command. A simulation runs in the process of the harness, so that this process must have
+/// the bug.
 fn command(programs: &Programs, line: &[OsString]) -> Command {
     let mut command = Command::new(&programs.torture);
     let Some((name, rest)) = line.split_first() else {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::checks::{format, lint};
 use super::records::git;
-use super::step::Summary;
+use super::step::StepSummary;
 use super::tests;
 use crate::workspace::Workspace;
 use crate::{arch, build};
@@ -39,7 +39,7 @@ pub fn run(since: Option<&str>) -> Result<()> {
             names.join(", ")
         }
     );
-    let mut summary = Summary::default();
+    let mut summary = StepSummary::default();
     summary.step("format", format)?;
     summary.step("architecture", arch::check)?;
     if !crates.is_empty() {
@@ -62,7 +62,7 @@ pub fn run(since: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The crates that files belong to, and those that use them; all of them after a change to what all read.
+/// Returns the crates that files belong to, and those that use them; all of them after a change to what all read.
 fn reached(workspace: &Workspace, files: &BTreeSet<&str>) -> BTreeSet<String> {
     if files
         .iter()

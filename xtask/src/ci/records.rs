@@ -50,7 +50,7 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// StepInputs the working tree. Outside of a git checkout every step runs, and nothing is recorded.
+    /// Reads the working tree. Outside of a git checkout every step runs, and nothing is recorded.
     ///
     /// # Errors
     /// If the tree or the toolchain cannot be read.
@@ -67,7 +67,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The key of a step that reads this; none for a step that always runs.
+    /// Returns the key of a step that reads this; none for a step that always runs.
     ///
     /// # Errors
     /// If the installed peers cannot be read.
@@ -97,7 +97,7 @@ impl<'a> Records<'a> {
         Ok(Some(format!("{name}-{:016x}", hash.finish())))
     }
 
-    /// The folders of crates, below the root.
+    /// Returns the folders of crates, below the root.
     fn folders(&self, names: &BTreeSet<String>) -> Vec<String> {
         let crates = self.workspace.crates();
         let crates = crates.filter(|one| names.contains(&one.name));
@@ -138,7 +138,7 @@ fn lies_below(file: &str, path: &str) -> bool {
     path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is installed of the peers, and how tests are told about them.
+/// Returns the installed peers, and the variables by which tests find them.
 fn installed() -> Result<String> {
     let mut text = peers::versions();
     let mut marks: Vec<PathBuf> = fs::read_dir(build::root().join("target/peers"))
@@ -162,7 +162,7 @@ fn installed() -> Result<String> {
     Ok(text)
 }
 
-/// The files that git knows or would add, each with the hash of its content in the working tree.
+/// Returns the files that git knows or would add, each with the hash of its content in the working tree.
 fn hashes() -> Result<Vec<(String, String)>> {
     let listed = git(&["ls-files", "--cached", "--others", "--exclude-standard"])?;
     let is_file = |name: &&str| build::root().join(name).is_file();

@@ -22,12 +22,12 @@ pub(super) enum StepInputs {
 
 /// What has been done, and how long it took.
 #[derive(Default)]
-pub(crate) struct Summary {
+pub(crate) struct StepSummary {
     passed: Vec<(String, f64)>,
     pub(super) skipped: Vec<String>,
 }
 
-impl Summary {
+impl StepSummary {
     /// Runs a step, with lines before and after it.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<()>) -> Result<()> {
         println!("\n==> {name}");

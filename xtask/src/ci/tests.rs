@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::records::Records;
-use super::step::{StepInputs, Summary, execute};
+use super::step::{StepInputs, StepSummary, execute};
 use crate::build;
 use crate::process;
 use crate::workspace::{Crate, Workspace};
@@ -21,7 +21,7 @@ pub(super) fn run(
     workspace: &Workspace,
     records: &Records<'_>,
     all: bool,
-    summary: &mut Summary,
+    summary: &mut StepSummary,
 ) -> Result<()> {
     let mut left = Vec::new();
     for one in workspace.crates() {

@@ -45,7 +45,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// New by old, of each round.
+    /// Returns the ratio of new to old in each round.
     pub(super) fn ratios(&self) -> Vec<f64> {
         self.observations.iter().map(|seen| seen.ratio).collect()
     }

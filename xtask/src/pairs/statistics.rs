@@ -10,18 +10,18 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Half of its width, of its ratio.
+    /// Returns half of the interval's width, as a share of its ratio.
     pub(super) fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0 / self.ratio
     }
 }
 
-/// The confidence of each of so many intervals with which all of them hold together (Šidák).
+/// Returns the confidence of each of so many intervals with which all of them hold together (Šidák).
 pub(super) fn of_each(together: f64, count: usize) -> f64 {
     together.powf(1.0 / count.max(1) as f64)
 }
 
-/// The interval of the mean ratio of these independent observations; none of fewer than two.
+/// Returns the interval of the mean ratio of these independent observations; none of fewer than two.
 pub(super) fn interval(ratios: &[f64], confidence: f64) -> Option<Interval> {
     let count = ratios.len() as f64;
     if count < 2.0 {
@@ -39,7 +39,7 @@ pub(super) fn interval(ratios: &[f64], confidence: f64) -> Option<Interval> {
     })
 }
 
-/// How many standard errors to either side hold this share of Student's distribution.
+/// Returns the number of standard errors to either side that hold this share of Student's distribution.
 fn student(confidence: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while within(high, freedom) < confidence && high < 1e9 {
@@ -57,12 +57,12 @@ fn student(confidence: f64, freedom: f64) -> f64 {
     high
 }
 
-/// The share of Student's distribution within `t` to either side of 0.
+/// Returns the share of Student's distribution within `t` to either side of 0.
 fn within(t: f64, freedom: f64) -> f64 {
     1.0 - incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The regularized incomplete beta function, by its continued fraction (Lentz).
+/// Returns the regularized incomplete beta function, by its continued fraction (Lentz).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -99,7 +99,7 @@ fn log_beta(a: f64, b: f64) -> f64 {
     log_gamma(a) + log_gamma(b) - log_gamma(a + b)
 }
 
-/// The logarithm of the gamma function of a positive number: Stirling's series, from where it is exact.
+/// Returns the logarithm of the gamma function of a positive number: Stirling's series, from where it is exact.
 fn log_gamma(x: f64) -> f64 {
     let (mut x, mut shift) = (x, 0.0);
     while x < 12.0 {

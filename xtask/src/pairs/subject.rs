@@ -110,7 +110,7 @@ impl Built {
     }
 }
 
-/// What the binary says of itself.
+/// Returns the version that the binary prints.
 fn version(binary: &Path) -> Result<String> {
     let said = process::output("kumiki --version", Command::new(binary).arg("--version"))
         .with_context(|| {
@@ -189,7 +189,7 @@ fn git(words: &[&str]) -> Result<String> {
     Ok(process::output("git", &mut command)?.trim().to_owned())
 }
 
-/// Where binaries of commits are kept.
+/// Returns the folder that keeps binaries of commits.
 fn folder() -> Result<PathBuf> {
     Ok(build::target_dir()?.join("pairs"))
 }

@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// `true` if the command fails for it.
+    /// Returns `true` if the command fails for it.
     pub(super) fn is_worse(&self) -> bool {
         matches!(self, Verdict::Worse | Verdict::WorseByInstructions)
     }
@@ -129,7 +129,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The interval of old by new: of a figure of which less is better, as of one of which more is.
+/// Returns the interval of old by new: of a figure of which less is better, as of one of which more is.
 fn turned(found: &Interval) -> Interval {
     Interval {
         ratio: 1.0 / found.ratio,
@@ -147,7 +147,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// A table for the terminal, which is Markdown as well.
+/// Returns a table for the terminal, which is Markdown as well.
 pub(super) fn table(judged: &[Judged<'_>]) -> String {
     let mut text = format!(
         "| {:<15} | {:<14} | {:>9} | {:>9} | ratio | interval      | CPU   | instr.  | verdict\n\

@@ -52,7 +52,7 @@ fn has_programs() -> bool {
     compiler().is_some() && maven.is_ok()
 }
 
-/// The compiler of Java 17: the one on the path, that of `JAVA_HOME`, or one of Debian's.
+/// Returns the compiler of Java 17: the one on the path, that of `JAVA_HOME`, or one of Debian's.
 fn compiler() -> Option<PathBuf> {
     let home = env::var_os("JAVA_HOME").map(PathBuf::from);
     let debian = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten();
@@ -102,7 +102,7 @@ impl Jars {
         Ok(())
     }
 
-    /// What is in it, for people.
+    /// Returns a description of its content.
     pub(super) fn told(&self) -> String {
         let names = self
             .wanted

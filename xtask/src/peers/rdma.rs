@@ -187,7 +187,7 @@ fn add_module(
     Ok(())
 }
 
-/// The modules that a module names in its `depends=`.
+/// Returns the modules that a module names in its `depends=`.
 fn needs(module: &[u8]) -> Vec<String> {
     const WORD: &[u8] = b"\0depends=";
     let Some(at) = module.windows(WORD.len()).position(|bytes| bytes == WORD) else {

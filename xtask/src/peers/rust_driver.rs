@@ -52,7 +52,7 @@ pub(super) fn install() -> Result<()> {
     Ok(())
 }
 
-/// The files of the program, below its folder.
+/// Returns the files of the program, below its folder.
 fn files(source: &Path) -> Result<Vec<PathBuf>> {
     let folder = source.join("src");
     let entries = fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))?;
@@ -77,7 +77,7 @@ fn make(copy: &Path, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The version of a package in a lock file.
+/// Returns the version of a package in a lock file.
 fn version_of<'a>(package: &str, lock: &'a str) -> Option<&'a str> {
     let name = format!("name = \"{package}\"");
     let mut lines = lock.lines().skip_while(|line| *line != name);

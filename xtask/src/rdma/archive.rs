@@ -64,7 +64,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The archive.
+    /// Returns the archive.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -96,7 +96,7 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// Names, modes and contents, read as the table says.
+    /// Reads names, modes and contents as the table says.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         loop {

@@ -46,7 +46,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job without arguments, of two minutes at most, in 1 GiB.
+    /// Returns a job without arguments, of two minutes at most, in 1 GiB.
     #[must_use]
     pub fn new(program: &Path) -> Job {
         Job {
@@ -60,7 +60,7 @@ impl Job {
         }
     }
 
-    /// What the machine's shell is told to do.
+    /// Returns the command line for the machine's shell.
     fn command(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.environment {
@@ -80,7 +80,7 @@ impl Job {
         text + "\n"
     }
 
-    /// What is unpacked over the machine's own files.
+    /// Returns the archive that is unpacked over the machine's own files.
     fn archive(&self) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         let mut needed = BTreeSet::new();
@@ -98,14 +98,14 @@ impl Job {
 
 /// How a job has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct MachineJobResult {
     /// Its exit status, as the shell tells it.
     pub status: i32,
     /// What it has printed.
     pub output: String,
 }
 
-/// Where the machine's files lie.
+/// Returns the directory of the machine's files.
 pub(crate) fn place() -> PathBuf {
     build::root().join("target/peers/rdma")
 }
@@ -123,7 +123,7 @@ pub fn has_machine() -> bool {
 /// # Errors
 /// If the machine cannot be started, or the job did not end in time. How the job ended is for the
 /// caller to judge.
-pub fn run_job(job: &Job) -> Result<Ended> {
+pub fn run_job(job: &Job) -> Result<MachineJobResult> {
     let dir = tempfile::tempdir().context("cannot make a folder for the machine")?;
     let start = dir.path().join("start.cpio");
     let mut bytes = fs::read(place().join("base.cpio")).context("cannot read base.cpio")?;
@@ -139,7 +139,7 @@ pub fn run_job(job: &Job) -> Result<Ended> {
             job.program.display()
         );
     };
-    Ok(Ended { status, output })
+    Ok(MachineJobResult { status, output })
 }
 
 fn qemu(job: &Job, start: &Path, status: &Path) -> Command {
@@ -204,7 +204,7 @@ fn watch(mut command: Command, patience: Duration) -> Result<String> {
     Ok(output)
 }
 
-/// The libraries that a program or library needs, and the loader: all that `ldd` names. None for
+/// Returns the libraries that a program or library needs, and the loader: all that `ldd` names. None for
 /// what is no program, or needs none.
 pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd")
@@ -226,7 +226,7 @@ fn name_of(file: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A word as the shell takes it whole.
+/// Returns a word as the shell takes it whole.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

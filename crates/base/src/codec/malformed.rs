@@ -33,8 +33,8 @@ pub enum MalformedKind {
     /// A count is too large, or longer than necessary.
     #[error("a count is out of range")]
     BadCount,
-    /// A flag is neither set nor clear, or has no meaning.
-    #[error("flags are set that mean nothing")]
+    /// A flag is neither set nor clear, or is unknown.
+    #[error("a flag is unknown, or neither set nor clear")]
     BadFlag,
     /// A roll has a home that does not take part.
     #[error("the home is none of the participants")]

@@ -140,7 +140,7 @@ async fn together<C>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Pace;
+    use crate::driver::LoadSchedule;
 
     /// A client whose transactions take so long; the `fails`-th one fails.
     struct Slow {
@@ -170,7 +170,7 @@ mod tests {
             .build()
             .unwrap();
         let plan = DrivePlan {
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             warm_up: Duration::from_millis(20),
             time: Duration::from_millis(200),
         };

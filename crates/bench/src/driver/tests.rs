@@ -26,7 +26,7 @@ impl BlockingClient for Stalling {
     }
 }
 
-fn plan(pace: Pace, ms: u64) -> DrivePlan {
+fn plan(pace: LoadSchedule, ms: u64) -> DrivePlan {
     DrivePlan {
         pace,
         warm_up: Duration::ZERO,
@@ -58,8 +58,12 @@ fn a_stall_is_felt_by_all_who_would_have_come_meanwhile() {
         stall_at: 50,
         stall: Duration::from_millis(100),
     };
-    let (open, _) = run(vec![client()], plan(Pace::Open { rate: 500.0 }, 400)).unwrap();
-    let (closed, _) = run(vec![client()], plan(Pace::Closed, 400)).unwrap();
+    let (open, _) = run(
+        vec![client()],
+        plan(LoadSchedule::Open { rate: 500.0 }, 400),
+    )
+    .unwrap();
+    let (closed, _) = run(vec![client()], plan(LoadSchedule::Closed, 400)).unwrap();
     // Fifty were due during the stall; the last of them waited little.
     assert!(
         longer(&open.latency, 20.0) >= 35,
@@ -82,7 +86,7 @@ fn what_an_open_loop_could_not_begin_is_unserved() {
         stall_at: 1,
         stall: Duration::from_millis(250),
     };
-    let (open, _) = run(vec![client], plan(Pace::Open { rate: 1000.0 }, 100)).unwrap();
+    let (open, _) = run(vec![client], plan(LoadSchedule::Open { rate: 1000.0 }, 100)).unwrap();
     assert_eq!(open.transactions + open.unserved, 100);
     assert!(open.unserved >= 90, "{}", open.unserved);
 }
@@ -114,7 +118,7 @@ fn a_latency_ends_when_the_ticket_is_complete_and_not_when_the_client_looks() {
         completions: Arc::clone(&completions),
     };
     let stop = AtomicBool::new(false);
-    let plan = plan(Pace::Saturated, 200);
+    let plan = plan(LoadSchedule::Saturated, 200);
     let (driven, clients) = drive(vec![client], &completions, plan, &stop, |moment| {
         if moment == WindowEdge::End {
             // Half of the waiting tickets become complete now, the rest when the client settles.
@@ -173,7 +177,7 @@ fn an_error_ends_all_clients_at_once() {
     let begun = std::time::Instant::now();
     let error = run(
         vec![Failing(3), Failing(u32::MAX)],
-        plan(Pace::Saturated, 60_000),
+        plan(LoadSchedule::Saturated, 60_000),
     );
     assert_eq!(
         error.err(),
@@ -186,7 +190,7 @@ fn an_error_ends_all_clients_at_once() {
 fn the_user_can_stop() {
     let stop = AtomicBool::new(true);
     let clients = vec![Failing(u32::MAX)];
-    let plan = plan(Pace::Saturated, 60_000);
+    let plan = plan(LoadSchedule::Saturated, 60_000);
     let ended = drive(clients, &Completions::default(), plan, &stop, |_| {});
     assert_eq!(ended.err(), Some(RunError::Interrupted));
 }
@@ -200,7 +204,7 @@ fn a_stall_longer_than_the_window_extends_it() {
     };
     let plan = DrivePlan {
         warm_up: Duration::from_millis(30),
-        ..plan(Pace::Closed, 50)
+        ..plan(LoadSchedule::Closed, 50)
     };
     let (driven, clients) = run(vec![client], plan).unwrap();
     assert!(driven.transactions > 0 && clients[0].runs > driven.transactions);

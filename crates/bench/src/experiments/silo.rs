@@ -1,6 +1,6 @@
 //! Shared by the experiments on the store's log.
 
-use crate::driver::Pace;
+use crate::driver::LoadSchedule;
 use crate::parameters::Scale;
 use crate::target::{LogSettings, StoreJob, TargetJob};
 use crate::workload::{WorkloadSettings, YcsbSettings};
@@ -17,7 +17,7 @@ pub(super) fn job(
             read_percent,
             scale.records,
         )),
-        pace: Pace::Saturated,
+        pace: LoadSchedule::Saturated,
         workers,
         log,
     })

@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::disk_access::{DeviceAccess, SlowDevice};
-use crate::driver::Pace;
+use crate::driver::LoadSchedule;
 use crate::experiment::{Experiment, SweepPoint};
 use crate::experiments::silo;
 use crate::parameters::{Effort, Param, Scale};
@@ -210,7 +210,7 @@ fn one_client(scale: &Scale) -> Vec<SweepPoint> {
     let store = |mode: Mode| {
         TargetJob::Store(StoreJob {
             workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(0, scale.records)),
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             workers: 1,
             log: Some(mode.log_settings(StorageMedium::Disk)),
         })

@@ -1,6 +1,6 @@
 //! `transfers`: transfers between accounts, whose sum is constant.
 
-use crate::driver::Pace;
+use crate::driver::LoadSchedule;
 use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Plot, PlotKind};
@@ -41,7 +41,7 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
                     accounts,
                     audit_every,
                 }),
-                pace: Pace::Saturated,
+                pace: LoadSchedule::Saturated,
                 workers,
                 log: log_settings,
             };

@@ -1,6 +1,6 @@
 //! `ycsb`: YCSB's workloads at the store's interface, in closed and open loops.
 
-use crate::driver::Pace;
+use crate::driver::LoadSchedule;
 use crate::experiment::{Experiment, SweepPoint};
 use crate::parameters::Scale;
 use crate::plot::{Compare, Plot, PlotKind};
@@ -57,14 +57,14 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
             SweepPoint::new(params, TargetJob::Store(job))
         };
         let disk = Some(LogSettings::new(StorageMedium::Disk));
-        let baseline = point("none", "saturated", Pace::Saturated, None);
+        let baseline = point("none", "saturated", LoadSchedule::Saturated, None);
         points.push(baseline.clone());
-        points.push(point("disk", "saturated", Pace::Saturated, disk).against(&baseline));
-        points.push(point("disk", "closed", Pace::Closed, disk));
+        points.push(point("disk", "saturated", LoadSchedule::Saturated, disk).against(&baseline));
+        points.push(point("disk", "closed", LoadSchedule::Closed, disk));
         if letter == 'A' {
             for rate in RATES {
                 let name = format!("open {rate}");
-                points.push(point("disk", &name, Pace::Open { rate }, disk));
+                points.push(point("disk", &name, LoadSchedule::Open { rate }, disk));
             }
         }
     }

@@ -15,8 +15,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use disk::RealDisk;
 use pages::{
-    Address, Layout, LoadOptions, Local, LocalOptions, Mode, PageEntry, PageSize, Range, Source,
-    Table, Tables, widen,
+    Layout, LoadOptions, Local, LocalOptions, Mode, PageAddress, PageEntry, PageSize, Range,
+    Source, Table, Tables, widen,
 };
 use tpch::TpchTable;
 
@@ -218,7 +218,7 @@ impl StoredTable {
         if let Some(rows) = self.decoded.get(&entry.page.0) {
             return Ok(Rc::clone(rows));
         }
-        let address = Address {
+        let address = PageAddress {
             segment: segment.id,
             page: entry.page,
         };

@@ -12,7 +12,7 @@ use client::Client;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Completions, DONE, DrivePlan, DriveResult, Pace, WindowEdge};
+use crate::driver::{Completions, DONE, DrivePlan, DriveResult, LoadSchedule, WindowEdge};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::keys::Distribution;
@@ -168,7 +168,7 @@ impl ClusterRun<'_> {
             plant: self.context.plant && writer == 1,
         });
         let plan = DrivePlan {
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };

@@ -14,7 +14,9 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{
+    AsyncClient, DrivePlan, LoadSchedule, WindowEdge, client_runtime, drive_tasks,
+};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
@@ -94,7 +96,7 @@ pub(super) fn run(job: &MgetJob, context: &RunContext<'_>) -> Result<RunSample, 
     let readers = readers(job, context, &servers, &runtime);
     let readers = readers.map_err(|error| RunError::failed("connecting")(&error))?;
     let plan = DrivePlan {
-        pace: Pace::Closed,
+        pace: LoadSchedule::Closed,
         warm_up: context.scale.warm_up,
         time: context.scale.time,
     };

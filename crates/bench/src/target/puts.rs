@@ -18,7 +18,9 @@ use tokio::runtime::Runtime;
 
 pub use system::ReplicatedSystem;
 
-use crate::driver::{AsyncClient, DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{
+    AsyncClient, DrivePlan, LoadSchedule, WindowEdge, client_runtime, drive_tasks,
+};
 use crate::error::RunError;
 use crate::keep_awake::KeepAwake;
 use crate::machine;
@@ -102,7 +104,7 @@ impl PutRun<'_> {
         let callers = self.clients(leader);
         let callers = callers.map_err(|error| RunError::failed("connecting")(&error))?;
         let plan = DrivePlan {
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use pages::Progress;
-use sql::load::{self, Columns, Format, Request};
+use sql::load::{self, FileFormat, LoadColumns, LoadRequest};
 
 use super::interrupt::StopRequest;
 use super::load::{check_new, tell};
@@ -24,8 +24,8 @@ struct Files {
     table: String,
     /// Columns and their types, as in SQL: 'id bigint not null, price decimal(15, 2)'. Otherwise
     /// files say or show them.
-    #[arg(long, value_name = "COLUMNS", value_parser = Columns::from_str, conflicts_with = "append")]
-    columns: Option<Columns>,
+    #[arg(long, value_name = "COLUMNS", value_parser = LoadColumns::from_str, conflicts_with = "append")]
+    columns: Option<LoadColumns>,
     #[command(flatten)]
     into: LoadTarget,
 }
@@ -68,18 +68,18 @@ pub(super) fn csv(options: &Csv, stop: &StopRequest) -> Result<(), String> {
         delimiter: options.delimiter,
         null: options.null.clone(),
     };
-    run(&options.files, Format::Csv(format), stop)
+    run(&options.files, FileFormat::Csv(format), stop)
 }
 
 pub(super) fn parquet(options: &Parquet, stop: &StopRequest) -> Result<(), String> {
-    run(&options.files, Format::Parquet, stop)
+    run(&options.files, FileFormat::Parquet, stop)
 }
 
-fn run(files: &Files, format: Format, stop: &StopRequest) -> Result<(), String> {
+fn run(files: &Files, format: FileFormat, stop: &StopRequest) -> Result<(), String> {
     let into = &files.into;
     let depot = stop.of(into.place.open()?);
     check_new(&*depot, &files.table, into)?;
-    let request = Request {
+    let request = LoadRequest {
         table: files.table.clone(),
         files: files.files.clone(),
         format,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sql::Rights;
-use sql::serve::{Options, Server};
+use sql::serve::{Options, SqlServer};
 
 use super::query_options::QueryOptions;
 use crate::argument_values::parse_address;
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<()
     let runtime = sql::session::runtime(None);
     let runtime = runtime.map_err(|error| format!("no threads for clients: {error}"))?;
     runtime.block_on(async {
-        let bound = Server::bind(&server, shared).await;
+        let bound = SqlServer::bind(&server, shared).await;
         let (server, stopper) = bound.map_err(|error| error.to_string())?;
         let reload = ConfigReload::new(None, log).with_certificate(certificate);
         stop_on(signals, reload, move || stopper.stop());

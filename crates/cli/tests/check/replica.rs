@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{NodeId, Op};
-use replica::{LogOptions, MemberOptions, Options, Partition};
+use replica::{LogOptions, MemberOptions, Options, ReplicatedPartition};
 use tempfile::{TempDir, tempdir};
 use testkit::eventually;
 
 use crate::{assert_says, check};
 
 /// Returns a partition with a single member, whose log has segments of 64 KiB.
-fn open(data: &Path) -> Arc<Partition> {
+fn open(data: &Path) -> Arc<ReplicatedPartition> {
     let member = MemberOptions {
         election: Duration::from_millis(100),
         kept_entries: 20,
@@ -29,12 +29,12 @@ fn open(data: &Path) -> Arc<Partition> {
         },
         ..Options::new(member, listener.unwrap().remove(0))
     };
-    let partition = Partition::open(options, &mut |_, _| {}).expect("it opens");
+    let partition = ReplicatedPartition::open(options, &mut |_, _| {}).expect("it opens");
     eventually("it leads", || partition.is_leader());
     partition
 }
 
-fn put(partition: &Partition, keys: std::ops::Range<u32>) {
+fn put(partition: &ReplicatedPartition, keys: std::ops::Range<u32>) {
     let mut worker = partition.worker().expect("few workers");
     for key in keys {
         let key = key.to_be_bytes();
@@ -150,7 +150,8 @@ fn damage_and_gaps_are_named_with_the_remedy() {
             dir: Some(data.path().join("replica")),
             ..Options::new(member, listener.unwrap().remove(0))
         };
-        let error = Partition::open(options, &mut |_, _| {}).expect_err("a start refuses it");
+        let error =
+            ReplicatedPartition::open(options, &mut |_, _| {}).expect_err("a start refuses it");
         for word in words {
             assert!(
                 error.to_string().contains(word),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use testkit::process::Server;
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::{Client, Reply};
 
 use crate::support::process::serve;
@@ -54,7 +54,7 @@ fn idle_connections_take_little_memory() {
         maximum,
     };
     setrlimit(Resource::Nofile, raised).expect("the soft limit is raised");
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (cert, key) = authority.sign("server", |_| {});
     for io in ["epoll", "auto"] {
         let encrypted: SocketAddr = testkit::free_address().expect("a free port");

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use testkit::http::{self, request_with};
 use testkit::process::{Server, wait};
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::{Client, eventually, free_address};
 
 use crate::support::process::kumiki;
@@ -130,7 +130,7 @@ fn mistakes_of_a_file_are_told_all_at_once() {
 #[test]
 fn the_admin_endpoint_takes_a_certificate_that_is_read_again() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (cert, key) = authority.sign("server", |_| {});
     let tls = format!(
         "admin-tls = true\ntls-cert = \"{}\"\ntls-key = \"{}\"\n",
@@ -143,11 +143,11 @@ fn the_admin_endpoint_takes_a_certificate_that_is_read_again() {
     let (proxy, proxy_admin) = configured("proxy", &config, &dir.path().join("proxy.toml"));
     // The server has no other listener that speaks TLS.
     assert_eq!(Client::connect(server.address).told("PING"), "+PONG");
-    let gets = |authority: &Authority, admin, figure: &str| {
+    let gets = |authority: &CertificateAuthority, admin, figure: &str| {
         let answer = authority.get(admin, "/metrics", None);
         answer.is_some_and(|answer| answer.body.contains(figure))
     };
-    let next = Authority::new("next");
+    let next = CertificateAuthority::new("next");
     let renewed = next.sign("renewed", |_| {});
     let endpoints = [
         (&server, admin, "\nkumiki_keys "),

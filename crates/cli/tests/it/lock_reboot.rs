@@ -72,11 +72,11 @@ impl Life {
             self.table.step(now, &mut out);
             for command in out {
                 match command {
-                    shared::Command::Transact { number, operations } => {
+                    shared::SharedCommand::Transact { number, operations } => {
                         let done = wait_for(self.db.execute(&transaction(&operations)));
                         self.table.transacted(number, done, now);
                     }
-                    shared::Command::Answer { ticket, outcome } => {
+                    shared::SharedCommand::Answer { ticket, outcome } => {
                         assert_eq!(ticket, asked);
                         return outcome.expect("the store answers");
                     }

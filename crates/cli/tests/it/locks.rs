@@ -466,7 +466,7 @@ const LEASE: Duration = Duration::from_millis(1500);
 
 /// A time in which a client certainly held a lock.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLock {
     key: usize,
     owner: usize,
     token: i64,
@@ -475,7 +475,7 @@ struct Held {
 }
 
 /// Acquires, holds and releases by one proxy after the other until it is stopped.
-fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mutex<Vec<Held>>) {
+fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mutex<Vec<HeldLock>>) {
     let mut random = fastrand::Rng::with_seed(owner as u64);
     let (mut at, mut client): (usize, Option<Client>) = (owner, None);
     let name = format!("owner{owner}");
@@ -509,7 +509,7 @@ fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mute
         let to = Instant::now().min(sent + LEASE);
         if from < to {
             let token = token.int().expect("a token");
-            all.lock().expect("whole").push(Held {
+            all.lock().expect("whole").push(HeldLock {
                 key,
                 owner,
                 token,
@@ -524,9 +524,9 @@ fn use_locks(owner: usize, proxies: &[SocketAddr], over: &AtomicBool, all: &Mute
     }
 }
 
-fn judge(mut all: Vec<Held>) {
+fn judge(mut all: Vec<HeldLock>) {
     all.sort_by_key(|held| (held.key, held.from));
-    let mut last: Option<Held> = None;
+    let mut last: Option<HeldLock> = None;
     for held in all {
         // The longest-lasting time of those that have begun, and its token.
         let Some(before) = last.filter(|before| before.key == held.key) else {
@@ -606,11 +606,11 @@ fn several_proxies_share_a_table_and_none_is_missed() {
 }
 
 /// Returns two times of two owners, so many milliseconds apart, with these tokens.
-fn two_holders(apart_ms: u64, tokens: [i64; 2]) -> Vec<Held> {
+fn two_holders(apart_ms: u64, tokens: [i64; 2]) -> Vec<HeldLock> {
     let begin = Instant::now();
     let held = |owner: usize| {
         let from = begin + Duration::from_millis(apart_ms) * owner as u32;
-        Held {
+        HeldLock {
             key: 0,
             owner,
             token: tokens[owner],
@@ -631,7 +631,7 @@ fn the_judge_sees_what_is_wrong() {
     // A long time is not hidden by a short one of the same owner within it.
     let mut three = two_holders(20, [1, 2]);
     let short = three[1];
-    three.push(Held {
+    three.push(HeldLock {
         to: short.from + Duration::from_millis(100),
         ..short
     });

@@ -10,7 +10,7 @@ use crate::support::process::{kumiki, proxy, start_server};
 use testkit::Client;
 use testkit::http::get;
 use testkit::process::{Server, wait};
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 
 /// Runs `kumiki serve`, which is expected to be refused. Returns its exit code and its output.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
@@ -273,7 +273,7 @@ fn metrics_and_health_are_served_where_asked_for() {
 
 #[test]
 fn the_admin_endpoint_needs_a_certificate_for_https() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (cert, key) = authority.sign("server", |_| {});
     let (cert, key) = (cert.to_str().expect("text"), key.to_str().expect("text"));
     let missing = authority.path("missing.pem");

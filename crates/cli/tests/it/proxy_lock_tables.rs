@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::cassandra::SharedNode;
-use crate::support::cql::{Connection, Told};
+use crate::support::cql::{Connection, Received};
 use crate::support::drivers::{Drivers, lines};
 use crate::support::process::proxy;
 use crate::support::replicas::Replicas;
@@ -70,7 +70,7 @@ impl Stage {
 }
 
 /// Returns the answer to a text on a connection.
-fn ask(connection: &mut Connection, text: &str) -> Told {
+fn ask(connection: &mut Connection, text: &str) -> Received {
     connection.query(text).expect("the proxy answers")
 }
 
@@ -84,7 +84,7 @@ fn make(address: SocketAddr, keyspace: &str) -> Connection {
         ),
         &format!("CREATE TABLE {keyspace}.locks (name text PRIMARY KEY, owner text)"),
     ] {
-        assert_eq!(ask(&mut connection, text), Told::Done, "{text}");
+        assert_eq!(ask(&mut connection, text), Received::Done, "{text}");
     }
     connection
 }
@@ -148,13 +148,13 @@ fn what_is_no_recipe_is_refused(stage: &Stage, address: SocketAddr) {
         .expect("the proxy answers");
     assert_eq!(told.code(), UNPREPARED, "{told:?}");
     let rows = ask(&mut directly, "SELECT * FROM python4.locks");
-    assert_eq!(rows, Told::Rows(Vec::new()));
+    assert_eq!(rows, Received::Rows(Vec::new()));
     let owner = ask(
         &mut connection,
         "SELECT owner FROM python4.locks WHERE name = 'a'",
     );
     let me = ("owner".to_owned(), CqlValue::text("me"));
-    assert_eq!(owner, Told::Rows(vec![vec![me]]));
+    assert_eq!(owner, Received::Rows(vec![vec![me]]));
 }
 
 /// Breaks a connection while the statement that gives its lock back waits behind others.
@@ -173,7 +173,7 @@ fn what_was_given_back_is_free(address: SocketAddr) {
         holder.ask_and_go(&texts).expect("the proxy answers");
         let select = "SELECT owner FROM python4.locks WHERE name = 'gone'";
         eventually("the lock is free", || {
-            ask(&mut connection, select) == Told::Rows(Vec::new())
+            ask(&mut connection, select) == Received::Rows(Vec::new())
         });
     }
 }

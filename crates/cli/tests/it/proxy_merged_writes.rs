@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use crate::support::cassandra::alone;
-use crate::support::cql::{Connection, Told};
+use crate::support::cql::{Connection, Received};
 use crate::support::process::proxy;
 use ::cassandra::{CassandraNodes, Installed, Options};
 use cql::response::INVALID;
@@ -31,7 +31,7 @@ fn write(address: SocketAddr, table: &str, number: i32) {
             let told = connection
                 .execute_all(&prepared, piece)
                 .expect("it answers");
-            assert_eq!(told, vec![Told::Done; piece.len()], "{text}");
+            assert_eq!(told, vec![Received::Done; piece.len()], "{text}");
         }
     };
     let bytes = |key: i32| key.to_be_bytes().to_vec();
@@ -60,7 +60,7 @@ fn write(address: SocketAddr, table: &str, number: i32) {
 /// Returns the rows of a table, in the order of their keys.
 fn rows(connection: &mut Connection, table: &str) -> Vec<(i32, i32)> {
     let text = format!("SELECT k, v FROM merged.{table}");
-    let Told::Rows(rows) = connection.query(&text).expect("it answers") else {
+    let Received::Rows(rows) = connection.query(&text).expect("it answers") else {
         panic!("no rows of {table}");
     };
     let mut rows: Vec<(i32, i32)> = rows
@@ -77,7 +77,7 @@ fn rows(connection: &mut Connection, table: &str) -> Vec<(i32, i32)> {
 /// Returns the most partitions of an unlogged batch that the node has executed.
 fn largest_batch(connection: &mut Connection) -> f64 {
     let text = "SELECT * FROM system_views.batch_metrics";
-    let Told::Rows(rows) = connection.query(text).expect("it answers") else {
+    let Received::Rows(rows) = connection.query(text).expect("it answers") else {
         panic!("the node tells nothing of batches");
     };
     let is_unlogged = |row: &&Vec<(String, CqlValue)>| {
@@ -121,7 +121,7 @@ fn merged_writes_write_what_they_would_alone() {
         "CREATE TABLE merged.one (k int PRIMARY KEY, v int)",
         "CREATE TABLE merged.many (k int PRIMARY KEY, v int)",
     ] {
-        assert_eq!(directly.query(text).expect("it answers"), Told::Done);
+        assert_eq!(directly.query(text).expect("it answers"), Received::Done);
     }
     for (address, table) in [(plain.address, "one"), (merging.address, "many")] {
         std::thread::scope(|scope| {
@@ -158,7 +158,7 @@ fn one_that_is_wrong(address: SocketAddr, directly: &mut Connection) {
     for (at, told) in told.iter().enumerate() {
         match at {
             4 => assert_eq!(told.code(), INVALID, "{told:?}"),
-            _ => assert_eq!(*told, Told::Done, "{at}"),
+            _ => assert_eq!(*told, Received::Done, "{at}"),
         }
     }
     let written = rows(directly, "one");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use testkit::eventually;
 use testkit::http;
 use testkit::process::Server;
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 
 use crate::pages::node::{files, serve};
 use crate::pages::{done, pages};
@@ -414,7 +414,7 @@ fn serve_sql(listen: &str, dir: &Path, files: &(PathBuf, PathBuf)) -> Command {
 }
 
 /// Returns `true` if a client of PostgreSQL that knows the authority accepts the server's certificate.
-fn is_accepted(server: &Server, authority: &Authority) -> bool {
+fn is_accepted(server: &Server, authority: &CertificateAuthority) -> bool {
     const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
     let mut socket = http::connect(server.address);
     socket.write_all(&SSL_REQUEST).unwrap();
@@ -432,7 +432,10 @@ fn is_accepted(server: &Server, authority: &Authority) -> bool {
 
 #[test]
 fn sql_is_served_with_a_certificate_that_is_read_again() {
-    let (authority, next) = (Authority::new("one"), Authority::new("next"));
+    let (authority, next) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("next"),
+    );
     let files = authority.sign("server", |_| {});
     let tables = tempfile::tempdir().unwrap();
     let load = [
@@ -461,7 +464,7 @@ fn sql_is_served_with_a_certificate_that_is_read_again() {
 
 #[test]
 fn files_of_certificates_that_cannot_be_used_are_refused() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = authority.sign("server", |_| {});
     let (_, other) = authority.sign("other", |_| {});

@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use testkit::peers::{self, Group};
 use testkit::process::{Server, finished};
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::tls::rcgen::date_time_ymd;
 use testkit::{Client, eventually};
 
@@ -25,7 +25,7 @@ type Own = (PathBuf, PathBuf);
 
 /// A server that speaks TLS.
 struct TlsServer {
-    authority: Authority,
+    authority: CertificateAuthority,
     server: Server,
     /// The address for clients that speak TLS.
     address: SocketAddr,
@@ -34,7 +34,7 @@ struct TlsServer {
 impl TlsServer {
     /// Starts one that asks clients for certificates as `auth` says.
     fn start(auth: &str) -> TlsServer {
-        let authority = Authority::new("one");
+        let authority = CertificateAuthority::new("one");
         let (cert, key) = authority.sign("server", |_| {});
         let address = testkit::free_address().expect("a free port");
         let server = Server::start(|plain, dir| {
@@ -187,15 +187,15 @@ fn redis_cli_works_over_tls() {
         let command = redis_cli(&program, &served, &ca, own.as_ref());
         assert_eq!(run(&command, "").trim(), "PONG");
         // Another authority signed neither certificate.
-        let foreign = Authority::new("another").ca();
+        let foreign = CertificateAuthority::new("another").ca();
         let command = redis_cli(&program, &served, &foreign, own.as_ref());
         assert!(!said(&output(&command, "")).contains("PONG"));
     }
 }
 
 /// Returns an authority, and the options of nodes that have a certificate of it.
-fn certified() -> (Authority, [String; 4]) {
-    let authority = Authority::new("one");
+fn certified() -> (CertificateAuthority, [String; 4]) {
+    let authority = CertificateAuthority::new("one");
     let (cert, key) = authority.sign("server", |_| {});
     let [cert, key] = [cert, key].map(|file| file.display().to_string());
     let options = ["--tls-cert".to_owned(), cert, "--tls-key".to_owned(), key];
@@ -203,7 +203,7 @@ fn certified() -> (Authority, [String; 4]) {
 }
 
 /// Starts a cluster of three nodes that speak TLS.
-fn cluster() -> (Authority, Cluster) {
+fn cluster() -> (CertificateAuthority, Cluster) {
     let (authority, options) = certified();
     let options = options.each_ref().map(String::as_str);
     let cluster = Cluster::start_with(3, Keeping::Nothing, "", &options);
@@ -211,7 +211,7 @@ fn cluster() -> (Authority, Cluster) {
 }
 
 /// Returns redis-cli over TLS, for the node at this address.
-fn redis_cli_at(program: &Path, address: SocketAddr, authority: &Authority) -> Command {
+fn redis_cli_at(program: &Path, address: SocketAddr, authority: &CertificateAuthority) -> Command {
     let mut command = Command::new(program);
     command.args(["-p", &address.port().to_string(), "--tls", "--cacert"]);
     command.arg(authority.ca());
@@ -311,7 +311,7 @@ fn a_proxy_reaches_all_nodes_of_a_cluster_over_tls() {
 }
 
 /// Returns the options by which a command reaches nodes that want a certificate of `authority`.
-fn node_tls(authority: &Authority, own: Option<&Own>) -> Vec<String> {
+fn node_tls(authority: &CertificateAuthority, own: Option<&Own>) -> Vec<String> {
     let mut options = vec!["--node-tls".to_owned(), "--node-ca".to_owned()];
     options.push(authority.ca().display().to_string());
     if let Some((cert, key)) = own {
@@ -393,7 +393,7 @@ fn certificates_are_refused_with_a_reason_on_both_sides() {
         return;
     };
     let served = TlsServer::start("yes");
-    let (authority, foreign) = (&served.authority, Authority::new("another"));
+    let (authority, foreign) = (&served.authority, CertificateAuthority::new("another"));
     let own = authority.sign("client", |_| {});
     let expired = authority.sign("expired", |params| {
         params.not_before = date_time_ymd(2020, 1, 1);

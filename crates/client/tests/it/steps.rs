@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Abort;
 use cluster::message::Answer;
-use kumiki_client::{Error, Txn};
+use kumiki_client::{ClientTxn, Error};
 
 use crate::nodes::{Cluster, Fault, ON_1, ON_2};
 
@@ -14,7 +14,7 @@ fn number(value: Option<Vec<u8>>) -> i64 {
     })
 }
 
-fn move_one(txn: &mut Txn<'_>, from: &[u8], to: &[u8]) -> Result<(), Error> {
+fn move_one(txn: &mut ClientTxn<'_>, from: &[u8], to: &[u8]) -> Result<(), Error> {
     let (a, b) = (number(txn.get(from)?), number(txn.get(to)?));
     txn.put(from, (a - 1).to_string().as_bytes())?;
     txn.put(to, (b + 1).to_string().as_bytes())

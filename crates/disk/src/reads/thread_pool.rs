@@ -47,12 +47,12 @@ pub(super) struct ReadThreadPool {
     threads: Vec<JoinHandle<()>>,
     /// The jobs that the owner does itself; empty between calls.
     mine: Vec<ReadJob>,
-    pace: Pace,
+    pace: ReadSpeed,
 }
 
 /// A thread's measurement of the time of reads.
 #[derive(Default)]
-struct Pace {
+struct ReadSpeed {
     /// `true` if the last ones took long, so that the thread counts how often it sleeps for the
     /// next.
     counts_sleeps: bool,
@@ -99,7 +99,7 @@ impl ReadThreadPool {
             shared,
             threads: Vec::with_capacity(threads),
             mine: Vec::with_capacity(BATCH),
-            pace: Pace::default(),
+            pace: ReadSpeed::default(),
         };
         for n in 0..threads {
             let shared = Arc::clone(&pool.shared);
@@ -174,7 +174,7 @@ impl Shared {
     fn work(&self) {
         let mut mine = Vec::with_capacity(BATCH);
         let mut outcomes = Vec::with_capacity(BATCH);
-        let mut pace = Pace::default();
+        let mut pace = ReadSpeed::default();
         while self.take(&mut mine) {
             self.run(&mut mine, &mut outcomes, &mut pace);
             self.queue.deliver(&mut outcomes);
@@ -186,7 +186,7 @@ impl Shared {
         &self,
         mine: &mut Vec<ReadJob>,
         outcomes: &mut Vec<ReadOutcome>,
-        pace: &mut Pace,
+        pace: &mut ReadSpeed,
     ) -> bool {
         if !self.is_fast() || !self.some.load(Ordering::Relaxed) {
             return false;
@@ -223,7 +223,7 @@ impl Shared {
     }
 
     /// Does jobs, and measures the time that they take.
-    fn run(&self, mine: &mut Vec<ReadJob>, outcomes: &mut Vec<ReadOutcome>, pace: &mut Pace) {
+    fn run(&self, mine: &mut Vec<ReadJob>, outcomes: &mut Vec<ReadOutcome>, pace: &mut ReadSpeed) {
         let n = mine.len();
         let before = pace.counts_sleeps.then(sleeps);
         let begin = Instant::now();

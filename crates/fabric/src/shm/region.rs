@@ -13,7 +13,7 @@ use super::mapping::Mapping;
 use super::region_file::{
     ACCESS, HEADER, KEY, MAGIC, MARGIN, Shm, WITHDRAWN, WORDS, halves, new_name,
 };
-use crate::memory::{Access, Grant, Kind, Region, WORDS_MAX};
+use crate::memory::{Access, Grant, Region, RegionKind, WORDS_MAX};
 
 /// The number of names that are tried: a file can be swept away before it is locked, but not for
 /// ever.
@@ -71,7 +71,7 @@ impl ShmRegion {
         ] {
             header[at].store(value, Ordering::Release);
         }
-        let grant = Grant::new(Kind::Shm, access, words, key, name.as_bytes());
+        let grant = Grant::new(RegionKind::Shm, access, words, key, name.as_bytes());
         Ok(ShmRegion {
             mapping,
             grant,

@@ -13,7 +13,7 @@ use super::mapping::{Mapping, load};
 use super::region_file::{
     ACCESS, HEADER, KEY, MAGIC, Shm, WITHDRAWN, WORDS, halves, is_name, open, remove_if_dead,
 };
-use crate::memory::{Access, Grant, Kind, Remote, check_bounds};
+use crate::memory::{Access, Grant, RegionKind, Remote, check_bounds};
 
 /// The interval at which a reader checks if the owner lives: the check costs a system call.
 const LOOK: Duration = Duration::from_millis(10);
@@ -56,7 +56,7 @@ impl ShmRemote {
     pub(super) fn new(shm: &Shm, grant: &Grant) -> Result<ShmRemote, RemoteError> {
         let refused = |why: &str| Err(RemoteError::Refused(why.to_owned()));
         let name = std::str::from_utf8(grant.address()).unwrap_or_default();
-        if grant.kind() != Kind::Shm || !is_name(name) {
+        if grant.kind() != RegionKind::Shm || !is_name(name) {
             return refused("the grant is not one for shared memory");
         }
         let (path, write) = (shm.path(name), grant.access() == Access::Write);

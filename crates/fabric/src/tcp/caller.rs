@@ -14,7 +14,7 @@ use socket2::SockRef;
 
 use super::connection_terms;
 use super::negotiation::{LocalTransports, Negotiated, Negotiation, NegotiationStep};
-use super::options::{Encryption, Limits, Transport};
+use super::options::{Encryption, Transport, TransportLimits};
 use crate::cipher::{Cipher, Scratch};
 use crate::frame::{BODY_MAX, HEADER, LENGTH, message_head, message_len};
 use crate::handshake::{AuthenticatedPeer, HandshakeRefusal, Identity, Secret};
@@ -51,7 +51,7 @@ pub struct CallerOptions {
     pub verbs: Option<Domain>,
     /// Limits on messages, on the time for connecting, and on the time after which a machine that
     /// does not react counts as dead. The others do not apply.
-    pub limits: Limits,
+    pub limits: TransportLimits,
 }
 
 impl CallerOptions {
@@ -66,7 +66,7 @@ impl CallerOptions {
             encryption: Encryption::default(),
             shm: Shm::default(),
             verbs: None,
-            limits: Limits::default(),
+            limits: TransportLimits::default(),
         }
     }
 }

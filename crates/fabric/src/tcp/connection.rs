@@ -16,7 +16,7 @@ use super::connection_balancer::ConnectionCount;
 use super::link_error::LinkError;
 use super::link_memory::LinkStream;
 use super::memory_link::MemoryLink;
-use super::message_assembler::{self, MessageAssembler, Progress};
+use super::message_assembler::{self, AssemblyProgress, MessageAssembler};
 use super::negotiation::Negotiation;
 use super::output::{Output, Written};
 use super::socket::LinkSocket;
@@ -43,7 +43,7 @@ pub(super) struct Connection<N: Network> {
     /// The node to which it was made, if it was made here.
     pub(super) to: Option<NodeId>,
     /// Its place among the incoming connections that have not authenticated.
-    pub(super) newcomer: Option<newcomers::Place>,
+    pub(super) newcomer: Option<newcomers::AdmissionTicket>,
     /// Counts it among the connections that its thread was assigned.
     pub(super) counted: Option<ConnectionCount<N>>,
     /// The time by which its phase must have ended.
@@ -395,7 +395,7 @@ impl<N: Network> Connection<N> {
         inbox: &mut Inbox,
         limit: usize,
         scratch: &mut Scratch,
-    ) -> Progress {
+    ) -> AssemblyProgress {
         let (to, end_seen) = ((self.link, limit), self.end_seen);
         let mut socket = LinkSocket {
             network,
@@ -428,7 +428,7 @@ impl<N: Network> Connection<N> {
         network: &mut N,
         arrived: &mut Vec<u8>,
         scratch: &mut Scratch,
-    ) -> Progress {
+    ) -> AssemblyProgress {
         let mut socket = LinkSocket {
             network,
             stream: &mut self.stream,
@@ -463,7 +463,7 @@ impl<N: Network> Connection<N> {
     }
 
     /// Reads and drops bytes that are not needed any more, encrypted or not.
-    pub(super) fn discard(&mut self, network: &mut N, inbox: &mut Inbox) -> Progress {
+    pub(super) fn discard(&mut self, network: &mut N, inbox: &mut Inbox) -> AssemblyProgress {
         let mut socket = LinkSocket {
             network,
             stream: &mut self.stream,

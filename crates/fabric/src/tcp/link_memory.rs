@@ -6,19 +6,19 @@ use std::os::fd::RawFd;
 use super::link_error::MailboxError;
 use super::options::Transport;
 use crate::frame::TransportSet;
-use crate::memory::{Access, Grant, Kind, Memory, Region};
+use crate::memory::{Access, Grant, Memory, Region, RegionKind};
 use crate::ring::{RingError, Rings, Until};
 use crate::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
 use crate::shm::{Shm, ShmRegion, ShmRemote};
 use crate::verbs;
 
 /// Returns the ways that a peer must know for a kind of memory.
-pub(super) fn ways_for(kind: Kind) -> TransportSet {
+pub(super) fn ways_for(kind: RegionKind) -> TransportSet {
     match kind {
-        Kind::Shm => TransportSet::SHM,
-        Kind::Verbs => TransportSet::VERBS,
-        Kind::ShmReceives => TransportSet::SHM.or(TransportSet::SEND_RECEIVE),
-        Kind::VerbsReceives => TransportSet::VERBS.or(TransportSet::SEND_RECEIVE),
+        RegionKind::Shm => TransportSet::SHM,
+        RegionKind::Verbs => TransportSet::VERBS,
+        RegionKind::ShmReceives => TransportSet::SHM.or(TransportSet::SEND_RECEIVE),
+        RegionKind::VerbsReceives => TransportSet::VERBS.or(TransportSet::SEND_RECEIVE),
     }
 }
 
@@ -64,7 +64,9 @@ impl LinkOffer {
         match self {
             LinkOffer::Shm(_, region) => region.grant().clone(),
             LinkOffer::Verbs(offer) => offer.grant().clone(),
-            LinkOffer::ShmReceives(_, region, _) => region.grant().with_kind(Kind::ShmReceives),
+            LinkOffer::ShmReceives(_, region, _) => {
+                region.grant().with_kind(RegionKind::ShmReceives)
+            }
             LinkOffer::VerbsReceives(offer) => offer.grant().clone(),
         }
     }
@@ -86,7 +88,7 @@ impl LinkOffer {
                 Rings::new(negotiated.mailbox, negotiated.remote).map(LinkStream::Verbs)
             }
             LinkOffer::ShmReceives(shm, near, depth) => {
-                let mut far = shm.reach(&peer.with_kind(Kind::Shm))?;
+                let mut far = shm.reach(&peer.with_kind(RegionKind::Shm))?;
                 far.trust_owner();
                 let pair = EmulatedPair::new(near, far, depth)?;
                 Ok(LinkStream::ShmSend(SendReceive::new(pair)))
@@ -104,7 +106,7 @@ impl LinkOffer {
 #[derive(Debug)]
 pub(super) enum LinkStream {
     Shm(Rings<ShmRegion, ShmRemote>),
-    Verbs(Rings<verbs::Region, verbs::Remote>),
+    Verbs(Rings<verbs::VerbsRegion, verbs::VerbsRemote>),
     ShmSend(SendReceive<EmulatedPair<ShmRegion, ShmRemote>>),
     VerbsSend(SendReceive<verbs::MessagePair>),
 }

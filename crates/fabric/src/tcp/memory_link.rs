@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::link_error::LinkError;
 use super::link_memory::LinkStream;
-use super::message_assembler::Progress;
+use super::message_assembler::AssemblyProgress;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -87,9 +87,9 @@ impl MemoryLink {
 
     /// Returns the result of reading if the socket has ended: the contents of the ring came before
     /// that.
-    pub(super) fn end_behind(&self, progress: Progress) -> Progress {
+    pub(super) fn end_behind(&self, progress: AssemblyProgress) -> AssemblyProgress {
         match (progress, &self.ended) {
-            (Progress::Dry, Some(why)) => Progress::End(why.clone()),
+            (AssemblyProgress::Dry, Some(why)) => AssemblyProgress::End(why.clone()),
             (progress, _) => progress,
         }
     }

@@ -29,7 +29,7 @@ pub(crate) enum MessageAssembler {
 
 /// The result of reading.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum AssemblyProgress {
     /// There may be more.
     More,
     /// There is nothing to read for now.
@@ -61,7 +61,7 @@ impl MessageAssembler {
         inbox: &mut Inbox,
         to: (Link, usize),
         end_seen: bool,
-    ) -> Progress {
+    ) -> AssemblyProgress {
         match self {
             MessageAssembler::Begun(_) => self.read_frames(from, inbox, to, end_seen),
             MessageAssembler::Long(message, len) => {
@@ -71,7 +71,7 @@ impl MessageAssembler {
                 }
                 inbox.push_long(to.0, std::mem::take(message));
                 *self = MessageAssembler::default();
-                Progress::More
+                AssemblyProgress::More
             }
         }
     }
@@ -82,7 +82,7 @@ impl MessageAssembler {
         inbox: &mut Inbox,
         to: (Link, usize),
         end_seen: bool,
-    ) -> Progress {
+    ) -> AssemblyProgress {
         let MessageAssembler::Begun(begun) = self else {
             unreachable!("frames are read while no long message is gathered");
         };
@@ -96,10 +96,10 @@ impl MessageAssembler {
         *self = MessageAssembler::default();
         inbox.fill(start + kept + n);
         match self.split(inbox, start, to) {
-            Err(end) => Progress::End(end),
+            Err(end) => AssemblyProgress::End(end),
             // Fewer bytes came than there was room for: the system has no more.
-            Ok(()) if n < READ && !end_seen => Progress::Dry,
-            Ok(()) => Progress::More,
+            Ok(()) if n < READ && !end_seen => AssemblyProgress::Dry,
+            Ok(()) => AssemblyProgress::More,
         }
     }
 
@@ -152,7 +152,7 @@ impl MessageAssembler {
 }
 
 /// Reads some more of a message of `len` bytes. Takes at most as much memory again as has arrived.
-fn gather(from: &mut impl Read, message: &mut Vec<u8>, len: usize) -> Progress {
+fn gather(from: &mut impl Read, message: &mut Vec<u8>, len: usize) -> AssemblyProgress {
     let missing = len - message.len();
     let doubled = missing.min(message.len().max(READ));
     let step = doubled.min(TURN);
@@ -161,29 +161,29 @@ fn gather(from: &mut impl Read, message: &mut Vec<u8>, len: usize) -> Progress {
     // It stops before the step only at the end.
     let read = read.map(|n| if n < step { 0 } else { n });
     match settle(&read) {
-        Some(_) => Progress::More,
+        Some(_) => AssemblyProgress::More,
         None => verdict(&read, true),
     }
 }
 
 /// Reads some bytes, and appends them.
-pub(super) fn append(from: &mut impl Read, bytes: &mut Vec<u8>) -> Progress {
+pub(super) fn append(from: &mut impl Read, bytes: &mut Vec<u8>) -> AssemblyProgress {
     let mut buffer = [0; 512];
     let read = from.read(&mut buffer);
     match settle(&read) {
         Some(n) => {
             bytes.extend(&buffer[..n]);
-            Progress::More
+            AssemblyProgress::More
         }
         None => verdict(&read, false),
     }
 }
 
 /// Reads and drops bytes that are not needed any more.
-pub(super) fn discard(from: &mut impl Read, inbox: &mut Inbox) -> Progress {
+pub(super) fn discard(from: &mut impl Read, inbox: &mut Inbox) -> AssemblyProgress {
     let read = from.read(&mut inbox.room(READ)[..READ]);
     match settle(&read) {
-        Some(_) => Progress::More,
+        Some(_) => AssemblyProgress::More,
         None => verdict(&read, false),
     }
 }
@@ -194,15 +194,15 @@ fn settle(read: &io::Result<usize>) -> Option<usize> {
 }
 
 /// Interprets a read that returned no bytes.
-fn verdict(read: &io::Result<usize>, within: bool) -> Progress {
+fn verdict(read: &io::Result<usize>, within: bool) -> AssemblyProgress {
     match read {
-        Ok(_) if within => Progress::End(LinkError::ClosedWithinMessage),
-        Ok(_) => Progress::End(LinkError::ClosedByPeer),
+        Ok(_) if within => AssemblyProgress::End(LinkError::ClosedWithinMessage),
+        Ok(_) => AssemblyProgress::End(LinkError::ClosedByPeer),
         Err(error) => match error.kind() {
-            ErrorKind::WouldBlock => Progress::Dry,
-            ErrorKind::Interrupted => Progress::More,
-            ErrorKind::UnexpectedEof => Progress::End(LinkError::ClosedWithinMessage),
-            _ => Progress::End(LinkError::broken(error)),
+            ErrorKind::WouldBlock => AssemblyProgress::Dry,
+            ErrorKind::Interrupted => AssemblyProgress::More,
+            ErrorKind::UnexpectedEof => AssemblyProgress::End(LinkError::ClosedWithinMessage),
+            _ => AssemblyProgress::End(LinkError::broken(error)),
         },
     }
 }

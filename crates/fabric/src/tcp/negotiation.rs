@@ -18,11 +18,11 @@ use base::memory::WORD;
 
 use super::link_error::MailboxError;
 use super::link_memory::{LinkOffer, LinkStream, ways_for};
-use super::options::{Limits, Transport};
+use super::options::{Transport, TransportLimits};
 use crate::cipher::Cipher;
 use crate::frame::{Frame, TransportSet};
 use crate::handshake::{AuthenticatedPeer, ConnectionTerms, Handshake, HandshakeRefusal, Identity};
-use crate::memory::{Grant, Kind};
+use crate::memory::{Grant, RegionKind};
 use crate::ring::CONTROL;
 use crate::send_receive::ReceiveDepth;
 use crate::shm::Shm;
@@ -45,7 +45,7 @@ impl LocalTransports {
         transport: Transport,
         shm: &Shm,
         verbs: Option<&Domain>,
-        limits: &Limits,
+        limits: &TransportLimits,
     ) -> LocalTransports {
         LocalTransports {
             transport,
@@ -76,26 +76,30 @@ impl LocalTransports {
     }
 
     /// Returns the kinds of memory that are tried for a link made here, in reverse order.
-    fn kinds(&self, known: TransportSet) -> Vec<Kind> {
-        let wanted: &[Kind] = match self.transport {
+    fn kinds(&self, known: TransportSet) -> Vec<RegionKind> {
+        let wanted: &[RegionKind] = match self.transport {
             Transport::Tcp => &[],
-            Transport::Auto => &[Kind::Verbs, Kind::Shm],
-            Transport::Shm => &[Kind::Shm],
-            Transport::Verbs => &[Kind::Verbs],
-            Transport::ShmSend => &[Kind::ShmReceives],
-            Transport::VerbsSend => &[Kind::VerbsReceives],
+            Transport::Auto => &[RegionKind::Verbs, RegionKind::Shm],
+            Transport::Shm => &[RegionKind::Shm],
+            Transport::Verbs => &[RegionKind::Verbs],
+            Transport::ShmSend => &[RegionKind::ShmReceives],
+            Transport::VerbsSend => &[RegionKind::VerbsReceives],
         };
-        let is_known = |kind: &&Kind| known.contains(ways_for(**kind));
+        let is_known = |kind: &&RegionKind| known.contains(ways_for(**kind));
         wanted.iter().filter(is_known).copied().collect()
     }
 
-    fn mailbox(&self, kind: Kind) -> Result<LinkOffer, MailboxError> {
+    fn mailbox(&self, kind: RegionKind) -> Result<LinkOffer, MailboxError> {
         let made = match (kind, &self.verbs) {
-            (Kind::Shm, _) => LinkOffer::shm(&self.shm, self.mailbox),
-            (Kind::ShmReceives, _) => LinkOffer::shm_receives(&self.shm, self.receives),
-            (Kind::Verbs, Some(domain)) => LinkOffer::verbs(domain, self.mailbox),
-            (Kind::VerbsReceives, Some(domain)) => LinkOffer::verbs_receives(domain, self.receives),
-            (Kind::Verbs | Kind::VerbsReceives, None) => return Err(MailboxError::NoDevice),
+            (RegionKind::Shm, _) => LinkOffer::shm(&self.shm, self.mailbox),
+            (RegionKind::ShmReceives, _) => LinkOffer::shm_receives(&self.shm, self.receives),
+            (RegionKind::Verbs, Some(domain)) => LinkOffer::verbs(domain, self.mailbox),
+            (RegionKind::VerbsReceives, Some(domain)) => {
+                LinkOffer::verbs_receives(domain, self.receives)
+            }
+            (RegionKind::Verbs | RegionKind::VerbsReceives, None) => {
+                return Err(MailboxError::NoDevice);
+            }
         };
         Ok(made?)
     }
@@ -115,7 +119,7 @@ pub(super) struct Negotiation {
     initiates: bool,
     stage: NegotiationStage,
     /// Kinds of memory that the initiator has not tried yet; the last one is the next.
-    untried: Vec<Kind>,
+    untried: Vec<RegionKind>,
 }
 
 #[derive(Debug)]

@@ -37,7 +37,7 @@ pub struct TcpOptions {
     /// whole or are not sent. A link that needs more than is left goes down.
     pub budget: Arc<Budget>,
     /// Limits on sizes and times.
-    pub limits: Limits,
+    pub limits: TransportLimits,
 }
 
 /// The transport of messages on a link. Links are always made over TCP: the TCP connection serves
@@ -121,15 +121,15 @@ impl TcpOptions {
             shm: Shm::default(),
             verbs: None,
             budget: Budget::new(u64::MAX),
-            limits: Limits::default(),
+            limits: TransportLimits::default(),
         }
     }
 }
 
 /// Limits on sizes and times.
 #[derive(Clone, Debug)]
-pub struct Limits {
-    /// The length of the longest message in bytes; at most [`Limits::MESSAGE_MAX`]. Memory for a
+pub struct TransportLimits {
+    /// The length of the longest message in bytes; at most [`TransportLimits::MESSAGE_MAX`]. Memory for a
     /// message is taken as its bytes arrive.
     pub message: usize,
     /// Bytes that may wait to be sent on a link; a single message may be longer.
@@ -144,22 +144,22 @@ pub struct Limits {
     /// that waits for its answer does. At least one second.
     pub dead_after: Duration,
     /// The number of bytes that may be in flight in shared memory or an RDMA device, for each link
-    /// and direction; at least [`Limits::RING_MIN`]. The memory is taken as long as the link is up.
+    /// and direction; at least [`TransportLimits::RING_MIN`]. The memory is taken as long as the link is up.
     /// A link by Send and Receive posts as many bytes, and counts them in the budget.
     pub ring: usize,
 }
 
-impl Limits {
+impl TransportLimits {
     /// The greatest limit on messages: their length has four bytes.
     pub const MESSAGE_MAX: usize = u32::MAX as usize;
     /// The smallest ring: a smaller one would hold only the overhead of records.
     pub const RING_MIN: usize = 1 << 10;
 }
 
-impl Default for Limits {
+impl Default for TransportLimits {
     /// Returns 1 GiB, 16 MiB, 5 s, 128, 10 s, 64 KiB.
-    fn default() -> Limits {
-        Limits {
+    fn default() -> TransportLimits {
+        TransportLimits {
             message: 1 << 30,
             queue: 16 << 20,
             handshake: Duration::from_secs(5),

@@ -6,7 +6,7 @@ use reactor::Network;
 
 use super::connection::Phase;
 use super::link_error::LinkError;
-use super::message_assembler::Progress;
+use super::message_assembler::AssemblyProgress;
 use super::negotiation::NegotiationStep;
 use super::{LinkNotice, POOL, Tcp, note};
 use crate::inbox::Inbox;
@@ -28,12 +28,12 @@ impl<N: Network> Tcp<N> {
                     connection.read(network, inbox, self.limits.message, &mut self.scratch);
                 connection
                     .charge()
-                    .map_or_else(Progress::End, |()| progress)
+                    .map_or_else(AssemblyProgress::End, |()| progress)
             }
             Phase::Ending(_) => connection.discard(network, inbox),
         };
         let progress = match (progress, connection.failed()) {
-            (Progress::Dry, Some(why)) => Progress::End(why),
+            (AssemblyProgress::Dry, Some(why)) => AssemblyProgress::End(why),
             (progress, _) => progress,
         };
         if let Err(error) = connection.ring(network) {
@@ -51,16 +51,16 @@ impl<N: Network> Tcp<N> {
         }
     }
 
-    pub(super) fn go_on(&mut self, network: &mut N, place: usize, progress: Progress) {
+    pub(super) fn go_on(&mut self, network: &mut N, place: usize, progress: AssemblyProgress) {
         let connection = &mut self.connections[place];
         match progress {
-            Progress::More => {
+            AssemblyProgress::More => {
                 if !std::mem::replace(&mut connection.in_ready, true) {
                     self.ready.push_back(place);
                 }
             }
-            Progress::Dry => {}
-            Progress::End(why) => self.down(network, place, &why),
+            AssemblyProgress::Dry => {}
+            AssemblyProgress::End(why) => self.down(network, place, &why),
         }
     }
 
@@ -84,7 +84,7 @@ impl<N: Network> Tcp<N> {
         }
         connection.full = false;
         note(&mut self.dirty, place, &mut connection.in_dirty);
-        self.go_on(network, place, Progress::More);
+        self.go_on(network, place, AssemblyProgress::More);
     }
 
     /// Goes on with a handshake.
@@ -105,7 +105,7 @@ impl<N: Network> Tcp<N> {
                     connection.encrypt(cipher, &arrived[used..]);
                     self.encrypted += 1;
                     arrived.clear();
-                    progress = Progress::More;
+                    progress = AssemblyProgress::More;
                 }
                 Ok((used, NegotiationStep::Incomplete)) => break Ok((used, None)),
                 Ok((used, NegotiationStep::Complete(result))) => break Ok((used, Some(result))),
@@ -128,7 +128,7 @@ impl<N: Network> Tcp<N> {
                     return self.end_closed(place);
                 }
                 match connection.read_rest(&arrived[used..], inbox, self.limits.message) {
-                    Ok(()) => self.go_on(network, place, Progress::More),
+                    Ok(()) => self.go_on(network, place, AssemblyProgress::More),
                     Err(why) => self.down(network, place, &why),
                 }
             }

@@ -24,7 +24,7 @@ use base::memory::{RemoteError, WORD};
 
 use super::ffi::{Completion, WITH_IMMEDIATE, operation, status};
 use super::options::Depths;
-use super::resources::{BATCH, Pair, Registered, There, Work};
+use super::resources::{BATCH, Pair, PeerMemory, Registered, Work};
 use super::staging_ring::StagingRing;
 
 /// The number of looks for completions without a pause.
@@ -62,7 +62,7 @@ pub(super) struct ActivePair {
     staging: StagingRing,
     memory: Arc<Registered>,
     /// Words to be written for which there was no room, and their number.
-    deferred: VecDeque<(There, Vec<u64>)>,
+    deferred: VecDeque<(PeerMemory, Vec<u64>)>,
     deferred_words: usize,
     pub(super) arrived: VecDeque<ReceivedMessage>,
     /// Tells if the peer lives, if there is a source that knows it sooner than the device.
@@ -118,7 +118,7 @@ impl ActivePair {
         here: &Arc<Registered>,
         at: usize,
         count: usize,
-        there: There,
+        there: PeerMemory,
     ) -> Result<u64, RemoteError> {
         self.check()?;
         if !self.has_room(0) {
@@ -129,7 +129,7 @@ impl ActivePair {
     }
 
     /// Begins to write words.
-    pub(super) fn write(&mut self, words: &[u64], there: There) -> Result<(), RemoteError> {
+    pub(super) fn write(&mut self, words: &[u64], there: PeerMemory) -> Result<(), RemoteError> {
         self.check()?;
         let piece = self.piece();
         for (index, words) in words.chunks(piece).enumerate() {
@@ -154,7 +154,7 @@ impl ActivePair {
     /// Writes nothing: the peer's device answers nevertheless.
     pub(super) fn touch(&mut self) -> Result<(), RemoteError> {
         self.check()?;
-        let nowhere = There { address: 0, key: 0 };
+        let nowhere = PeerMemory { address: 0, key: 0 };
         let here = (Arc::clone(&self.memory), 0, 0);
         self.post(operation::WRITE, here, Some(nowhere), 0, true)?;
         Ok(())
@@ -165,7 +165,7 @@ impl ActivePair {
         self.next == self.done
     }
 
-    fn post_write(&mut self, words: &[u64], there: There) -> Result<(), RemoteError> {
+    fn post_write(&mut self, words: &[u64], there: PeerMemory) -> Result<(), RemoteError> {
         let at = self.staging.take(self.next, words.len());
         for (place, word) in self.memory.words()[at..].iter().zip(words) {
             place.store(*word, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl ActivePair {
         &mut self,
         operation: u32,
         here: (Arc<Registered>, usize, usize),
-        there: Option<There>,
+        there: Option<PeerMemory>,
         immediate: u32,
         signalled: bool,
     ) -> Result<u64, RemoteError> {

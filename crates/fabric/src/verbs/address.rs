@@ -34,7 +34,7 @@ pub(super) enum AddressKind {
 
 /// The data that a peer needs in order to connect to a queue pair of this side.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Address {
+pub struct QueuePairAddress {
     pub(super) naming: AddressKind,
     pub(super) mtu: u8,
     pub(super) reads: u8,
@@ -49,11 +49,11 @@ pub struct Address {
 /// The version of the table.
 const VERSION: u8 = 1;
 
-impl Address {
+impl QueuePairAddress {
     /// The length of an address in bytes.
     pub const LEN: usize = 40;
 
-    /// Appends the address: [`Address::LEN`] bytes.
+    /// Appends the address: [`QueuePairAddress::LEN`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let naming = match self.naming {
             AddressKind::Local => 1,
@@ -73,7 +73,7 @@ impl Address {
 
     /// Reads an address. Returns `None` if these bytes are not one.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Address> {
+    pub fn decode(bytes: &[u8]) -> Option<QueuePairAddress> {
         let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
         let four = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let two = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -85,7 +85,7 @@ impl Address {
             _ => return None,
         };
         let (_, gid) = bytes.split_last_chunk()?;
-        let address = Address {
+        let address = QueuePairAddress {
             naming,
             mtu: bytes[2],
             reads: bytes[3],
@@ -111,8 +111,8 @@ impl Address {
 mod tests {
     use super::*;
 
-    fn address(naming: AddressKind) -> Address {
-        Address {
+    fn address(naming: AddressKind) -> QueuePairAddress {
+        QueuePairAddress {
             naming,
             mtu: 3,
             reads: 16,
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    fn encoded(address: &Address) -> Vec<u8> {
+    fn encoded(address: &QueuePairAddress) -> Vec<u8> {
         let mut bytes = Vec::new();
         address.encode(&mut bytes);
         bytes
@@ -141,13 +141,13 @@ mod tests {
         ] {
             let address = address(naming);
             let mut bytes = encoded(&address);
-            assert_eq!(bytes.len(), Address::LEN);
-            assert_eq!(Address::decode(&bytes), Some(address));
+            assert_eq!(bytes.len(), QueuePairAddress::LEN);
+            assert_eq!(QueuePairAddress::decode(&bytes), Some(address));
             for cut in 0..bytes.len() {
-                assert_eq!(Address::decode(&bytes[..cut]), None);
+                assert_eq!(QueuePairAddress::decode(&bytes[..cut]), None);
             }
             bytes.push(0);
-            assert_eq!(Address::decode(&bytes), None);
+            assert_eq!(QueuePairAddress::decode(&bytes), None);
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
         for (at, byte) in wrong {
             let mut other = bytes.clone();
             other[at] = byte;
-            assert_eq!(Address::decode(&other), None, "{byte} at {at}");
+            assert_eq!(QueuePairAddress::decode(&other), None, "{byte} at {at}");
         }
     }
 }

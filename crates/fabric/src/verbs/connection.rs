@@ -3,7 +3,7 @@
 //! | step | here | there |
 //! |---|---|---|
 //! | 1 | [`Domain::open`] | the same |
-//! | 2 | sends its [`Address`] over a link whose peer has proved its identity | the same |
+//! | 2 | sends its [`QueuePairAddress`] over a link whose peer has proved its identity | the same |
 //! | 3 | [`Opening::connect`] with the peer's address | the same |
 //! | 4 | says so over that link, and waits until the peer does | the same |
 //!
@@ -27,9 +27,9 @@ use std::time::Duration;
 use base::memory::{RemoteError, WORD};
 
 use super::active_pair::ActivePair;
-use super::address::{Address, AddressKind};
+use super::address::{AddressKind, QueuePairAddress};
 use super::ffi::{Gid, PairAttributes, Path, access, change, state};
-use super::memory::{Domain, Region, Remote};
+use super::memory::{Domain, VerbsRegion, VerbsRemote};
 use super::options::{Depths, ReceiveQueue, TRIES};
 use super::resources::{Pair, Registered};
 use crate::memory::{Access, Grant, Memory};
@@ -48,12 +48,12 @@ pub struct Opening {
     domain: Domain,
     line: ActivePair,
     inbox: Option<Arc<Registered>>,
-    address: Address,
+    address: QueuePairAddress,
 }
 
 /// A queue pair that is connected to one of a peer.
 #[derive(Clone)]
-pub struct Connection {
+pub struct VerbsConnection {
     pub(super) domain: Domain,
     pub(super) line: Arc<Mutex<ActivePair>>,
 }
@@ -90,7 +90,7 @@ impl Domain {
         let inbox = self.post_receives(receives, &mut line)?;
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let address = Address {
+        let address = QueuePairAddress {
             naming: port.naming,
             mtu: port.mtu,
             reads: port.peer_reads,
@@ -153,7 +153,7 @@ impl fmt::Debug for Opening {
 impl Opening {
     /// Returns the address to which the peer connects.
     #[must_use]
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &QueuePairAddress {
         &self.address
     }
 
@@ -162,16 +162,16 @@ impl Opening {
     /// # Errors
     /// Returns an error if the two do not fit together, or if the device does not accept the
     /// address.
-    pub fn connect(self, peer: &Address) -> io::Result<Connection> {
+    pub fn connect(self, peer: &QueuePairAddress) -> io::Result<VerbsConnection> {
         self.meet(peer)?;
-        Ok(Connection {
+        Ok(VerbsConnection {
             domain: self.domain,
             line: Arc::new(Mutex::new(self.line)),
         })
     }
 
     /// Does the same as [`Opening::connect`], for a connection that this side does not use.
-    pub(super) fn connect_line(self, peer: &Address) -> io::Result<ActivePair> {
+    pub(super) fn connect_line(self, peer: &QueuePairAddress) -> io::Result<ActivePair> {
         self.meet(peer)?;
         Ok(self.line)
     }
@@ -179,13 +179,13 @@ impl Opening {
     /// Does the same, for a connection of messages; returns the memory that was posted, too.
     pub(super) fn connect_receiving(
         self,
-        peer: &Address,
+        peer: &QueuePairAddress,
     ) -> io::Result<(ActivePair, Option<Arc<Registered>>)> {
         self.meet(peer)?;
         Ok((self.line, self.inbox))
     }
 
-    fn meet(&self, peer: &Address) -> io::Result<()> {
+    fn meet(&self, peer: &QueuePairAddress) -> io::Result<()> {
         if self.address.naming != peer.naming {
             let text = format!(
                 "ports are named as {} here and as {} by the peer; choose one kind on both sides \
@@ -199,7 +199,7 @@ impl Opening {
         self.send_to(peer)
     }
 
-    fn receive_from(&self, peer: &Address) -> io::Result<()> {
+    fn receive_from(&self, peer: &QueuePairAddress) -> io::Result<()> {
         let port = &self.domain.device.port;
         let attributes = PairAttributes {
             state: state::READY_TO_RECEIVE,
@@ -231,7 +231,7 @@ impl Opening {
         self.line.pair.change(&attributes, mask)
     }
 
-    fn send_to(&self, peer: &Address) -> io::Result<()> {
+    fn send_to(&self, peer: &QueuePairAddress) -> io::Result<()> {
         let device = &self.domain.device;
         let attributes = PairAttributes {
             state: state::READY_TO_SEND,
@@ -261,7 +261,7 @@ fn called(naming: AddressKind) -> &'static str {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for VerbsConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line().pair.number();
         f.debug_struct("Connection")
@@ -270,7 +270,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-impl Connection {
+impl VerbsConnection {
     /// Checks that the connection still exists, as far as is known here.
     ///
     /// # Errors
@@ -287,8 +287,8 @@ impl Connection {
         &self,
         grant: &Grant,
         landing: usize,
-    ) -> Result<Remote, RemoteError> {
-        Remote::untried(&self.domain, &self.line, grant, landing)
+    ) -> Result<VerbsRemote, RemoteError> {
+        VerbsRemote::untried(&self.domain, &self.line, grant, landing)
     }
 
     pub(super) fn line(&self) -> MutexGuard<'_, ActivePair> {
@@ -296,15 +296,15 @@ impl Connection {
     }
 }
 
-impl Memory for Connection {
-    type Region = Region;
-    type Remote = Remote;
+impl Memory for VerbsConnection {
+    type Region = VerbsRegion;
+    type Remote = VerbsRemote;
 
-    fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+    fn register(&self, words: usize, access: Access) -> io::Result<VerbsRegion> {
         self.domain.register(words, access)
     }
 
-    fn reach(&self, grant: &Grant) -> Result<Remote, RemoteError> {
+    fn reach(&self, grant: &Grant) -> Result<VerbsRemote, RemoteError> {
         let landing = self.domain.device.options.depths.landing_words;
         let mut remote = self.reach_untried(grant, landing)?;
         match remote.key()? == grant.key() {

@@ -33,8 +33,8 @@ use base::memory::{RemoteError, RemoteMemory, Words};
 use super::active_pair::ActivePair;
 use super::device::{Device, Inner};
 use super::ffi::access;
-use super::resources::{self, Registered, There};
-use crate::memory::{self, Access, Grant, Kind, Region as _, WORDS_MAX, check_bounds};
+use super::resources::{self, PeerMemory, Registered};
+use crate::memory::{self, Access, Grant, Region as _, RegionKind, WORDS_MAX, check_bounds};
 use crate::shm::ShmRegion;
 
 /// The number of words in front of a region's own.
@@ -94,13 +94,13 @@ impl Domain {
     ///
     /// # Errors
     /// Returns an error if the system does not lock so much memory, or if the device takes no more.
-    pub fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+    pub fn register(&self, words: usize, access: Access) -> io::Result<VerbsRegion> {
         if !(1..=WORDS_MAX).contains(&words) {
             let text = format!("a region of {words} words; take 1 to {WORDS_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let registered = Registered::new(&self.raw, HEAD + words, allowed(access))?;
-        Region::new(registered, words, access)
+        VerbsRegion::new(registered, words, access)
     }
 
     /// Registers a region that processes of this machine share: the same words can be reached in
@@ -109,10 +109,10 @@ impl Domain {
     ///
     /// # Errors
     /// Returns the errors of [`Domain::register`].
-    pub fn register_shared(&self, shared: &Arc<ShmRegion>) -> io::Result<Region> {
+    pub fn register_shared(&self, shared: &Arc<ShmRegion>) -> io::Result<VerbsRegion> {
         let (words, access) = (shared.grant().words(), shared.grant().access());
         let registered = Registered::over(&self.raw, shared, HEAD, allowed(access))?;
-        Region::new(registered, words, access)
+        VerbsRegion::new(registered, words, access)
     }
 }
 
@@ -124,12 +124,12 @@ fn allowed(access: Access) -> c_int {
 }
 
 /// A region of this side.
-pub struct Region {
+pub struct VerbsRegion {
     registered: Registered,
     grant: Grant,
 }
 
-impl fmt::Debug for Region {
+impl fmt::Debug for VerbsRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region")
             .field("grant", &self.grant)
@@ -137,28 +137,28 @@ impl fmt::Debug for Region {
     }
 }
 
-impl Region {
-    fn new(registered: Registered, words: usize, access: Access) -> io::Result<Region> {
+impl VerbsRegion {
+    fn new(registered: Registered, words: usize, access: Access) -> io::Result<VerbsRegion> {
         let mut key = [0; 16];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
         registered.store(0, &key);
         let mut address = [0; ADDRESS];
         address[..8].copy_from_slice(&registered.address().to_le_bytes());
         address[8..].copy_from_slice(&registered.remote_key().to_le_bytes());
-        Ok(Region {
-            grant: Grant::new(Kind::Verbs, access, words, key, &address),
+        Ok(VerbsRegion {
+            grant: Grant::new(RegionKind::Verbs, access, words, key, &address),
             registered,
         })
     }
 }
 
-impl Words for Region {
+impl Words for VerbsRegion {
     fn words(&self) -> &[AtomicU64] {
         &self.registered.words()[HEAD..]
     }
 }
 
-impl memory::Region for Region {
+impl memory::Region for VerbsRegion {
     fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -166,9 +166,9 @@ impl memory::Region for Region {
 
 /// A region of a peer. Reads and writes of all regions of a connection take place in the order in
 /// which they were begun.
-pub struct Remote {
+pub struct VerbsRemote {
     line: Arc<Mutex<ActivePair>>,
-    there: There,
+    there: PeerMemory,
     words: usize,
     access: Access,
     /// The memory into which the device puts the words that it reads.
@@ -185,7 +185,7 @@ pub struct Remote {
     proof: Option<u64>,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for VerbsRemote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote")
             .field("words", &self.words)
@@ -194,7 +194,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-impl Remote {
+impl VerbsRemote {
     /// Reaches a region through a connected queue pair, without a look at its key, for which it
     /// would have to wait. `landing` words can be in transit to here at a time.
     pub(super) fn untried(
@@ -202,20 +202,20 @@ impl Remote {
         line: &Arc<Mutex<ActivePair>>,
         grant: &Grant,
         landing: usize,
-    ) -> Result<Remote, RemoteError> {
+    ) -> Result<VerbsRemote, RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         let address: &[u8; ADDRESS] = match (grant.kind(), grant.address().try_into()) {
-            (Kind::Verbs, Ok(address)) => address,
+            (RegionKind::Verbs, Ok(address)) => address,
             _ => return Err(refused("the grant is not one of an RDMA device")),
         };
         let (start, key) = address.split_at(8);
-        let there = There {
+        let there = PeerMemory {
             address: u64::from_le_bytes(start.try_into().expect("8 bytes")),
             key: u32::from_le_bytes(key.try_into().expect("4 bytes")),
         };
         let landing = Registered::new(&domain.raw, ASIDE + landing, access::LOCAL_WRITE);
         let landing = landing.map_err(|error| RemoteError::Lost(error.to_string()))?;
-        Ok(Remote {
+        Ok(VerbsRemote {
             line: Arc::clone(line),
             there,
             words: grant.words(),
@@ -230,7 +230,7 @@ impl Remote {
     }
 }
 
-impl Remote {
+impl VerbsRemote {
     fn line(&self) -> MutexGuard<'_, ActivePair> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -270,7 +270,7 @@ impl Remote {
     }
 }
 
-impl RemoteMemory for Remote {
+impl RemoteMemory for VerbsRemote {
     fn len(&self) -> usize {
         self.words
     }
@@ -308,7 +308,7 @@ impl RemoteMemory for Remote {
     }
 }
 
-impl memory::Remote for Remote {
+impl memory::Remote for VerbsRemote {
     fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError> {
         check_bounds(from, words.len(), self.words)?;
         if self.access != Access::Write {

@@ -1,8 +1,8 @@
 //! Send and Receive: the queues of a device for [`send_receive`](crate::send_receive).
 //!
 //! Two sides meet by one exchange, as in the module `pair_offer`. The grant of an offer has the kind
-//! [`Kind::VerbsReceives`], the words of all places, a key without meaning, and as its address the
-//! queue pair's [`Address`], which says how many places there are, and how long they are.
+//! [`RegionKind::VerbsReceives`], the words of all places, a key without meaning, and as its address the
+//! queue pair's [`QueuePairAddress`], which says how many places there are, and how long they are.
 //!
 //! Each Send is signalled: its completion tells that the peer's device has the piece. Events come
 //! from Receives alone.
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use base::memory::{RemoteError, WORD};
 
 use super::active_pair::ActivePair;
-use super::address::Address;
+use super::address::QueuePairAddress;
 use super::connection::Opening;
 use super::memory::Domain;
 use super::options::{Depths, ReceiveQueue};
 use super::resources::Registered;
-use crate::memory::{Access, Grant, Kind};
+use crate::memory::{Access, Grant, RegionKind};
 use crate::send_receive::{ArrivedPiece, QueuePair, ReceiveDepth, copy};
 
 /// The number of Sends that may be in progress in addition to those that the peer has places for.
@@ -64,10 +64,16 @@ impl Domain {
             ..self.device.options.depths
         };
         let opening = self.open_receiving(&depths, ReceiveQueue { places, bytes }, true)?;
-        let mut address = Vec::with_capacity(Address::LEN);
+        let mut address = Vec::with_capacity(QueuePairAddress::LEN);
         opening.address().encode(&mut address);
         let words = depth.total() / WORD;
-        let grant = Grant::new(Kind::VerbsReceives, Access::Write, words, [0; 16], &address);
+        let grant = Grant::new(
+            RegionKind::VerbsReceives,
+            Access::Write,
+            words,
+            [0; 16],
+            &address,
+        );
         Ok(MessageOffer {
             opening,
             depth,
@@ -90,10 +96,10 @@ impl MessageOffer {
     /// together.
     pub fn accept(self, peer: &Grant) -> Result<MessagePair, RemoteError> {
         let refused = |text: &str| Err(RemoteError::Refused(text.to_owned()));
-        if peer.kind() != Kind::VerbsReceives {
+        if peer.kind() != RegionKind::VerbsReceives {
             return refused("the peer offers no Receives of an RDMA device");
         }
-        let Some(address) = Address::decode(peer.address()) else {
+        let Some(address) = QueuePairAddress::decode(peer.address()) else {
             return refused("the peer's offer has no address that is known here");
         };
         let theirs = ReceiveDepth {

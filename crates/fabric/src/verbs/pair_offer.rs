@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 12 | where the mailbox is, as in any grant of the module `memory` |
-//! | 12 | 40 | where the queue pair is, an [`Address`] |
+//! | 12 | 40 | where the queue pair is, an [`QueuePairAddress`] |
 //!
 //! | step | initiator | acceptor |
 //! |---|---|---|
@@ -21,11 +21,11 @@ use std::io;
 
 use base::memory::RemoteError;
 
-use super::address::Address;
+use super::address::QueuePairAddress;
 use super::connection::Opening;
-use super::memory::{ADDRESS, Domain, Region, Remote};
+use super::memory::{ADDRESS, Domain, VerbsRegion, VerbsRemote};
 use super::options::Depths;
-use crate::memory::{Access, Grant, Kind, Region as _};
+use crate::memory::{Access, Grant, Region as _, RegionKind};
 
 /// The number of a peer's words that can be in transit to here.
 const LANDING: usize = 64;
@@ -34,7 +34,7 @@ const LANDING: usize = 64;
 #[derive(Debug)]
 pub struct PairOffer {
     opening: Opening,
-    mailbox: Region,
+    mailbox: VerbsRegion,
     grant: Grant,
 }
 
@@ -42,9 +42,9 @@ pub struct PairOffer {
 #[derive(Debug)]
 pub struct EstablishedPair {
     /// The mailbox here, which the peer writes.
-    pub mailbox: Region,
+    pub mailbox: VerbsRegion,
     /// The peer's mailbox, which this side writes.
-    pub remote: Remote,
+    pub remote: VerbsRemote,
 }
 
 impl Domain {
@@ -86,7 +86,7 @@ impl PairOffer {
     /// together.
     pub fn accept(self, peer: &Grant) -> Result<EstablishedPair, RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
-        if peer.kind() != Kind::Verbs || peer.access() != Access::Write {
+        if peer.kind() != RegionKind::Verbs || peer.access() != Access::Write {
             return Err(refused("the peer offers no mailbox of an RDMA device"));
         }
         let Some((inner, address)) = split_grant(peer) else {
@@ -112,21 +112,21 @@ impl PairOffer {
 }
 
 /// Makes a grant for a region that names a queue pair, too.
-pub(super) fn join_grants(region: &Grant, pair: &Address) -> Grant {
+pub(super) fn join_grants(region: &Grant, pair: &QueuePairAddress) -> Grant {
     let mut address = region.address().to_vec();
     pair.encode(&mut address);
     let (access, words) = (region.access(), region.words());
-    Grant::new(Kind::Verbs, access, words, region.key(), &address)
+    Grant::new(RegionKind::Verbs, access, words, region.key(), &address)
 }
 
 /// Splits a grant that names both a region and a queue pair.
-pub(super) fn split_grant(grant: &Grant) -> Option<(Grant, Address)> {
+pub(super) fn split_grant(grant: &Grant) -> Option<(Grant, QueuePairAddress)> {
     let (region, pair) = grant.address().split_at_checked(ADDRESS)?;
-    let address = Address::decode(pair)?;
+    let address = QueuePairAddress::decode(pair)?;
     let (access, words) = (grant.access(), grant.words());
-    let is_ours = grant.kind() == Kind::Verbs;
+    let is_ours = grant.kind() == RegionKind::Verbs;
     is_ours.then(|| {
-        let region = Grant::new(Kind::Verbs, access, words, grant.key(), region);
+        let region = Grant::new(RegionKind::Verbs, access, words, grant.key(), region);
         (region, address)
     })
 }

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use super::ffi::{self, Library, Opaque};
 use super::options::NoDevice;
 
-pub(super) use pair::{Pair, There, Work};
+pub(super) use pair::{Pair, PeerMemory, Work};
 pub(super) use queue::BATCH;
 pub(crate) use queue::wait_for_either;
 pub(super) use registered::Registered;

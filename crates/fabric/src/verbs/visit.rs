@@ -19,9 +19,9 @@ use std::time::Duration;
 use base::memory::RemoteError;
 
 use super::active_pair::ActivePair;
-use super::address::Address;
+use super::address::QueuePairAddress;
 use super::connection::Opening;
-use super::memory::{Domain, Remote};
+use super::memory::{Domain, VerbsRemote};
 use super::options::Depths;
 use super::pair_offer::{join_grants, split_grant};
 use crate::memory::{Access, Grant};
@@ -81,7 +81,7 @@ impl Domain {
         if region.access() != Access::Read {
             return Err(refused("visitors read, and this region can be written"));
         }
-        let address = Address::decode(visitor);
+        let address = QueuePairAddress::decode(visitor);
         let address = address.ok_or_else(|| refused("the visitor has no address"))?;
         let lost = |error: io::Error| RemoteError::Lost(error.to_string());
         let opening = self.open_with(&OWNER_DEPTHS, false).map_err(lost)?;
@@ -95,7 +95,7 @@ impl Visit {
     /// Returns the address that the owner needs in order to admit the visitor.
     #[must_use]
     pub fn address(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Address::LEN);
+        let mut bytes = Vec::with_capacity(QueuePairAddress::LEN);
         self.0.address().encode(&mut bytes);
         bytes
     }
@@ -111,7 +111,7 @@ impl Visit {
         self,
         grant: &Grant,
         is_alive: impl Fn() -> bool + Send + 'static,
-    ) -> Result<Remote, RemoteError> {
+    ) -> Result<VerbsRemote, RemoteError> {
         let Some((region, address)) = split_grant(grant) else {
             let text = "the grant is not one for a visit".to_owned();
             return Err(RemoteError::Refused(text));

@@ -9,9 +9,9 @@ use std::io;
 use base::memory::RemoteError;
 
 use super::active_pair::ActivePair;
-use super::address::Address;
+use super::address::QueuePairAddress;
 use super::connection::Opening;
-use super::memory::{Domain, Region, Remote};
+use super::memory::{Domain, VerbsRegion, VerbsRemote};
 use super::options::Depths;
 use super::pair_offer::{join_grants, split_grant};
 use super::visit::OWNER_DEPTHS;
@@ -21,14 +21,14 @@ use crate::memory::{Access, Grant, Region as _};
 const LANDING: usize = 64;
 
 /// A region that one peer may write.
-pub struct Window {
-    region: Region,
+pub struct VerbsWindow {
+    region: VerbsRegion,
     grant: Grant,
     opening: Option<Opening>,
     line: Option<ActivePair>,
 }
 
-impl fmt::Debug for Window {
+impl fmt::Debug for VerbsWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Window");
         shown.field("region", &self.region);
@@ -42,11 +42,11 @@ impl Domain {
     ///
     /// # Errors
     /// Returns an error if the device has no more, or if the system does not lock so much memory.
-    pub fn window(&self, words: usize) -> io::Result<Window> {
+    pub fn window(&self, words: usize) -> io::Result<VerbsWindow> {
         let opening = self.open_with(&OWNER_DEPTHS, false)?;
         let region = self.register(words, Access::Write)?;
         let grant = join_grants(region.grant(), opening.address());
-        Ok(Window {
+        Ok(VerbsWindow {
             region,
             grant,
             opening: Some(opening),
@@ -60,7 +60,7 @@ impl Domain {
     /// # Errors
     /// Returns an error if the grant does not come from a window, or if the two do not fit
     /// together.
-    pub fn write_to(&self, window: &Grant) -> Result<(Remote, Vec<u8>), RemoteError> {
+    pub fn write_to(&self, window: &Grant) -> Result<(VerbsRemote, Vec<u8>), RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
         let lost = |error: io::Error| RemoteError::Lost(error.to_string());
         let (region, peer) =
@@ -76,21 +76,22 @@ impl Domain {
     }
 }
 
-impl Window {
+impl VerbsWindow {
     /// Returns the grant that the writer needs.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
 
     /// Returns the region.
-    pub(crate) fn region(&self) -> &Region {
+    pub(crate) fn region(&self) -> &VerbsRegion {
         &self.region
     }
 
     /// Connects to the writer's queue pair.
     pub(crate) fn meet(&mut self, answer: &[u8]) -> Result<(), RemoteError> {
         let refused = |text: &str| RemoteError::Refused(text.to_owned());
-        let peer = Address::decode(answer).ok_or_else(|| refused("the answer is no address"))?;
+        let peer =
+            QueuePairAddress::decode(answer).ok_or_else(|| refused("the answer is no address"))?;
         let opening = self.opening.take();
         let opening = opening.ok_or_else(|| refused("another peer writes to it"))?;
         let line = opening.connect_line(&peer);

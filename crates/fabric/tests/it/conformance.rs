@@ -5,7 +5,7 @@
 
 mod caller;
 mod encryption;
-mod looking;
+mod idle_cost;
 mod net;
 mod shm;
 mod sim;

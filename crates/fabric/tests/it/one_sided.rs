@@ -11,7 +11,7 @@ macro_rules! conform {
         mod over_shm {
             $(#[test]
             fn $case() {
-                let place = crate::one_sided::shm::Place::new();
+                let place = crate::one_sided::shm::SharedDirectory::new();
                 crate::one_sided::suite::$case(&place.memory());
                 assert_eq!(place.files(), 0, "files stay");
             })*

@@ -36,7 +36,7 @@ impl Words for Near {
 /// The peer's view of it. After `left` words nothing is written any more, as if the writer had been
 /// killed there. With `late`, writes arrive only at the second request for them.
 #[derive(Debug)]
-pub(crate) struct Far {
+pub(crate) struct PeerSide {
     to: Near,
     pub(crate) left: usize,
     late: bool,
@@ -44,9 +44,9 @@ pub(crate) struct Far {
     asked: bool,
 }
 
-impl Far {
-    pub(crate) fn new(to: &Near) -> Far {
-        Far {
+impl PeerSide {
+    pub(crate) fn new(to: &Near) -> PeerSide {
+        PeerSide {
             to: to.clone(),
             left: usize::MAX,
             late: false,
@@ -62,7 +62,7 @@ impl Far {
     }
 }
 
-impl RemoteMemory for Far {
+impl RemoteMemory for PeerSide {
     fn len(&self) -> usize {
         self.to.0.len()
     }
@@ -76,7 +76,7 @@ impl RemoteMemory for Far {
     }
 }
 
-impl Remote for Far {
+impl Remote for PeerSide {
     fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError> {
         assert!(from + words.len() <= self.len(), "beyond the mailbox");
         for (place, &word) in words.iter().enumerate() {
@@ -104,14 +104,14 @@ impl Remote for Far {
     }
 }
 
-type End = Rings<Near, Far>;
+type End = Rings<Near, PeerSide>;
 
 /// Returns two ends, and their mailboxes.
 fn pair(rings: [usize; 2]) -> ([End; 2], [Near; 2]) {
     let [a, b] = rings.map(Near::new);
     let ends = [
-        Rings::new(a.clone(), Far::new(&b)).unwrap(),
-        Rings::new(b.clone(), Far::new(&a)).unwrap(),
+        Rings::new(a.clone(), PeerSide::new(&b)).unwrap(),
+        Rings::new(b.clone(), PeerSide::new(&a)).unwrap(),
     ];
     (ends, [a, b])
 }
@@ -221,10 +221,10 @@ fn a_writer_that_ends_after_any_store_leaves_no_torn_record() {
     let mut rng = Rng::with_seed(3);
     for cut in 0..200 {
         let [a, b] = [Near::new(48), Near::new(48)];
-        let mut far = Far::new(&b);
+        let mut far = PeerSide::new(&b);
         far.left = cut;
         let mut writer = Rings::new(a.clone(), far).unwrap();
-        let mut reader = Rings::new(b, Far::new(&a)).unwrap();
+        let mut reader = Rings::new(b, PeerSide::new(&a)).unwrap();
         let (mut sent, mut got) = (Vec::new(), Vec::new());
         for _ in 0..40 {
             let len = rng.usize(1..70);
@@ -303,9 +303,12 @@ fn receive_some<N: Words, F: Remote>(
 fn mailboxes_without_room_are_refused() {
     for words in [0, CONTROL, CONTROL + RING_MIN - 2, CONTROL + RING_MIN + 1] {
         let [small, good] = [words, CONTROL + 64].map(|words| Near::new(0).resized(words));
-        let made = Rings::new(good.clone(), Far::new(&small));
+        let made = Rings::new(good.clone(), PeerSide::new(&small));
         assert!(made.is_err(), "{words} words");
-        assert!(Rings::new(small, Far::new(&good)).is_err(), "{words} words");
+        assert!(
+            Rings::new(small, PeerSide::new(&good)).is_err(),
+            "{words} words"
+        );
     }
 }
 
@@ -375,7 +378,7 @@ fn who_sleeps_for_room_gets_a_bell_for_it_and_others_do_not() {
 fn bells_are_not_lost_when_writes_are_late() {
     let [at_a, at_b] = [Near::new(64), Near::new(64)];
     let [mut a, mut b] = [(&at_a, &at_b), (&at_b, &at_a)].map(|(near, far)| {
-        let mut far = Far::new(far);
+        let mut far = PeerSide::new(far);
         far.late = true;
         Rings::new(near.clone(), far).unwrap()
     });
@@ -398,7 +401,7 @@ fn bells_are_not_lost_when_writes_are_late() {
 fn a_bell_for_a_sleep_that_was_not_begun_is_none_for_the_next_one() {
     let [at_a, at_b] = [Near::new(64), Near::new(64)];
     let [mut a, mut b] = [(&at_a, &at_b), (&at_b, &at_a)].map(|(near, far)| {
-        let mut far = Far::new(far);
+        let mut far = PeerSide::new(far);
         far.late = true;
         Rings::new(near.clone(), far).unwrap()
     });

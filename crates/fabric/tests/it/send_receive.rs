@@ -15,7 +15,7 @@ use fabric::memory::Remote;
 use fabric::ring::{CONTROL, RingError, Until};
 use fabric::send_receive::{ArrivedPiece, EmulatedPair, QueuePair, ReceiveDepth, SendReceive};
 
-use crate::ring::{Far, Near};
+use crate::ring::{Near, PeerSide};
 
 /// The greatest time of any step: far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,16 +25,16 @@ pub(crate) const NARROW: ReceiveDepth = ReceiveDepth {
     bytes: 64,
 };
 
-type End = SendReceive<EmulatedPair<Near, Far>>;
-type Pair = EmulatedPair<Near, Far>;
+type End = SendReceive<EmulatedPair<Near, PeerSide>>;
+type Pair = EmulatedPair<Near, PeerSide>;
 
 /// Returns two connected queues, and their regions.
 fn pairs(depth: ReceiveDepth) -> ([Pair; 2], [Near; 2]) {
     let words = Pair::words(depth);
     let [a, b] = [Near::new(words - CONTROL), Near::new(words - CONTROL)];
     let ends = [
-        EmulatedPair::new(a.clone(), Far::new(&b), depth).unwrap(),
-        EmulatedPair::new(b.clone(), Far::new(&a), depth).unwrap(),
+        EmulatedPair::new(a.clone(), PeerSide::new(&b), depth).unwrap(),
+        EmulatedPair::new(b.clone(), PeerSide::new(&a), depth).unwrap(),
     ];
     (ends, [a, b])
 }
@@ -312,8 +312,8 @@ fn a_peer_that_dies_at_any_word_has_sent_a_prefix() {
     for left in 0..80 {
         let words = Pair::words(NARROW);
         let [a, b] = [Near::new(words - CONTROL), Near::new(words - CONTROL)];
-        let near = EmulatedPair::new(a.clone(), Far::new(&b), NARROW).unwrap();
-        let mut cut = Far::new(&a);
+        let near = EmulatedPair::new(a.clone(), PeerSide::new(&b), NARROW).unwrap();
+        let mut cut = PeerSide::new(&a);
         // The posts of the beginning are not cut.
         cut.left = 8 + left;
         let dying = EmulatedPair::new(b, cut, NARROW).unwrap();
@@ -355,7 +355,7 @@ fn garbage_of_a_peer_ends_the_stream() {
     ];
     for (what, words) in cases {
         let (pairs, [region, _]) = pairs(NARROW);
-        let mut liar = Far::new(&region);
+        let mut liar = PeerSide::new(&region);
         let [mut near, _] = pairs.map(SendReceive::new);
         for (at, word) in words {
             liar.write(at, &[word]).unwrap();
@@ -389,7 +389,7 @@ fn arbitrary_words_of_a_peer_end_its_own_stream_at_most() {
 fn sides_with_other_places_do_not_meet() {
     let near = Near::new(Pair::words(NARROW) - CONTROL);
     let far = Near::new(Pair::words(ReceiveDepth::of(1 << 10)) - CONTROL);
-    let error = Pair::new(near, Far::new(&far), NARROW).unwrap_err();
+    let error = Pair::new(near, PeerSide::new(&far), NARROW).unwrap_err();
     assert!(error.to_string().contains("rings of one size"), "{error}");
 }
 

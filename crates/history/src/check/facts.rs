@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::model::{History, Key, Op, Outcome, Transaction, Value};
+use crate::model::{History, HistoryOp, Key, Outcome, RecordedTransaction, Value};
 use crate::verdict::{Anomaly, Verdict, Violation};
 
 pub(super) type FactMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -113,7 +113,7 @@ impl<'h> HistoryFacts<'h> {
         Ok((facts, writes))
     }
 
-    pub(super) fn transaction(&self, node: u32) -> &'h Transaction {
+    pub(super) fn transaction(&self, node: u32) -> &'h RecordedTransaction {
         &self.history.transactions[self.nodes[node as usize] as usize]
     }
 
@@ -163,17 +163,20 @@ impl<'h> HistoryFacts<'h> {
 }
 
 /// Collects the last write of a transaction to each key: key, value and recorded version.
-fn last_writes(transaction: &Transaction, last: &mut Vec<(u32, Option<Value>, Option<u64>)>) {
+fn last_writes(
+    transaction: &RecordedTransaction,
+    last: &mut Vec<(u32, Option<Value>, Option<u64>)>,
+) {
     last.clear();
     for op in transaction.ops.iter().rev() {
         let (key, value, version) = match *op {
-            Op::Write {
+            HistoryOp::Write {
                 key,
                 value,
                 version,
             } => (key.0, Some(value), version),
-            Op::Delete { key, version } => (key.0, None, version),
-            Op::Read { .. } | Op::Scan { .. } => continue,
+            HistoryOp::Delete { key, version } => (key.0, None, version),
+            HistoryOp::Read { .. } | HistoryOp::Scan { .. } => continue,
         };
         last.push((key, value, version));
     }
@@ -192,7 +195,7 @@ fn collect_writes(history: &History) -> Result<WriteIndex, Verdict> {
             version: INITIAL,
         };
         for op in &transaction.ops {
-            if let Op::Write { key, value, .. } = *op
+            if let HistoryOp::Write { key, value, .. } = *op
                 && let Some(other) = writes.insert((key.0, value), written)
             {
                 let ids = [other.transaction, index as u32]
@@ -216,16 +219,20 @@ fn collect_writes(history: &History) -> Result<WriteIndex, Verdict> {
 }
 
 /// Visits the values that a transaction says that it saw.
-fn values_seen(transaction: &Transaction, mut visit: impl FnMut(u32, Value)) {
+fn values_seen(transaction: &RecordedTransaction, mut visit: impl FnMut(u32, Value)) {
     for op in &transaction.ops {
         match op {
-            Op::Read {
+            HistoryOp::Read {
                 key,
                 value: Some(value),
                 ..
             } => visit(key.0, *value),
-            Op::Scan { found, .. } => found.iter().for_each(|(key, value)| visit(key.0, *value)),
-            Op::Read { value: None, .. } | Op::Write { .. } | Op::Delete { .. } => {}
+            HistoryOp::Scan { found, .. } => {
+                found.iter().for_each(|(key, value)| visit(key.0, *value))
+            }
+            HistoryOp::Read { value: None, .. }
+            | HistoryOp::Write { .. }
+            | HistoryOp::Delete { .. } => {}
         }
     }
 }
@@ -265,7 +272,7 @@ fn choose_nodes(
     }
     let deletes = |index: &u32| {
         let ops = &history.transactions[*index as usize].ops;
-        ops.iter().any(|op| matches!(op, Op::Delete { .. }))
+        ops.iter().any(|op| matches!(op, HistoryOp::Delete { .. }))
     };
     let unseen_ones: Vec<u32> = all
         .clone()

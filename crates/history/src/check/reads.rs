@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::model::{History, Key, Op, Outcome, Value};
+use crate::model::{History, HistoryOp, Key, Outcome, Value};
 use crate::verdict::{Anomaly, Verdict};
 
 use super::facts::{
@@ -77,16 +77,16 @@ impl<'w> ReadCollector<'w> {
         let transaction = facts.transaction(node);
         for op in &transaction.ops {
             match op {
-                Op::Write { key, value, .. } => self.write(key.0, Some(*value)),
-                Op::Delete { key, .. } => self.write(key.0, None),
-                Op::Read {
+                HistoryOp::Write { key, value, .. } => self.write(key.0, Some(*value)),
+                HistoryOp::Delete { key, .. } => self.write(key.0, None),
+                HistoryOp::Read {
                     key,
                     value,
                     version,
                 } => {
                     self.read(facts, (key.0, *value), *version, false)?;
                 }
-                Op::Scan { from, to, found } => {
+                HistoryOp::Scan { from, to, found } => {
                     let end = to.map_or(facts.history.names() as u32, |to| to.0);
                     self.scan(facts, from.0..end, found)?;
                 }

@@ -6,7 +6,7 @@
 use kumiki_history::check::{
     read_atomic, serializable, strictly_read_atomic, strictly_serializable,
 };
-use kumiki_history::{Anomaly, History, Key, Op, Outcome, Value, json};
+use kumiki_history::{Anomaly, History, HistoryOp, Key, Outcome, Value, json};
 
 use crate::support::simulation::{Fault, Simulation};
 
@@ -185,8 +185,8 @@ fn mutate(history: &mut History, rng: &mut fastrand::Rng) -> bool {
         .filter(|transaction| transaction.outcome == Outcome::Committed)
         .flat_map(|transaction| &transaction.ops)
         .filter_map(|op| match op {
-            Op::Write { key, value, .. } => Some((*key, *value)),
-            Op::Read { .. } | Op::Delete { .. } | Op::Scan { .. } => None,
+            HistoryOp::Write { key, value, .. } => Some((*key, *value)),
+            HistoryOp::Read { .. } | HistoryOp::Delete { .. } | HistoryOp::Scan { .. } => None,
         })
         .collect();
     let index = rng.usize(..history.transactions.len());
@@ -196,7 +196,7 @@ fn mutate(history: &mut History, rng: &mut fastrand::Rng) -> bool {
     }
     let index = rng.usize(..ops.len());
     match &mut ops[index] {
-        Op::Read { key, value, .. } => {
+        HistoryOp::Read { key, value, .. } => {
             let others: Vec<Value> = values
                 .iter()
                 .filter(|other| other.0 == *key)
@@ -206,11 +206,11 @@ fn mutate(history: &mut History, rng: &mut fastrand::Rng) -> bool {
             *value = rng.choice(others).filter(|_| rng.u8(..4) > 0);
             *value != before
         }
-        Op::Scan { found, .. } if !found.is_empty() => {
+        HistoryOp::Scan { found, .. } if !found.is_empty() => {
             found.remove(rng.usize(..found.len()));
             true
         }
-        Op::Scan { .. } | Op::Write { .. } | Op::Delete { .. } => false,
+        HistoryOp::Scan { .. } | HistoryOp::Write { .. } | HistoryOp::Delete { .. } => false,
     }
 }
 

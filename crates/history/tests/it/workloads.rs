@@ -1,7 +1,7 @@
 //! The workloads against the reference subject, and against subjects that err.
 
 use kumiki_history::check::{serializable, strictly_serializable};
-use kumiki_history::{Op, Recorder};
+use kumiki_history::{HistoryOp, Recorder};
 use testkit::workload::{
     Counts, Ended, Extent, Plan, Seen, Serial, Step, Subject, Transfers, Workload, mixed, run,
     transfers,
@@ -20,7 +20,7 @@ fn the_mixed_workload_on_a_serial_store_is_accepted() {
     let history = recorder.finish();
     assert_eq!(strictly_serializable(&history).to_string(), "accepted");
     assert_eq!(serializable(&history).to_string(), "accepted");
-    let count = |is: fn(&Op) -> bool| {
+    let count = |is: fn(&HistoryOp) -> bool| {
         history
             .transactions
             .iter()
@@ -28,9 +28,9 @@ fn the_mixed_workload_on_a_serial_store_is_accepted() {
             .filter(|op| is(op))
             .count()
     };
-    assert!(count(|op| matches!(op, Op::Delete { .. })) > 500);
-    assert!(count(|op| matches!(op, Op::Scan { .. })) > 1000);
-    assert!(count(|op| matches!(op, Op::Read { value: None, .. })) > 500);
+    assert!(count(|op| matches!(op, HistoryOp::Delete { .. })) > 500);
+    assert!(count(|op| matches!(op, HistoryOp::Scan { .. })) > 1000);
+    assert!(count(|op| matches!(op, HistoryOp::Read { value: None, .. })) > 500);
 }
 
 /// Runs a plan in two halves, so that other clients come in between.

@@ -238,7 +238,7 @@ impl<'a> RemainingPayload<'a> {
             return none.ok_or("siblings without an id");
         }
         if siblings::read(siblings).is_none() {
-            return Err("siblings that mean nothing");
+            return Err("the siblings are malformed");
         }
         Ok(Some(Origin { id, siblings }))
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use base::planted::{self, Bug};
 use parking_lot::Mutex;
 
-use super::command::Command;
+use super::command::AuthorityCommand;
 use super::ledger::Ledger;
 use super::options::Options;
 use crate::error::LockError;
@@ -80,7 +80,7 @@ impl GrantGate {
         last: Option<Ledger>,
         wall_ms: u64,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> GrantGate {
         let reserved = last.map_or(FencingToken(0), |last| last.reserved);
         let start = reserved.max(FencingToken::at_ms(wall_ms)).0;
@@ -144,7 +144,11 @@ impl GrantGate {
     }
 
     /// Draws a token. Returns `None` if a block has to be reserved first.
-    pub(super) fn token(&self, now: MonotonicTime, out: &mut Vec<Command>) -> Option<FencingToken> {
+    pub(super) fn token(
+        &self,
+        now: MonotonicTime,
+        out: &mut Vec<AuthorityCommand>,
+    ) -> Option<FencingToken> {
         let end = self.end.load(Ordering::Acquire);
         let draw = |next| (next < end).then(|| next + 1);
         let drawn = self
@@ -165,7 +169,7 @@ impl GrantGate {
         parked: ParkedRequest,
         lease: Duration,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> Result<(), ParkedRequest> {
         let mut state = self.state.lock();
         let has_tokens = self.next.load(Ordering::Acquire) < self.end.load(Ordering::Acquire);
@@ -186,7 +190,7 @@ impl GrantGate {
         &self,
         parked: ParkedRequest,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) {
         self.push(&mut self.state.lock(), parked, now, out);
     }
@@ -196,7 +200,7 @@ impl GrantGate {
         state: &mut GateState,
         parked: ParkedRequest,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) {
         let limit = self.waiting;
         let refusal = if self.is_stopping() {
@@ -206,7 +210,7 @@ impl GrantGate {
         };
         if let Some(error) = refusal {
             let (ticket, outcome) = (parked.ticket, Err(error));
-            out.push(Command::Answer { ticket, outcome });
+            out.push(AuthorityCommand::Answer { ticket, outcome });
             return;
         }
         state.parked.push(parked);
@@ -230,7 +234,7 @@ impl GrantGate {
         &self,
         kept: bool,
         now: MonotonicTime,
-        out: &mut Vec<Command>,
+        out: &mut Vec<AuthorityCommand>,
     ) -> Vec<ParkedRequest> {
         let mut state = self.state.lock();
         let ledger = state.under_way.take().expect("a ledger is under way");
@@ -256,13 +260,13 @@ impl GrantGate {
 
     /// Lets the ledger say less, once longer leases have ended: those of the life before, or of this
     /// one.
-    pub(super) fn expire(&self, now: MonotonicTime, out: &mut Vec<Command>) {
+    pub(super) fn expire(&self, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         self.settle(now, out);
         self.lower(now, out);
     }
 
     /// Lowers the bound if no lease needs it any more.
-    fn lower(&self, now: MonotonicTime, out: &mut Vec<Command>) {
+    fn lower(&self, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         let bound = self.bound_ms.load(Ordering::SeqCst);
         let is_over = || self.long_until_us.load(Ordering::SeqCst) <= now.as_us();
         if bound <= self.least_ms || !is_over() {
@@ -290,7 +294,7 @@ impl GrantGate {
     }
 
     /// Lets the ledger say that the leases of the life before have ended.
-    fn settle(&self, now: MonotonicTime, out: &mut Vec<Command>) {
+    fn settle(&self, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         if self.settles().is_none_or(|at| at > now) {
             return;
         }
@@ -306,17 +310,17 @@ impl GrantGate {
 
     /// Stops the gate: nothing is granted from now on, and requests that wait for a ledger get
     /// [`LockError::Stopping`].
-    pub(super) fn stop(&self, out: &mut Vec<Command>) {
+    pub(super) fn stop(&self, out: &mut Vec<AuthorityCommand>) {
         self.stopping.store(true, Ordering::SeqCst);
         // Under this lock, a later request finds the table stopping.
         for parked in std::mem::take(&mut self.state.lock().parked) {
             let (ticket, outcome) = (parked.ticket, Err(LockError::Stopping));
-            out.push(Command::Answer { ticket, outcome });
+            out.push(AuthorityCommand::Answer { ticket, outcome });
         }
     }
 
     /// Lets the ledger say that nothing is held. No lock may be granted after that.
-    pub(super) fn stop_clean(&self, out: &mut Vec<Command>) {
+    pub(super) fn stop_clean(&self, out: &mut Vec<AuthorityCommand>) {
         let mut state = self.state.lock();
         // A ledger that is under way would be kept after this one; then the stop is not a clean one.
         if state.under_way.is_none() && self.settles().is_none() {
@@ -326,11 +330,11 @@ impl GrantGate {
                 clean: true,
             };
             state.under_way = Some(ledger);
-            out.push(Command::KeepLedger(ledger));
+            out.push(AuthorityCommand::KeepLedger(ledger));
         }
     }
 
-    fn ask(&self, state: &mut GateState, now: MonotonicTime, out: &mut Vec<Command>) {
+    fn ask(&self, state: &mut GateState, now: MonotonicTime, out: &mut Vec<AuthorityCommand>) {
         if state.under_way.is_some() || self.is_stopping() {
             return;
         }
@@ -352,7 +356,7 @@ impl GrantGate {
         };
         state.under_way = Some(ledger);
         state.allows_ms = bound;
-        out.push(Command::KeepLedger(ledger));
+        out.push(AuthorityCommand::KeepLedger(ledger));
     }
 }
 

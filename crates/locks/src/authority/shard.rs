@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
-use super::command::Command;
+use super::command::AuthorityCommand;
 use super::gate::{GrantGate, ParkedRequest, WaitSpan};
 use crate::decision::{Decision, Setting, decide};
 use crate::error::LockError;
@@ -34,7 +34,7 @@ pub(super) struct ShardCall<'a> {
     pub(super) waiting: &'a AtomicUsize,
     /// Locks that have ended with their lease.
     pub(super) expired: &'a AtomicU64,
-    pub(super) out: &'a mut Vec<Command>,
+    pub(super) out: &'a mut Vec<AuthorityCommand>,
 }
 
 /// Result of serving a request.
@@ -51,25 +51,25 @@ pub(super) struct Shard {
     entries: HashMap<Arc<[u8]>, Entry, RandomState>,
     /// What ends, and when: the wait of a ticket, or the lock of the key if there is no ticket. The
     /// number distinguishes entries of one moment without a look at their keys.
-    due: BTreeMap<Due, (Arc<[u8]>, Option<Ticket>)>,
+    due: BTreeMap<ExpiryKey, (Arc<[u8]>, Option<Ticket>)>,
     dues: u64,
     latest: MonotonicTime,
 }
 
-type Due = (MonotonicTime, u64);
+type ExpiryKey = (MonotonicTime, u64);
 
 #[derive(Default)]
 struct Entry {
-    held: Option<Held>,
+    held: Option<HeldLock>,
     waiters: VecDeque<Waiter>,
 }
 
-struct Held {
+struct HeldLock {
     value: Arc<[u8]>,
     token: FencingToken,
     /// At this moment the lease is over by every clock.
     ends: MonotonicTime,
-    due: Due,
+    due: ExpiryKey,
 }
 
 struct Waiter {
@@ -77,7 +77,7 @@ struct Waiter {
     owner: Arc<[u8]>,
     lease: Duration,
     span: WaitSpan,
-    due: Due,
+    due: ExpiryKey,
 }
 
 impl Entry {
@@ -288,7 +288,7 @@ impl Shard {
             self.due.insert((ends, self.dues), (key, None));
             (ends, self.dues)
         });
-        entry.held = Some(Held {
+        entry.held = Some(HeldLock {
             value,
             token,
             ends,
@@ -308,7 +308,7 @@ impl Shard {
             self.due.remove(&waiter.due);
             if turn.gate.is_stopping() {
                 let (ticket, outcome) = (waiter.ticket, Err(LockError::Stopping));
-                turn.out.push(Command::Answer { ticket, outcome });
+                turn.out.push(AuthorityCommand::Answer { ticket, outcome });
                 continue;
             }
             let Some(token) = turn.gate.token(turn.now, turn.out) else {
@@ -334,7 +334,7 @@ impl Shard {
         for waiter in late {
             self.due.remove(&waiter.due);
             let lock = entry.lock(turn.now).expect("it is held");
-            turn.out.push(Command::Answer {
+            turn.out.push(AuthorityCommand::Answer {
                 ticket: waiter.ticket,
                 outcome: Ok(Answer::Held(lock)),
             });
@@ -359,7 +359,7 @@ impl Shard {
         for waiter in std::iter::once(&first).chain(&same) {
             longest = longest.max(waiter.lease);
             let lease = LockLease::For(waiter.lease).told(waiter.span.came, turn.now);
-            turn.out.push(Command::Answer {
+            turn.out.push(AuthorityCommand::Answer {
                 ticket: waiter.ticket,
                 outcome: Ok(Answer::Granted { token, lease }),
             });
@@ -391,7 +391,7 @@ impl Shard {
         }
         let lock = self.entries.get(key).and_then(|entry| entry.lock(turn.now));
         let outcome = Ok(Answer::Held(lock.expect("a holder exists for each wait")));
-        turn.out.push(Command::Answer { ticket, outcome });
+        turn.out.push(AuthorityCommand::Answer { ticket, outcome });
     }
 
     fn remove_waiter(&mut self, key: &[u8], ticket: Ticket) -> bool {
@@ -413,10 +413,10 @@ impl Shard {
     }
 
     /// Ends all waits, because the table is being stopped.
-    pub(super) fn dismiss(&mut self, out: &mut Vec<Command>) {
+    pub(super) fn dismiss(&mut self, out: &mut Vec<AuthorityCommand>) {
         for entry in self.entries.values_mut() {
             for waiter in entry.waiters.drain(..) {
-                out.push(Command::Answer {
+                out.push(AuthorityCommand::Answer {
                     ticket: waiter.ticket,
                     outcome: Err(LockError::Stopping),
                 });

@@ -39,14 +39,14 @@ impl Kept {
         kept
     }
 
-    fn carry_out(&mut self, mut commands: Vec<Command>, now: MonotonicTime) {
+    fn carry_out(&mut self, mut commands: Vec<AuthorityCommand>, now: MonotonicTime) {
         while let Some(command) = commands.pop() {
             match command {
-                Command::KeepLedger(ledger) => {
+                AuthorityCommand::KeepLedger(ledger) => {
                     self.ledger = Some(ledger);
                     self.table.ledger_kept(Ok(()), now, &mut commands);
                 }
-                Command::Answer { ticket, outcome } => {
+                AuthorityCommand::Answer { ticket, outcome } => {
                     let before = self.answers.insert(ticket, outcome);
                     assert_eq!(before, None, "two answers to {ticket:?}");
                 }
@@ -438,11 +438,13 @@ fn threads_never_hold_a_key_at_once_and_see_tokens_grow() {
     let begin = Instant::now();
     let clock = || MonotonicTime::default() + begin.elapsed();
     // In a proxy, another thread keeps the ledgers; here the thread that gets the command does.
-    let carry_out = |out: &mut Vec<Command>, answers: &mut Vec<(Ticket, Answer)>| {
+    let carry_out = |out: &mut Vec<AuthorityCommand>, answers: &mut Vec<(Ticket, Answer)>| {
         while let Some(command) = out.pop() {
             match command {
-                Command::KeepLedger(_) => table.ledger_kept(Ok(()), clock(), out),
-                Command::Answer { ticket, outcome } => answers.push((ticket, outcome.unwrap())),
+                AuthorityCommand::KeepLedger(_) => table.ledger_kept(Ok(()), clock(), out),
+                AuthorityCommand::Answer { ticket, outcome } => {
+                    answers.push((ticket, outcome.unwrap()))
+                }
             }
         }
     };

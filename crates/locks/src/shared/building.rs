@@ -6,7 +6,7 @@ use base::planted::{self, Bug};
 use base::transaction::When;
 
 use super::Shared;
-use super::command::{Command, TransactionNumber};
+use super::command::{SharedCommand, TransactionNumber};
 use super::entry::{Over, Phase, Plan, What, Write};
 use super::era::{LENGTH_MS, TOMBSTONE_MS};
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
@@ -28,7 +28,8 @@ impl Shared {
         let sent = self.now;
         self.flights
             .insert(number, InFlightTransaction { sent, freight });
-        self.out.push(Command::Transact { number, operations });
+        self.out
+            .push(SharedCommand::Transact { number, operations });
     }
 
     /// Sends keys that wait, as many as the limit on transactions allows.

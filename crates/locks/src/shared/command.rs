@@ -10,7 +10,7 @@ pub struct TransactionNumber(pub u64);
 
 /// A request of a table to its driver.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum SharedCommand {
     /// Execute a transaction in the partition, and report its result to [`Shared::transacted`](super::Shared::transacted). A
     /// transaction that takes longer than [`Options::transaction_timeout`](super::Options::transaction_timeout) counts as unknown.
     Transact {

@@ -14,7 +14,7 @@ use crate::record::{LockRecord, RecordWriteId};
 /// The state of one key.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) known: Known,
+    pub(super) known: LastSeen,
     /// Requests, in the order in which they came.
     pub(super) pending: VecDeque<Pending>,
     pub(super) phase: Phase,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 
 /// What a proxy saw of a key last.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum LastSeen {
     /// Nothing, or no record.
     Nothing,
     /// A held record.
@@ -129,7 +129,7 @@ pub(super) struct Attempt {
 impl Entry {
     pub(super) fn new(patience: Duration) -> Entry {
         Entry {
-            known: Known::Nothing,
+            known: LastSeen::Nothing,
             pending: VecDeque::new(),
             phase: Phase::Idle,
             poll_at: None,
@@ -148,7 +148,7 @@ impl Entry {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.known, Known::Held(_))
+        matches!(self.known, LastSeen::Held(_))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -163,9 +163,9 @@ impl Entry {
         }
         let waits = self.pending.iter().filter(|one| one.waits);
         let known = match &self.known {
-            Known::Nothing => None,
-            Known::Held(sighting) => sighting.look_at,
-            Known::Released(until) => Some(*until),
+            LastSeen::Nothing => None,
+            LastSeen::Held(sighting) => sighting.look_at,
+            LastSeen::Released(until) => Some(*until),
         };
         let polls = self.poll_at.filter(|_| !self.pending.is_empty());
         let all = [limits, waits.map(|one| one.until).min(), known, polls];
@@ -176,9 +176,9 @@ impl Entry {
     /// measure.
     pub(super) fn is_forgettable(&self) -> bool {
         let is_measured = match &self.known {
-            Known::Nothing => false,
-            Known::Held(sighting) => sighting.look_at.is_some(),
-            Known::Released(_) => true,
+            LastSeen::Nothing => false,
+            LastSeen::Held(sighting) => sighting.look_at.is_some(),
+            LastSeen::Released(_) => true,
         };
         self.is_idle() && self.pending.is_empty() && !is_measured
     }

@@ -8,7 +8,7 @@ use base::partition::OwnedReply;
 use base::planted::{self, Bug};
 
 use super::Shared;
-use super::entry::{Known, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
+use super::entry::{LastSeen, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
 use super::era::TOMBSTONE;
 use crate::decision::{Decision, decide};
 use crate::error::LockError;
@@ -51,7 +51,7 @@ impl Shared {
                 self.serve(key, &read, before);
             }
             None => {
-                self.entries.get_mut(key).expect("it was read").known = Known::Nothing;
+                self.entries.get_mut(key).expect("it was read").known = LastSeen::Nothing;
                 self.refuse(key, before, &LockError::Damaged);
             }
         }
@@ -62,23 +62,23 @@ impl Shared {
     /// write begins now.
     fn note(&mut self, key: &Arc<[u8]>, read: &Read) {
         let known = match &read.record {
-            None => Known::Nothing,
+            None => LastSeen::Nothing,
             Some(LockRecord {
                 state: RecordState::Released,
                 ..
-            }) => Known::Released(self.now + TOMBSTONE),
+            }) => LastSeen::Released(self.now + TOMBSTONE),
             Some(LockRecord {
                 id,
                 state: RecordState::Held { lease, .. },
                 ..
-            }) => Known::Held(self.sight(key, *id, *lease)),
+            }) => LastSeen::Held(self.sight(key, *id, *lease)),
         };
         self.entries.get_mut(key).expect("it was read").known = known;
     }
 
     fn sight(&mut self, key: &Arc<[u8]>, id: RecordWriteId, lease: LockLease) -> Sighting {
         let entry = self.entries.get_mut(key).expect("it was read");
-        if let Known::Held(sighting) = std::mem::replace(&mut entry.known, Known::Nothing)
+        if let LastSeen::Held(sighting) = std::mem::replace(&mut entry.known, LastSeen::Nothing)
             && sighting.id == id
         {
             return sighting;
@@ -144,8 +144,8 @@ impl Shared {
                 .mul_f64(jitter as f64 / u32::MAX as f64 / 2.0);
         entry.patience = (entry.patience * 2).min(self.options.poll.1);
         let ends = match &entry.known {
-            Known::Held(sighting) => sighting.ends.filter(|ends| *ends > now),
-            Known::Nothing | Known::Released(_) => None,
+            LastSeen::Held(sighting) => sighting.ends.filter(|ends| *ends > now),
+            LastSeen::Nothing | LastSeen::Released(_) => None,
         };
         let at = now + wait;
         entry.poll_at = Some(ends.map_or(at, |ends| ends.min(at)));
@@ -247,7 +247,7 @@ impl Shared {
             return None;
         };
         let entry = self.entries.get(key)?;
-        let Known::Held(sighting) = &entry.known else {
+        let LastSeen::Held(sighting) = &entry.known else {
             return None;
         };
         if sighting.has_ended(self.now) || self.seems_ended(record) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::partition::OwnedReply;
 
 use super::Shared;
-use super::entry::{Entry, Known};
+use super::entry::{Entry, LastSeen};
 use super::in_flight::TransactionContent;
 use super::operation::Operation;
 use super::scan::Listing;
@@ -95,7 +95,7 @@ impl Shared {
         };
         let entry = self.entries.get(key);
         match entry.map(|entry| &entry.known) {
-            Some(Known::Held(sighting)) if sighting.id == record.id => {
+            Some(LastSeen::Held(sighting)) if sighting.id == record.id => {
                 let waiters = entry.map_or(0, Entry::waiters);
                 let lock = sighting.lock(value, record, self.options.margin, sent);
                 (!sighting.has_ended(sent)).then_some(Lock { waiters, ..lock })
@@ -131,7 +131,7 @@ impl Shared {
             }
             self.counters.swept += 1;
             let mut entry = Entry::new(self.options.poll.0);
-            entry.known = Known::Held(self.first_sight(record.id, lease));
+            entry.known = LastSeen::Held(self.first_sight(record.id, lease));
             let key: Arc<[u8]> = key[skip..].into();
             self.entries.insert(Arc::clone(&key), entry);
             self.arm(&key);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
-use super::entry::{Entry, Known, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
+use super::entry::{Entry, LastSeen, Over, Pending, Phase, Plan, Sighting, What, Work, Write};
 use crate::decision::{Decision, decide};
 use crate::error::LockError;
 use crate::lock::LockLease;
@@ -48,7 +48,7 @@ impl Shared {
             || entry.poll_at.is_some_and(|at| at <= now) && !entry.pending.is_empty();
         if entry.is_idle() && is_asked {
             let front = entry.pending.front().expect("a client asks");
-            let create = matches!(entry.known, Known::Nothing)
+            let create = matches!(entry.known, LastSeen::Nothing)
                 .then(|| creation(front, &self.options.limits))
                 .flatten();
             entry.phase = Phase::Ready(create.map_or(Plan::Read, Plan::Write));
@@ -69,10 +69,10 @@ impl Shared {
         }
         let is_idle = entry.is_idle();
         match &mut entry.known {
-            Known::Released(until) if *until <= now && is_idle => {
-                entry.known = Known::Nothing;
+            LastSeen::Released(until) if *until <= now && is_idle => {
+                entry.known = LastSeen::Nothing;
             }
-            Known::Held(sighting) if sighting.look_at.is_some_and(|at| at <= now) => {
+            LastSeen::Held(sighting) if sighting.look_at.is_some_and(|at| at <= now) => {
                 sighting.look_at = Some(now + LOOK_AGAIN);
                 let is_looked_at = |one: &Pending| matches!(one.work, Work::Expire);
                 if !entry.pending.iter().any(is_looked_at) {
@@ -80,7 +80,7 @@ impl Shared {
                     return;
                 }
             }
-            Known::Nothing | Known::Held(_) | Known::Released(_) => {}
+            LastSeen::Nothing | LastSeen::Held(_) | LastSeen::Released(_) => {}
         }
         self.advance(key);
     }

@@ -10,7 +10,7 @@ use base::partition::OwnedReply;
 use base::transaction::Abort;
 
 use super::Shared;
-use super::entry::{Attempt, Known, Over, Pending, Phase, Work};
+use super::entry::{Attempt, LastSeen, Over, Pending, Phase, Work};
 use super::era::TOMBSTONE;
 use super::failing::Failure;
 use super::in_flight::{InFlightTransaction, KeyInTransaction, RecordWrite, TransactionContent};
@@ -77,8 +77,8 @@ impl Shared {
     fn written(&mut self, key: &Arc<[u8]>, written: RecordWrite, sent: MonotonicTime) {
         let now = self.now;
         let known = match written.lease {
-            Some(lease) => Known::Held(self.own(written.id, lease, sent)),
-            None => Known::Released(now + TOMBSTONE),
+            Some(lease) => LastSeen::Held(self.own(written.id, lease, sent)),
+            None => LastSeen::Released(now + TOMBSTONE),
         };
         let entry = self.entries.get_mut(key).expect("it was under way");
         entry.known = known;

@@ -84,11 +84,11 @@ impl Rig {
             }
             for command in out {
                 match command {
-                    Command::Answer { ticket, outcome } => {
+                    SharedCommand::Answer { ticket, outcome } => {
                         let before = self.answers.insert(ticket, outcome);
                         assert_eq!(before, None, "two answers to {ticket:?}");
                     }
-                    Command::Transact { number, operations } => {
+                    SharedCommand::Transact { number, operations } => {
                         self.transact(proxy, number, operations);
                     }
                 }

@@ -91,7 +91,7 @@ impl World {
         table.stop(local, &mut out);
         self.note("is stopped", proxy);
         for command in &out {
-            if let crate::authority::Command::KeepLedger(ledger) = command {
+            if let crate::authority::AuthorityCommand::KeepLedger(ledger) = command {
                 self.reached
                     .add(CoveragePoint::CleanStop, u64::from(ledger.clean));
             }

@@ -239,16 +239,18 @@ impl Proxy {
     }
 }
 
-pub(super) fn of_authority(command: authority::Command) -> Doing {
+pub(super) fn of_authority(command: authority::AuthorityCommand) -> Doing {
     match command {
-        authority::Command::KeepLedger(ledger) => Doing::Keep(ledger),
-        authority::Command::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
+        authority::AuthorityCommand::KeepLedger(ledger) => Doing::Keep(ledger),
+        authority::AuthorityCommand::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
     }
 }
 
-fn of_shared(command: shared::Command) -> Doing {
+fn of_shared(command: shared::SharedCommand) -> Doing {
     match command {
-        shared::Command::Transact { number, operations } => Doing::Transact(number, operations),
-        shared::Command::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
+        shared::SharedCommand::Transact { number, operations } => {
+            Doing::Transact(number, operations)
+        }
+        shared::SharedCommand::Answer { ticket, outcome } => Doing::Answer(ticket, outcome),
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn read(from: &mut FragmentReader<'_>) -> Result<DataType, CodecError
     let scales = -(most as i16)..=i16::from(precision);
     if !(1..=most).contains(&precision) || !scales.contains(&scale.into()) {
         return Err(CodecError::Malformed(
-            "a decimal's precision or scale makes no sense",
+            "a decimal's precision or scale is out of range",
         ));
     }
     Ok(match code {

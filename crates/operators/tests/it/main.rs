@@ -1,5 +1,6 @@
 //! Tests of operators: results against a reference, codec, limits, placements.
 
+mod cancellation;
 mod codec;
 mod limits;
 mod placements;
@@ -8,4 +9,3 @@ mod reference;
 mod storage_node;
 mod tables;
 mod texts;
-mod wanted;

@@ -12,7 +12,7 @@ use kumiki_operators::{
     Function, LocalSite, Operator, RowRange, Scalar, Site, SortKey, TaskError, Value, scan,
 };
 use pages::row::RowSchema;
-use pages::{Address, Groups, Memory, PageSize, PageStream, Shape, Source, Table};
+use pages::{Groups, Memory, PageAddress, PageSize, PageStream, Shape, Source, Table};
 
 use crate::reference::generate::{self, Size};
 use crate::reference::{Row, storage};
@@ -24,7 +24,7 @@ struct Counted {
 }
 
 impl Source for Counted {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         self.pages.fetch_add(pages.len(), Ordering::Relaxed);
         self.memory.read(table, pages)
     }

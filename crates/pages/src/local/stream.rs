@@ -9,7 +9,7 @@ use disk::reads::FileId;
 use super::reader::{Begun, Reader, Readers, Turn};
 use crate::page::{Page, PageError};
 use crate::read_ahead::ReadAhead;
-use crate::table::{Address, SegmentId, Table};
+use crate::table::{PageAddress, SegmentId, Table};
 use crate::tables::{Location, SegmentFiles};
 
 /// See the [module](self).
@@ -21,7 +21,7 @@ pub(super) struct Stream {
     reader: Option<Reader>,
     segments: HashMap<SegmentId, Open>,
     /// A page that could not be begun when it was requested.
-    due: Option<(usize, Address)>,
+    due: Option<(usize, PageAddress)>,
 }
 
 /// A segment that is open for reading.
@@ -33,7 +33,11 @@ struct Open {
 }
 
 impl Stream {
-    pub(super) fn new(readers: &Arc<Readers>, table: &Arc<Table>, pages: Vec<Address>) -> Stream {
+    pub(super) fn new(
+        readers: &Arc<Readers>,
+        table: &Arc<Table>,
+        pages: Vec<PageAddress>,
+    ) -> Stream {
         let limit = readers.ahead(table.page_size.bytes());
         let cache = readers.options().cache.clone();
         Stream {
@@ -60,7 +64,7 @@ impl Stream {
         }
     }
 
-    fn begin(&mut self, place: usize, address: Address) -> Result<Begun, PageError> {
+    fn begin(&mut self, place: usize, address: PageAddress) -> Result<Begun, PageError> {
         let unit = self.table.page_size.bytes();
         if self.reader.is_none() {
             let taken = self.readers.take(unit);
@@ -84,7 +88,7 @@ impl Stream {
         })
     }
 
-    fn open(&mut self, address: Address) -> Result<Open, PageError> {
+    fn open(&mut self, address: PageAddress) -> Result<Open, PageError> {
         let id = address.segment;
         let segment = self.table.segments.iter().find(|segment| segment.id == id);
         let absent = "its segment is not in the table's version";
@@ -125,7 +129,7 @@ impl Stream {
     }
 }
 
-fn unreadable(address: Address, why: impl Display) -> PageError {
+fn unreadable(address: PageAddress, why: impl Display) -> PageError {
     let what = why.to_string();
     PageError::Unreadable { address, what }
 }

@@ -47,7 +47,7 @@ use super::reader_connection::{Handle, ReaderConnection};
 use super::reply_address::ReplyAddress;
 use super::state::NodeState;
 use super::task_pool::TaskPool;
-use crate::protocol::{CLUSTER, FailureKind};
+use crate::protocol::{CLUSTER, NodeFailureKind};
 
 const BELL: usize = 0;
 const FIRST_LINK: usize = 1;
@@ -316,7 +316,7 @@ impl ReaderLoop {
         if let Some(left_out) = self.log_limit.count("refused", self.began.elapsed()) {
             tracing::warn!(?link, why, "the link of a reader is closed{left_out}");
         }
-        self.fail(reader, u32::MAX, FailureKind::Refused, why);
+        self.fail(reader, u32::MAX, NodeFailureKind::Refused, why);
         self.by_link.remove(&link);
         self.reply();
         self.fabric.close(link);

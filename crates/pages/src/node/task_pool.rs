@@ -21,7 +21,7 @@ use super::reply_address::ReplyAddress;
 use super::state::NodeState;
 use super::storage::OpenTable;
 use super::task_control::TaskControl;
-use super::worker::{Output, Worker};
+use super::worker::{Output, TaskRunner};
 use crate::cancellation::Cancellation;
 use crate::error::Error;
 use crate::task::WorkTimes;
@@ -62,7 +62,7 @@ pub(super) struct TaskPool {
     ending: AtomicBool,
     /// The tasks that run.
     running: Mutex<Vec<Arc<TaskControl>>>,
-    worker: Arc<dyn Worker>,
+    worker: Arc<dyn TaskRunner>,
     state: Arc<NodeState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for TaskPool {
 impl TaskPool {
     pub(super) fn start(
         options: &NodeOptions,
-        worker: Arc<dyn Worker>,
+        worker: Arc<dyn TaskRunner>,
         state: &Arc<NodeState>,
     ) -> io::Result<Arc<TaskPool>> {
         let tasks = Arc::new(TaskPool {
@@ -203,7 +203,7 @@ impl TaskPool {
 /// Returns the failure of a task that was cancelled, so that it is not taken for complete.
 fn cancelled(control: &TaskControl) -> Notification {
     Notification::Failed(match control.is_untaken() {
-        true => Error::Untaken(format!(
+        true => Error::ResultsNotTaken(format!(
             "the reader did not take the results of a task for {} s, so that the storage node ended it",
             PATIENCE.as_secs()
         )),

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::task::WorkTimes;
 
 /// Runs tasks.
-pub trait Worker: Send + Sync {
+pub trait TaskRunner: Send + Sync {
     /// Runs a task over a table, and gives its results to `out`. As long as it has no results it asks
     /// regularly whether they are [wanted](Output::cancellation), and ends when they are not.
     ///
@@ -35,7 +35,7 @@ pub trait Output {
 #[derive(Clone, Copy, Debug)]
 pub struct NoWorker;
 
-impl Worker for NoWorker {
+impl TaskRunner for NoWorker {
     fn run(&self, _: &Arc<OpenTable>, _: &[u8], _: &mut dyn Output) -> Result<(), Error> {
         let text = "this node gives pages away and runs no operators";
         Err(Error::Refused(text.to_owned()))

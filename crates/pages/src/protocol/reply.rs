@@ -18,7 +18,7 @@ pub(crate) enum NodeReply<'a> {
     },
     Failed {
         request: u32,
-        kind: FailureKind,
+        kind: NodeFailureKind,
         text: &'a str,
     },
     Written {
@@ -47,7 +47,7 @@ pub(crate) enum NodeReply<'a> {
 /// The kind of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum FailureKind {
+pub(crate) enum NodeFailureKind {
     /// The node does not support the request, or does not have the table.
     Refused = 0,
     /// A page is corrupt, or cannot be read.
@@ -57,7 +57,7 @@ pub(crate) enum FailureKind {
     /// The node ends, or has too much to do.
     Busy = 3,
     /// A task's results were not taken for long.
-    Untaken = 4,
+    ResultsNotTaken = 4,
     /// It is unknown whether a requested change was made. All other kinds say that it was not.
     Doubtful = 5,
 }
@@ -130,7 +130,7 @@ impl<'a> NodeReply<'a> {
             },
             3 => NodeReply::Failed {
                 request: reader.u32()?,
-                kind: FailureKind::decode(&mut reader)?,
+                kind: NodeFailureKind::decode(&mut reader)?,
                 text: text(&mut reader)?,
             },
             4 => NodeReply::Written {
@@ -161,17 +161,17 @@ impl<'a> NodeReply<'a> {
     }
 }
 
-impl FailureKind {
+impl NodeFailureKind {
     /// Returns the kind and the text by which an error travels.
-    pub(crate) fn of(error: &Error) -> (FailureKind, String) {
+    pub(crate) fn of(error: &Error) -> (NodeFailureKind, String) {
         let kind = match error {
-            Error::Page(_) => FailureKind::Page,
-            Error::Value(_) => FailureKind::Value,
-            Error::Busy(_) | Error::Lost(_) => FailureKind::Busy,
-            Error::Untaken(_) => FailureKind::Untaken,
+            Error::Page(_) => NodeFailureKind::Page,
+            Error::Value(_) => NodeFailureKind::Value,
+            Error::Busy(_) | Error::Lost(_) => NodeFailureKind::Busy,
+            Error::ResultsNotTaken(_) => NodeFailureKind::ResultsNotTaken,
             // The reader adds what follows from the doubt.
-            Error::Doubtful(what) => return (FailureKind::Doubtful, what.clone()),
-            _ => FailureKind::Refused,
+            Error::Doubtful(what) => return (NodeFailureKind::Doubtful, what.clone()),
+            _ => NodeFailureKind::Refused,
         };
         (kind, error.to_string())
     }
@@ -179,23 +179,23 @@ impl FailureKind {
     /// Returns the error of a node that has failed so.
     pub(crate) fn error(self, text: String) -> Error {
         match self {
-            FailureKind::Refused => Error::Refused(text),
-            FailureKind::Page => Error::Page(text),
-            FailureKind::Value => Error::Value(text),
-            FailureKind::Busy => Error::Busy(text),
-            FailureKind::Untaken => Error::Untaken(text),
-            FailureKind::Doubtful => Error::Doubtful(text),
+            NodeFailureKind::Refused => Error::Refused(text),
+            NodeFailureKind::Page => Error::Page(text),
+            NodeFailureKind::Value => Error::Value(text),
+            NodeFailureKind::Busy => Error::Busy(text),
+            NodeFailureKind::ResultsNotTaken => Error::ResultsNotTaken(text),
+            NodeFailureKind::Doubtful => Error::Doubtful(text),
         }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<FailureKind, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<NodeFailureKind, Malformed> {
         Ok(match reader.u8()? {
-            0 => FailureKind::Refused,
-            1 => FailureKind::Page,
-            2 => FailureKind::Value,
-            3 => FailureKind::Busy,
-            4 => FailureKind::Untaken,
-            5 => FailureKind::Doubtful,
+            0 => NodeFailureKind::Refused,
+            1 => NodeFailureKind::Page,
+            2 => NodeFailureKind::Value,
+            3 => NodeFailureKind::Busy,
+            4 => NodeFailureKind::ResultsNotTaken,
+            5 => NodeFailureKind::Doubtful,
             other => return Err(reader.malformed(MalformedKind::Kind(other, "failure"))),
         })
     }

@@ -73,10 +73,10 @@ pub(crate) fn replies() -> Vec<NodeReply<'static>> {
             request: 1,
             answer: b"so",
         },
-        failed(FailureKind::Refused),
-        failed(FailureKind::Page),
-        failed(FailureKind::Value),
-        failed(FailureKind::Busy),
+        failed(NodeFailureKind::Refused),
+        failed(NodeFailureKind::Page),
+        failed(NodeFailureKind::Value),
+        failed(NodeFailureKind::Busy),
         NodeReply::Written { tags: &TAGS },
         NodeReply::Page {
             tag: 1,
@@ -92,8 +92,8 @@ pub(crate) fn replies() -> Vec<NodeReply<'static>> {
         },
         NodeReply::Finished { request: 7 },
         NodeReply::Working { requests: &TAGS },
-        failed(FailureKind::Untaken),
-        failed(FailureKind::Doubtful),
+        failed(NodeFailureKind::ResultsNotTaken),
+        failed(NodeFailureKind::Doubtful),
     ]
 }
 

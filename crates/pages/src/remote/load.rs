@@ -103,7 +103,7 @@ impl RemoteLoad {
     }
 
     /// Adds rows that are encoded already.
-    pub(crate) fn push_block(&mut self, block: &Block) -> Result<(), Error> {
+    pub(crate) fn push_block(&mut self, block: &LoadBlock) -> Result<(), Error> {
         while self.unanswered.len() >= UNANSWERED {
             self.await_answer()?;
         }
@@ -165,13 +165,13 @@ impl RemoteLoad {
 }
 
 /// Encoded rows.
-pub(crate) struct Block {
+pub(crate) struct LoadBlock {
     bytes: Vec<u8>,
     rows: u64,
 }
 
 /// Returns a batch as blocks that are short enough to be messages.
-pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<Block>, Error> {
+pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<LoadBlock>, Error> {
     let mut blocks = Vec::new();
     // The batches that are not encoded yet, the first rows at the end.
     let mut rest = vec![batch.clone()];
@@ -186,7 +186,7 @@ pub(crate) fn blocks(batch: &RecordBatch) -> Result<Vec<Block>, Error> {
             continue;
         }
         let rows = rows as u64;
-        blocks.push(Block { bytes, rows });
+        blocks.push(LoadBlock { bytes, rows });
     }
     Ok(blocks)
 }

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_never_waits_tells_how_long_a_page_takes_at_most() {
+    fn a_reader_that_never_waits_bounds_the_time_of_a_page() {
         let (rate, size) = (PageRate::default(), size(8192));
         rate.add(size, Duration::from_secs(100), 32);
         let mut reader = ReaderRate::new(size);

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorClass};
 use crate::page::{Page, PageError};
 use crate::read_ahead::ReadAhead;
 use crate::source::Tally;
-use crate::table::{Address, Table};
+use crate::table::{PageAddress, Table};
 
 /// How long one turn of a waiting reader sleeps.
 const TURN: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(super) struct PageReader {
     /// A link on which the table is open, after a page was needed that the cache does not have.
     link: Option<ReaderLink>,
     /// A page that is to be requested next, and was not yet: there was no room, or no session.
-    due: Option<(usize, Address)>,
+    due: Option<(usize, PageAddress)>,
     /// Why nothing is requested any more. Pages that have come before are still taken.
     failed: Option<Error>,
     /// Measures the rate of the pages.
@@ -62,7 +62,7 @@ impl PageReader {
     pub(super) fn new(
         pool: &Arc<SessionPool>,
         table: &Arc<Table>,
-        pages: Vec<Address>,
+        pages: Vec<PageAddress>,
         tally: Option<Arc<Tally>>,
     ) -> PageReader {
         let limit = pool.options.ahead_bytes / table.page_size.bytes();

@@ -8,7 +8,7 @@ use super::page_link::PageLink;
 use super::session::PageReply;
 use super::session_pool::{CachedHandle, PooledSession, SessionPool};
 use crate::error::Error;
-use crate::table::{Address, Table};
+use crate::table::{PageAddress, Table};
 
 /// See the [module](self).
 pub(super) struct ReaderLink {
@@ -68,7 +68,7 @@ impl ReaderLink {
     }
 
     /// Requests a page. Returns `false` if the version does not have the page's segment.
-    pub(super) fn read(&mut self, address: Address, place: usize) -> bool {
+    pub(super) fn read(&mut self, address: PageAddress, place: usize) -> bool {
         let Some(&segment) = self.opened.places.get(&address.segment) else {
             return false;
         };

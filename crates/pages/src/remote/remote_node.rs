@@ -15,7 +15,7 @@ use super::task_stream::TaskStream;
 use crate::error::Error;
 use crate::protocol::{ListedTable, NodeStatus};
 use crate::source::{PageStream, Source, Tally};
-use crate::table::{Address, PageSize, Table, Version};
+use crate::table::{PageAddress, PageSize, Table, Version};
 use crate::table_store::{Sink, TableStore};
 use crate::tables::{LoadOptions, Mode};
 
@@ -135,7 +135,7 @@ impl RemoteNode {
 }
 
 impl Source for RemoteNode {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         Box::new(PageReader::new(
             &self.pool,
             table,

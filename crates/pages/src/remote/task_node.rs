@@ -31,7 +31,7 @@ impl From<Error> for TaskError {
         let text = error.to_string();
         match error {
             Error::Lost(_) | Error::Busy(_) => TaskError::Lost(text),
-            Error::Untaken(_) => TaskError::Untaken(text),
+            Error::ResultsNotTaken(_) => TaskError::ResultsNotTaken(text),
             Error::Page(_) => TaskError::Remote(text),
             Error::Value(_) => TaskError::Value(text),
             Error::Unwanted(_) => TaskError::Unwanted,

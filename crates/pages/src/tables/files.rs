@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 
 use crate::codec::{put, u32_at, u128_at};
 use crate::error::{At, Error};
-use crate::table::{Address, PageNo, PageSize, SegmentId, TableId};
+use crate::table::{PageAddress, PageNo, PageSize, SegmentId, TableId};
 
 pub(crate) const MARKER: &str = "kumiki-pages";
 const MARKER_BYTES: usize = 36;
@@ -297,8 +297,8 @@ impl SegmentFiles {
 
     /// Returns the address of one of its pages.
     #[must_use]
-    pub fn address(&self, page: PageNo) -> Address {
-        Address {
+    pub fn address(&self, page: PageNo) -> PageAddress {
+        PageAddress {
             segment: self.id,
             page,
         }

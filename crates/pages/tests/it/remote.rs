@@ -77,7 +77,7 @@ conform! {
     suite::pages_of_all_sizes_come_on_one_session
     suite::what_is_not_there_is_told
     suite::many_readers_have_their_own
-    suite::who_keeps_pages_hinders_nobody
+    suite::a_reader_that_keeps_pages_gets_all_others
     suite::a_node_that_stops_is_noticed
     suite::tasks_send_what_they_have_as_it_is_wanted
     suite::a_task_that_is_cancelled_ends
@@ -89,7 +89,7 @@ conform! {
     link_pool::threads_that_share_links_get_the_pages_that_they_asked_for
     link_pool::many_threads_share_a_link_of_few_pages
     link_pool::threads_that_end_early_hinder_no_others
-    link_pool::what_cannot_be_opened_or_read_fails_for_those_who_asked
+    link_pool::failed_opens_and_reads_are_reported_to_the_threads_that_asked
     link_pool::a_lost_link_fails_all_of_its_threads
     remote_node::a_table_s_pages_come_in_the_order_in_which_they_were_asked_for
     remote_node::what_a_cache_has_is_not_read_again
@@ -101,7 +101,7 @@ conform! {
     local_tables::what_was_loaded_is_read_and_stays
     local_tables::rows_are_loaded_in_the_layout_of_rows
     local_tables::a_load_that_is_broken_off_leaves_nothing
-    local_tables::who_has_begun_with_a_version_goes_on_with_it
+    local_tables::a_reader_goes_on_with_the_version_that_it_began_with
     local_tables::a_load_that_cannot_be_is_refused_with_its_reason
     local_tables::a_table_that_is_damaged_says_so
     replicas::a_table_that_is_damaged_on_one_node_is_replaced_on_all
@@ -113,7 +113,7 @@ conform! {
     replicas::the_newest_version_of_any_node_is_listed
     replicas::numbers_of_versions_that_make_no_sense_are_refused
     replicas::which_nodes_have_a_version_is_told
-    replicas::of_which_nodes_nobody_knows_is_told
+    replicas::an_error_names_the_nodes_whose_outcome_is_unknown
     replicas::where_a_table_was_removed_is_told
     replicas::where_a_table_was_not_removed_is_told
 }

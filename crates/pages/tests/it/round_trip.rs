@@ -10,7 +10,7 @@ use fastrand::Rng;
 use kumiki_pages::row::RowSchema;
 use kumiki_pages::segment::RowsError;
 use kumiki_pages::{
-    Address, Bounds, Groups, Memory, Page, PageSize, Range, Shape, Source, Table, block, widen,
+    Bounds, Groups, Memory, Page, PageAddress, PageSize, Range, Shape, Source, Table, block, widen,
 };
 
 /// Checks that the table has these rows.
@@ -19,7 +19,7 @@ fn assert_same(memory: &Memory, table: &Arc<Table>, segments: &[Vec<RecordBatch>
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         assert_eq!(segment.rows, rows as u64);
         for (columns, entries) in table.groups.iter().zip(&segment.groups) {
-            let addresses = entries.iter().map(|entry| Address {
+            let addresses = entries.iter().map(|entry| PageAddress {
                 segment: segment.id,
                 page: entry.page,
             });
@@ -217,7 +217,7 @@ fn narrow_batches_travel() {
         let batch = RecordBatch::try_new(schema.clone(), vec![texts.slice(0, take)]).unwrap();
         let batch = [batch.clone(), batch.clone(), batch.clone(), batch];
         let table = memory.table("t", &shape, [&batch[..]]).unwrap();
-        let first = Address {
+        let first = PageAddress {
             segment: table.segments[0].id,
             page: table.segments[0].groups[0][0].page,
         };
@@ -304,7 +304,7 @@ fn hostile_pages_are_refused_or_read() {
         let Ok(table) = memory.table("t", &shape, [&[batch][..]]) else {
             continue;
         };
-        let address = Address {
+        let address = PageAddress {
             segment: table.segments[0].id,
             page: kumiki_pages::PageNo(0),
         };

@@ -16,7 +16,7 @@ use fabric::tcp::Transport;
 use kumiki_pages::node::{Limits, LocalTables, NoWorker, Node, NodeOptions, ShownFiles};
 use kumiki_pages::remote::{RemoteNode, RemoteNodeOptions, SessionOptions};
 use kumiki_pages::{
-    Address, Cache, Groups, LoadOptions, Local, LocalOptions, Memory, Mode, Page, PageError,
+    Cache, Groups, LoadOptions, Local, LocalOptions, Memory, Mode, Page, PageAddress, PageError,
     PageNo, PageSize, SegmentId, Shape, Source, Table, Tables,
 };
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ struct Case {
     name: String,
     source: Arc<dyn Source>,
     table: Arc<Table>,
-    all: Vec<(Address, Bytes)>,
+    all: Vec<(PageAddress, Bytes)>,
 }
 
 /// Pages of a list, as places among all pages.
@@ -93,7 +93,7 @@ impl Case {
         self.assert_comes(&(0..self.all.len()).collect::<List>());
     }
 
-    fn whoever_leaves_hinders_nobody(&self) {
+    fn a_dropped_stream_does_not_disturb_others(&self) {
         let mut rng = fastrand::Rng::with_seed(2);
         let mut left = Vec::new();
         for taken in 0..30 {
@@ -162,7 +162,7 @@ impl Case {
             (none, PageNo(0)),
             (segment, PageNo(u32::MAX)),
         ] {
-            let missing = Address { segment, page };
+            let missing = PageAddress { segment, page };
             for good in [0, 1, 50] {
                 let list: List = (0..100).map(|_| rng.usize(..self.all.len())).collect();
                 let mut addresses: Vec<_> = list.iter().map(|&place| self.all[place].0).collect();
@@ -192,7 +192,7 @@ impl Case {
 
     fn conforms(&self) {
         self.pages_come_in_the_order_in_which_they_were_asked_for();
-        self.whoever_leaves_hinders_nobody();
+        self.a_dropped_stream_does_not_disturb_others();
         self.pages_that_are_kept_stay_as_they_are();
         self.many_read_at_once();
         self.a_reader_goes_from_thread_to_thread();
@@ -201,9 +201,9 @@ impl Case {
 }
 
 /// Returns the addresses of all pages of a table.
-fn addresses(table: &Table) -> impl Iterator<Item = Address> {
+fn addresses(table: &Table) -> impl Iterator<Item = PageAddress> {
     table.segments.iter().flat_map(|segment| {
-        (0..segment.pages).map(|page| Address {
+        (0..segment.pages).map(|page| PageAddress {
             segment: segment.id,
             page: PageNo(page),
         })
@@ -243,7 +243,7 @@ impl Disk {
     }
 
     fn case(&self, name: String, source: impl Source + 'static) -> Case {
-        let bytes = |address: Address| {
+        let bytes = |address: PageAddress| {
             let mut bytes = vec![0; UNIT];
             let files = self.tables.segment(address.segment).unwrap();
             files.read(address.page, &mut bytes).unwrap();

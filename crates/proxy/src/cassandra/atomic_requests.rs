@@ -37,12 +37,12 @@ use super::read_atomic::request_under_way::{AtomicRequest, AtomicWork, AtomicWri
 use super::read_atomic::second_round;
 use super::read_atomic::statement::{AtomicRead, AtomicStatement, READ_LIMIT, StatementContext};
 use super::retry_policy;
-use super::route::{self, Route, envelope};
+use super::route::{self, RequestRoute, envelope};
 use crate::error::ProxyError;
 use crate::figures::ReadAtomicFigures;
 use crate::locks::clock;
-use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
-use crate::runtime::query::{Failure, NodeError, Query};
+use crate::runtime::protocol::{Dispatch, InputProgress, RequestContext};
+use crate::runtime::query::{BackendQuery, NodeError, QueryFailure};
 
 /// The most requests of a connection about read-atomic tables that are under way.
 pub(crate) const MOST_UNDER_WAY: usize = 256;
@@ -174,7 +174,7 @@ impl CqlProtocol {
     ) -> RequestProgress {
         let stream = header.stream;
         if client.atomic.len() >= MOST_UNDER_WAY {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsReply);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsReply);
         }
         let statement = match statement {
             Ok(statement) => statement,
@@ -201,7 +201,7 @@ impl CqlProtocol {
             return RequestProgress::Handled;
         }
         if self.any_node(context).is_none() {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsRoom);
         }
         let work = match statement {
             AtomicStatement::Read(read) => {
@@ -336,10 +336,10 @@ impl CqlProtocol {
         let node = chosen.or_else(|| nodes.first().copied());
         let node = node.expect("a proxy has nodes");
         let sequence = Task::ReadAtomic.sequence(request.stream) | u64::from(number) << 32;
-        let route = Route {
+        let route = RequestRoute {
             // It may be repeated.
             reads: true,
-            ..Route::default()
+            ..RequestRoute::default()
         };
         let bytes = query.bytes(client.version, request.consistency);
         let dispatch = self.dispatch(client, sequence, node, route);
@@ -350,7 +350,7 @@ impl CqlProtocol {
     pub(crate) fn atomic_answered(
         &mut self,
         client: &mut CqlClient,
-        query: Query,
+        query: BackendQuery,
         header: Header,
         bytes: &Bytes,
         context: &mut RequestContext<'_>,
@@ -367,7 +367,7 @@ impl CqlProtocol {
             }
             _ => {
                 let why = NodeError::Nonsense("an answer of another kind".to_owned());
-                return self.failed(client, query, &Failure::Lost(why), context);
+                return self.failed(client, query, &QueryFailure::Lost(why), context);
             }
         };
         let Some(mut request) = client.atomic.remove(&number) else {
@@ -470,7 +470,7 @@ impl CqlProtocol {
     fn atomic_refused(
         &mut self,
         client: &mut CqlClient,
-        query: Query,
+        query: BackendQuery,
         error: &ErrorBody<'_>,
         bytes: &Bytes,
         context: &mut RequestContext<'_>,
@@ -488,7 +488,7 @@ impl CqlProtocol {
         let may_pass = passes.contains(&error.kind.code());
         let patience = self.state.setting.patience;
         let count = self.known.map.nodes().len();
-        let lost = Failure::Lost(NodeError::Unanswered(Duration::ZERO));
+        let lost = QueryFailure::Lost(NodeError::Unanswered(Duration::ZERO));
         if may_pass
             && let Some(pause) = retry_policy::pause(&query, &lost, count, context.now, patience)
         {
@@ -521,15 +521,15 @@ impl CqlProtocol {
     pub(crate) fn atomic_failed(
         &mut self,
         client: &mut CqlClient,
-        query: &Query,
-        failure: &Failure,
+        query: &BackendQuery,
+        failure: &QueryFailure,
     ) {
         let Some(request) = client.atomic.remove(&number_of(query)) else {
             return;
         };
-        let (Failure::Unsent(why) | Failure::Lost(why)) = failure;
+        let (QueryFailure::Unsent(why) | QueryFailure::Lost(why)) = failure;
         let node = self.state.setting.nodes.address(query.node);
-        let uncertain = matches!(failure, Failure::Lost(_)) || query.retries > 0;
+        let uncertain = matches!(failure, QueryFailure::Lost(_)) || query.retries > 0;
         self.fail(client, request, &format!("node {node} {why}"), uncertain);
     }
 
@@ -565,7 +565,7 @@ impl CqlProtocol {
 }
 
 /// Returns the number of the request that a query belongs to.
-fn number_of(query: &Query) -> u32 {
+fn number_of(query: &BackendQuery) -> u32 {
     (query.sequence >> 32) as u32
 }
 

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use cql::response::ErrorBody;
 use cql::{Compression, Direction, Framing, Header, Limits, Response, StreamId, Unpacker, Version};
 
-use super::connection_key::{self, ConnectionKeys, ConnectionProperties};
+use super::connection_key::{self, CassandraConnectionProperties, ConnectionKeys};
 use super::credentials::Credential;
 use super::frames::EnvelopeBatch;
 use super::lock_table::PendingLockRequest;
 use super::read_atomic::request_under_way::AtomicRequest;
 use crate::locks::pending_requests::{MOST_ASKED, PendingRequest};
-use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Query};
+use crate::runtime::query::{BackendQuery, ClientId, ConnectionKey, NodeIndex};
 
 /// The stage of a client's handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct HeldReply {
 /// A request that waits for its statement to be prepared.
 #[derive(Debug)]
 pub(crate) struct ParkedRequest {
-    pub(crate) query: Query,
+    pub(crate) query: BackendQuery,
     /// The statement's id.
     pub(crate) id: Bytes,
 }
@@ -134,8 +134,8 @@ impl CqlClient {
         &self,
         keyspace: Option<Arc<str>>,
         connections: u8,
-    ) -> ConnectionProperties {
-        ConnectionProperties {
+    ) -> CassandraConnectionProperties {
+        CassandraConnectionProperties {
             version: self.version,
             index: match self.quarantined {
                 true => connection_key::QUARANTINE,

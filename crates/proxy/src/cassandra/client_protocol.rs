@@ -17,11 +17,11 @@ use cql::{Flags, Header, Opcode, StreamId};
 use super::client::{CqlClient, HandshakeStage};
 use super::handshake;
 use super::protocol::{CqlProtocol, RequestProgress};
-use crate::locks::Outcome;
+use crate::locks::LockOutcome;
 use crate::locks::pending_requests::LockReply;
 use crate::runtime::out_batch::OutBatch;
-use crate::runtime::protocol::{ClientProtocol, Progress, RequestContext};
-use crate::runtime::query::{ClientId, Reply};
+use crate::runtime::protocol::{ClientProtocol, InputProgress, RequestContext};
+use crate::runtime::query::{BackendReply, ClientId};
 
 /// The limit, in bytes, of replies that a client has not taken; beyond it the client is not read from.
 /// Drivers read all the time, and bound how many requests are under way: a client that does not read is
@@ -30,7 +30,7 @@ const UNREAD: usize = 1 << 20;
 
 impl ClientProtocol for CqlProtocol {
     type Client = CqlClient;
-    type Outcome = Outcome;
+    type Outcome = LockOutcome;
 
     fn admit(&mut self, id: ClientId, _: SocketAddr) -> CqlClient {
         self.lock_replies.are_of(id.thread);
@@ -54,18 +54,18 @@ impl ClientProtocol for CqlProtocol {
         client: &mut CqlClient,
         input: &mut BytesMut,
         context: &mut RequestContext<'_>,
-    ) -> Progress {
+    ) -> InputProgress {
         loop {
             if client.awaits_reply {
-                return Progress::AwaitsReply;
+                return InputProgress::AwaitsReply;
             }
             let limits = self.limits_of(client.stage);
             let (header, bytes) = match handshake::next(client, input, &limits) {
                 Ok(Some(request)) => request,
-                Ok(None) => return Progress::Done,
+                Ok(None) => return InputProgress::Done,
                 Err(error) => {
                     self.refuse_malformed(client, error);
-                    return Progress::Close;
+                    return InputProgress::Close;
                 }
             };
             let done = match client.stage {
@@ -83,12 +83,17 @@ impl ClientProtocol for CqlProtocol {
                     client.put_back = Some((header, bytes));
                     return progress;
                 }
-                RequestProgress::Close => return Progress::Close,
+                RequestProgress::Close => return InputProgress::Close,
             }
         }
     }
 
-    fn reply(&mut self, client: &mut CqlClient, reply: Reply, context: &mut RequestContext<'_>) {
+    fn reply(
+        &mut self,
+        client: &mut CqlClient,
+        reply: BackendReply,
+        context: &mut RequestContext<'_>,
+    ) {
         match reply.result {
             Ok(answer) => self.answered(client, reply.query, answer.bytes, context),
             Err(failure) => self.failed(client, reply.query, &failure, context),

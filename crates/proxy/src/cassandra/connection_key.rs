@@ -28,7 +28,7 @@ pub(crate) const QUARANTINE: u8 = u8::MAX;
 
 /// The properties that clients must have in common to share a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct ConnectionProperties {
+pub(crate) struct CassandraConnectionProperties {
     pub(crate) version: Version,
     /// The index among several connections with the same properties.
     pub(crate) index: u8,
@@ -41,7 +41,7 @@ pub(crate) struct ConnectionProperties {
 /// The meaning of a connection key's number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KeyMeaning {
-    Shared(ConnectionProperties),
+    Shared(CassandraConnectionProperties),
     /// One client authenticates on it.
     Login(Version),
 }
@@ -57,8 +57,8 @@ const MEMORY: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct KeyTable {
-    names: HashMap<u64, ConnectionProperties>,
-    places: HashMap<ConnectionProperties, u64>,
+    names: HashMap<u64, CassandraConnectionProperties>,
+    places: HashMap<CassandraConnectionProperties, u64>,
     next: u64,
     holders: HashMap<Credential, CredentialHolders>,
 }
@@ -73,7 +73,7 @@ struct CredentialHolders {
 
 impl ConnectionKeys {
     /// Returns the connection key with these properties.
-    pub(crate) fn connection_key(&self, name: &ConnectionProperties) -> ConnectionKey {
+    pub(crate) fn connection_key(&self, name: &CassandraConnectionProperties) -> ConnectionKey {
         if let Some(&place) = self.0.read().places.get(name) {
             return ConnectionKey(place);
         }
@@ -116,7 +116,7 @@ impl ConnectionKeys {
             holders.count > 0 || now < *holders.none_since.get_or_insert(now) + MEMORY
         });
         if holders.len() < before {
-            let is_held = |name: &ConnectionProperties| match &name.credential {
+            let is_held = |name: &CassandraConnectionProperties| match &name.credential {
                 Some(credential) => holders.contains_key(credential),
                 None => true,
             };
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn connection_keys_have_meanings() {
         let connection_keys = ConnectionKeys::default();
-        let mut name = ConnectionProperties {
+        let mut name = CassandraConnectionProperties {
             version: Version::V5,
             index: 3,
             keyspace: None,
@@ -188,7 +188,7 @@ mod tests {
     fn credentials_that_no_client_has_are_forgotten() {
         let (connection_keys, begun) = (ConnectionKeys::default(), Instant::now());
         let of = |credential: Option<&Credential>| {
-            connection_keys.connection_key(&ConnectionProperties {
+            connection_keys.connection_key(&CassandraConnectionProperties {
                 version: Version::V5,
                 index: 0,
                 keyspace: None,

@@ -37,12 +37,12 @@ pub(crate) struct ControlConnection {
 
 /// The rows of an answer.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct TableInfo {
     pub(crate) columns: Columns,
     pub(crate) rows: Vec<Vec<CqlValue>>,
 }
 
-impl Table {
+impl TableInfo {
     /// Returns the value of a row's column.
     pub(crate) fn value<'a>(&self, row: &'a [CqlValue], name: &str) -> Option<&'a CqlValue> {
         row.get(self.columns.position(name)?)
@@ -163,7 +163,7 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Returns an error if the node does not answer with rows.
-    pub(crate) fn query(&mut self, text: &str) -> Result<Table, ProxyError> {
+    pub(crate) fn query(&mut self, text: &str) -> Result<TableInfo, ProxyError> {
         self.rows(plain_query(text, Version::V4), text)
     }
 
@@ -172,7 +172,11 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Returns an error if the node does not answer, or answers with an error.
-    pub(crate) fn rows(&mut self, request: Request<'_>, text: &str) -> Result<Table, ProxyError> {
+    pub(crate) fn rows(
+        &mut self,
+        request: Request<'_>,
+        text: &str,
+    ) -> Result<TableInfo, ProxyError> {
         self.ask(request, |response| rows_of(response, text))
     }
 
@@ -188,10 +192,10 @@ impl ControlConnection {
         &mut self,
         requests: impl IntoIterator<Item = Request<'a>>,
         texts: &[&str],
-    ) -> Result<Vec<Result<Table, ProxyError>>, ProxyError> {
+    ) -> Result<Vec<Result<TableInfo, ProxyError>>, ProxyError> {
         assert!(texts.len() <= i16::MAX as usize, "{} requests", texts.len());
         self.send(requests)?;
-        let mut found: Vec<Option<Result<Table, ProxyError>>> = vec![None; texts.len()];
+        let mut found: Vec<Option<Result<TableInfo, ProxyError>>> = vec![None; texts.len()];
         for _ in texts {
             let (header, envelope) = self.next_answer()?;
             let place = usize::try_from(header.stream.0).ok();
@@ -252,10 +256,10 @@ fn no_answer(error: std::io::Error) -> ProxyError {
 }
 
 /// Returns the rows of a response; none if it is one without rows. `text` describes the request.
-fn rows_of(response: Response<'_>, text: &str) -> Result<Table, ProxyError> {
+fn rows_of(response: Response<'_>, text: &str) -> Result<TableInfo, ProxyError> {
     let rows = match response {
         Response::Result(ResultBody::Rows(rows)) => rows,
-        Response::Result(ResultBody::Void) => return Ok(Table::default()),
+        Response::Result(ResultBody::Void) => return Ok(TableInfo::default()),
         other => {
             return Err(ProxyError::refused(format!(
                 "refuses {text:?}: {}",
@@ -273,7 +277,7 @@ fn rows_of(response: Response<'_>, text: &str) -> Result<Table, ProxyError> {
     let decoded = decoded.collect::<Result<Vec<_>, _>>();
     let rows = decoded
         .map_err(|error| ProxyError::malformed(format!("answers {text:?} wrongly: {error}")))?;
-    Ok(Table { columns, rows })
+    Ok(TableInfo { columns, rows })
 }
 
 fn decode(header: Header, envelope: &Bytes) -> Result<Response<'_>, ProxyError> {

@@ -20,7 +20,7 @@ use cql::{CqlValue, Event, EventKind, Response};
 use super::control_connection::ControlConnection;
 use super::shared_state::CassandraState;
 use crate::error::ProxyError;
-use crate::seeds::Seeds;
+use crate::seeds::SeedAddresses;
 
 /// Interval at which the listener checks if it must stop.
 const LOOK: Duration = Duration::from_millis(250);
@@ -84,7 +84,7 @@ fn of_keyspace((change, keyspace): (Change, &String)) -> Bytes {
 }
 
 /// Listens to one node after another until the proxy stops.
-pub(crate) fn listen(state: &CassandraState, seeds: &Seeds) {
+pub(crate) fn listen(state: &CassandraState, seeds: &SeedAddresses) {
     let mut turn = 0;
     let mut schema = Schema::default();
     while !state.is_stopping() {

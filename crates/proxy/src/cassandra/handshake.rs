@@ -19,8 +19,8 @@ use super::frames::{self, header_of};
 use super::protocol::{CqlProtocol, RequestProgress, Task};
 use super::reply_time_limit::ReplyTimeLimit;
 use super::route::envelope;
-use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
-use crate::runtime::query::{ConnectionKey, NodeIndex, Query};
+use crate::runtime::protocol::{Dispatch, InputProgress, RequestContext};
+use crate::runtime::query::{BackendQuery, ConnectionKey, NodeIndex};
 
 /// Limit of clients of one thread that authenticate with nodes at a time: each has a connection of its
 /// own to the node for that, and checking passwords is slow on purpose.
@@ -221,10 +221,10 @@ impl CqlProtocol {
             return RequestProgress::Close;
         }
         if self.logins >= MOST_LOGINS {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsRoom);
         }
         let Some(node) = self.any_node(context) else {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsRoom);
         };
         // A connection of the client's own: no client authenticates on a shared one.
         let connection_key = connection_key::login(client.version, client.id);
@@ -248,7 +248,7 @@ impl CqlProtocol {
     pub(crate) fn logged_in(
         &mut self,
         client: &mut CqlClient,
-        query: &Query,
+        query: &BackendQuery,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,

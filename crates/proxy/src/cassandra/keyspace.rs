@@ -7,8 +7,8 @@ use cql::{Flags, Header, Response, ResponseMessage, ResultBody, StreamId};
 use super::client::CqlClient;
 use super::node_connection::plain_query;
 use super::protocol::{CqlProtocol, RequestProgress, Task};
-use super::route::{Route, envelope};
-use crate::runtime::protocol::{Progress, RequestContext};
+use super::route::{RequestRoute, envelope};
+use crate::runtime::protocol::{InputProgress, RequestContext};
 
 /// No keyspace has a longer name, in bytes, so nodes need not be asked about one.
 const LONGEST_NAME: usize = 256;
@@ -31,7 +31,7 @@ impl CqlProtocol {
             return RequestProgress::Handled;
         }
         let Some(node) = self.any_node(context) else {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsRoom);
         };
         let text = format!(
             "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
@@ -46,9 +46,9 @@ impl CqlProtocol {
             Flags::default(),
         );
         client.awaits_reply = true;
-        let route = Route {
+        let route = RequestRoute {
             reads: true,
-            ..Route::default()
+            ..RequestRoute::default()
         };
         keyspace.clone_into(&mut client.wanted_keyspace);
         let dispatch = self.dispatch(client, Task::Use.sequence(header.stream), node, route);

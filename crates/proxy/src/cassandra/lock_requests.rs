@@ -26,10 +26,10 @@ use cql::{BoundValues, Consistency, Response, ResultBody, StreamId, Version};
 use super::client::CqlClient;
 use super::lock_table::PendingLockRequest;
 use super::lock_table::schema::KnownTable;
-use super::lock_table::step::{Step, StepOutcome};
+use super::lock_table::step::{LockStep, StepOutcome};
 use super::protocol::CqlProtocol;
 use crate::error::ProxyError;
-use crate::locks::Outcome;
+use crate::locks::LockOutcome;
 use crate::locks::pending_requests::{LockReply, PendingRequest};
 use crate::runtime::protocol::RequestContext;
 
@@ -140,7 +140,7 @@ impl CqlProtocol {
     }
 
     /// Returns the step that a statement asks for.
-    fn step(&self, query: LockQuery<'_>) -> Result<Step, ProxyError> {
+    fn step(&self, query: LockQuery<'_>) -> Result<LockStep, ProxyError> {
         let statement = LockStatement::parse(query.text)
             .map_err(|error| ProxyError::invalid_request(error.to_string()))?;
         let is_it = |known: &&KnownTable| known.name.is(&statement.table, query.current);
@@ -153,7 +153,7 @@ impl CqlProtocol {
         if known.schema.is_err() {
             self.state.request_refresh();
         }
-        Step::new(
+        LockStep::new(
             known.schema.as_ref().map_err(ProxyError::clone)?,
             &statement,
             query.values,
@@ -197,9 +197,9 @@ fn unprepared(id: &[u8]) -> ErrorBody<'_> {
 fn answer(
     client: &mut CqlClient,
     stream: StreamId,
-    step: &Step,
+    step: &LockStep,
     skip_metadata: bool,
-    outcome: &Outcome,
+    outcome: &LockOutcome,
 ) {
     let found = match outcome {
         Ok(Answer::Changed { found, .. } | Answer::Info(found)) => found.as_ref(),
@@ -225,7 +225,7 @@ fn answer(
 }
 
 /// Returns the error of Cassandra that fits an error of the locks.
-fn failure<'a>(error: &LockError, step: &Step, message: &'a str) -> ErrorBody<'a> {
+fn failure<'a>(error: &LockError, step: &LockStep, message: &'a str) -> ErrorBody<'a> {
     let consistency = Consistency::Serial;
     let kind = match error {
         LockError::KeyLength { .. }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use cql::StreamId;
 use cql::statement::{Summary, TableName};
 
-use self::step::{Step, StepOutcome};
+use self::step::{LockStep, StepOutcome};
 use crate::config::CqlTable;
 use crate::locks::lock_service::LockService;
 
@@ -36,7 +36,7 @@ pub(crate) struct LockTables {
 #[derive(Debug)]
 pub(crate) struct PendingLockRequest {
     pub(super) stream: StreamId,
-    pub(super) step: Arc<Step>,
+    pub(super) step: Arc<LockStep>,
     pub(super) skip_metadata: bool,
 }
 

@@ -5,7 +5,7 @@
 //! without functions and without adding to existing values; if its values have no names, it gives the
 //! whole key of a partition, and it requests nothing else (a trace, a payload). Such writes are marked:
 //!
-//! | bits of [`Query::part`] | meaning |
+//! | bits of [`BackendQuery::part`] | meaning |
 //! |---|---|
 //! | 20…31 | keyspace and replicas, as a hash; 0: it is not to be merged |
 //! | 0…19 | the key, as a hash |
@@ -38,9 +38,9 @@ use cql::{
 use foldhash::fast::FixedState;
 
 use super::frames::header_of;
-use super::prepared::Statement;
+use super::prepared::CachedStatement;
 use super::route::envelope;
-use crate::runtime::query::{NodeIndex, Query};
+use crate::runtime::query::{BackendQuery, NodeIndex};
 
 /// The most writes of a CQL batch. Nodes warn of batches over more than ten partitions.
 pub(crate) const MOST: usize = 10;
@@ -51,7 +51,7 @@ const KEY_BITS: u32 = 20;
 /// Returns the mark of a request; 0: it is not to be merged.
 pub(crate) fn mark(
     header: Header,
-    statement: &Statement,
+    statement: &CachedStatement,
     execute: &Execute<'_>,
     replicas: &[NodeIndex],
 ) -> u32 {
@@ -74,15 +74,15 @@ pub(crate) fn mark(
 }
 
 /// Returns `true` if a query may be merged with others.
-pub(crate) fn may_merge(query: &Query) -> bool {
+pub(crate) fn may_merge(query: &BackendQuery) -> bool {
     query.part >> KEY_BITS != 0 && query.retries == 0 && query.bytes[4] == Opcode::Execute as u8
 }
 
 /// A request to be sent.
 pub(crate) enum Outgoing {
-    Alone(Query),
+    Alone(BackendQuery),
     /// A CQL batch, which is the request of all these queries.
-    Together(Vec<Query>, Bytes),
+    Together(Vec<BackendQuery>, Bytes),
 }
 
 /// The properties that the writes of a batch have in common.
@@ -98,16 +98,16 @@ struct BatchTraits {
 
 struct Group {
     traits: BatchTraits,
-    queries: Vec<Query>,
+    queries: Vec<BackendQuery>,
     bytes: usize,
 }
 
-fn execute_of(query: &Query) -> Option<Execute<'_>> {
+fn execute_of(query: &BackendQuery) -> Option<Execute<'_>> {
     let header = header_of(&query.bytes, Direction::Request)?;
     Execute::decode(&envelope(header, &query.bytes)).ok()
 }
 
-fn traits(query: &Query) -> Option<BatchTraits> {
+fn traits(query: &BackendQuery) -> Option<BatchTraits> {
     let parameters = execute_of(query)?.parameters;
     Some(BatchTraits {
         place: query.part >> KEY_BITS,
@@ -120,7 +120,7 @@ fn traits(query: &Query) -> Option<BatchTraits> {
 }
 
 impl Group {
-    fn takes(&self, traits: &BatchTraits, query: &Query) -> bool {
+    fn takes(&self, traits: &BatchTraits, query: &BackendQuery) -> bool {
         self.queries.len() < MOST
             && self.bytes + query.bytes.len() <= BYTES
             && self.traits == *traits
@@ -161,7 +161,7 @@ impl Group {
 }
 
 /// Merges writes that agree, in the order in which they came.
-pub(crate) fn parcels(queries: Vec<Query>, version: Version) -> Vec<Outgoing> {
+pub(crate) fn parcels(queries: Vec<BackendQuery>, version: Version) -> Vec<Outgoing> {
     let mut groups: Vec<Group> = Vec::new();
     let mut parcels = Vec::new();
     for query in queries {

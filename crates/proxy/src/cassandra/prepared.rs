@@ -29,7 +29,7 @@ const OVERHEAD: usize = 512;
 
 /// A statement, with data from the answer of the node that prepared it first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Statement {
+pub(crate) struct CachedStatement {
     /// The PREPARE, as the client sent it.
     pub(crate) request: Bytes,
     pub(crate) text: String,
@@ -54,7 +54,7 @@ pub(crate) struct Statement {
     pub(crate) merges: bool,
 }
 
-impl Statement {
+impl CachedStatement {
     /// Makes a statement of a node's answer. `request` and `told` are copied, because they would keep
     /// whole input blocks in memory.
     pub(crate) fn new(
@@ -63,7 +63,7 @@ impl Statement {
         connection_keyspace: Option<Arc<str>>,
         result: &PreparedResult<'_>,
         told: &[u8],
-    ) -> Statement {
+    ) -> CachedStatement {
         let summary = Summary::of(prepare.text).ok();
         let kind = summary.as_ref().map(|summary| summary.kind);
         let connection_keyspace = match prepare.keyspace {
@@ -83,7 +83,7 @@ impl Statement {
         };
         let key = result.bind.partition_key.iter();
         let names = key.map(|&marker| Some(columns.get(usize::from(marker))?.name.clone()));
-        Statement {
+        CachedStatement {
             request: Bytes::copy_from_slice(request),
             text: prepare.text.to_owned(),
             keyspace,
@@ -109,7 +109,7 @@ impl Statement {
 /// Statements of one version.
 #[derive(Debug, Default)]
 struct ById {
-    statements: HashMap<Bytes, Arc<Statement>, foldhash::fast::RandomState>,
+    statements: HashMap<Bytes, Arc<CachedStatement>, foldhash::fast::RandomState>,
     /// The ids, the oldest first.
     order: VecDeque<Bytes>,
     /// The size of all statements.
@@ -117,7 +117,7 @@ struct ById {
 }
 
 impl ById {
-    fn put(&mut self, id: &[u8], statement: Statement) {
+    fn put(&mut self, id: &[u8], statement: CachedStatement) {
         self.bytes += statement.bytes();
         let id = Bytes::copy_from_slice(id);
         match self.statements.insert(id.clone(), Arc::new(statement)) {
@@ -148,20 +148,20 @@ fn merges(text: &str, summary: Option<&Summary<'_>>) -> bool {
 
 /// All statements; see the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared([RwLock<ById>; 2]);
+pub(crate) struct PreparedStatements([RwLock<ById>; 2]);
 
-impl Prepared {
+impl PreparedStatements {
     fn of(&self, version: Version) -> &RwLock<ById> {
         &self.0[usize::from(version == Version::V5)]
     }
 
     /// Adds a statement.
-    pub(crate) fn put(&self, version: Version, id: &[u8], statement: Statement) {
+    pub(crate) fn put(&self, version: Version, id: &[u8], statement: CachedStatement) {
         self.of(version).write().put(id, statement);
     }
 
     /// Returns the statement of this id.
-    pub(crate) fn get(&self, version: Version, id: &[u8]) -> Option<Arc<Statement>> {
+    pub(crate) fn get(&self, version: Version, id: &[u8]) -> Option<Arc<CachedStatement>> {
         self.of(version).read().statements.get(id).cloned()
     }
 }
@@ -170,8 +170,8 @@ impl Prepared {
 mod tests {
     use super::*;
 
-    fn statement(text: String) -> Statement {
-        Statement {
+    fn statement(text: String) -> CachedStatement {
+        CachedStatement {
             request: Bytes::new(),
             text,
             connection_keyspace: None,
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn versions_do_not_share_statements() {
-        let prepared = Prepared::default();
+        let prepared = PreparedStatements::default();
         let statement = statement("SELECT * FROM t".to_owned());
         prepared.put(Version::V4, b"id", statement.clone());
         assert_eq!(prepared.get(Version::V5, b"id"), None);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_in_bytes() {
-        let prepared = Prepared::default();
+        let prepared = PreparedStatements::default();
         let long = || statement("x".repeat(MOST_BYTES / 4));
         for id in 0..10_u8 {
             prepared.put(Version::V4, &[id], long());
@@ -241,7 +241,7 @@ mod tests {
                 keyspace: None,
             };
             let current = current.map(Arc::from);
-            Statement::new(b"", prepare, current, &result, b"").keyspace
+            CachedStatement::new(b"", prepare, current, &result, b"").keyspace
         };
         let found = of("SELECT * FROM system_views.clients", Some("app"));
         assert_eq!(found.as_deref(), Some("system_views"));

@@ -10,16 +10,16 @@ use cql::{Direction, Header, Opcode, Response, ResponseMessage, ResultBody, Vers
 use super::client::{CqlClient, ParkedRequest};
 use super::connection_key::KeyMeaning;
 use super::frames::header_of;
-use super::prepared::Statement;
+use super::prepared::CachedStatement;
 use super::protocol::{CqlProtocol, Task};
 use super::reply_time_limit::ReplyTimeLimit;
 use super::route::envelope;
 use crate::runtime::protocol::{Dispatch, RequestContext};
-use crate::runtime::query::Query;
+use crate::runtime::query::BackendQuery;
 
 impl CqlProtocol {
     /// Remembers a statement that a node has prepared for a client.
-    pub(crate) fn remember(&self, query: &Query, header: Header, bytes: &Bytes) {
+    pub(crate) fn remember(&self, query: &BackendQuery, header: Header, bytes: &Bytes) {
         let Some((id, statement)) = self.statement_of(query, header, bytes) else {
             return;
         };
@@ -29,10 +29,10 @@ impl CqlProtocol {
     /// Returns the statement that a node has prepared, and its id.
     fn statement_of(
         &self,
-        query: &Query,
+        query: &BackendQuery,
         header: Header,
         bytes: &Bytes,
-    ) -> Option<(Bytes, Statement)> {
+    ) -> Option<(Bytes, CachedStatement)> {
         let request = header_of(&query.bytes, Direction::Request)?;
         let request = RequestMessage::decode(envelope(request, &query.bytes)).ok()?;
         let whole = envelope(header, bytes);
@@ -54,7 +54,8 @@ impl CqlProtocol {
         else {
             return None;
         };
-        let mut statement = Statement::new(&query.bytes, prepare, keyspace, &result, whole.body);
+        let mut statement =
+            CachedStatement::new(&query.bytes, prepare, keyspace, &result, whole.body);
         let lock_tables = &self.state.setting.lock_tables;
         let read_atomic = &self.state.setting.read_atomic;
         let current = statement.connection_keyspace.as_deref();
@@ -67,7 +68,7 @@ impl CqlProtocol {
     pub(crate) fn prepare_for(
         &mut self,
         client: &mut CqlClient,
-        query: Query,
+        query: BackendQuery,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
@@ -103,7 +104,7 @@ impl CqlProtocol {
     pub(crate) fn prepared_again(
         &mut self,
         client: &mut CqlClient,
-        query: &Query,
+        query: &BackendQuery,
         header: Header,
         bytes: Bytes,
         context: &mut RequestContext<'_>,

@@ -11,9 +11,9 @@ use cql::{Header, Limits, StreamId};
 use super::client::HandshakeStage;
 use super::shared_state::CassandraState;
 use super::suspect_nodes::SuspectNodes;
-use super::topology::Topology;
+use super::topology::CassandraTopology;
 use crate::locks::pending_requests::PendingRequests;
-use crate::runtime::protocol::Progress;
+use crate::runtime::protocol::InputProgress;
 use crate::runtime::query::NodeIndex;
 
 /// The longest body of a request in the handshake.
@@ -22,7 +22,7 @@ const STRANGERS: usize = 16 * 1024;
 /// See the module documentation.
 pub(crate) struct CqlProtocol {
     pub(crate) state: Arc<CassandraState>,
-    pub(crate) known: Arc<Topology>,
+    pub(crate) known: Arc<CassandraTopology>,
     pub(super) version: u64,
     /// The agreements and the changes of the schema that this thread has seen.
     pub(super) agreements: u64,
@@ -46,7 +46,7 @@ pub(crate) enum RequestProgress {
     /// It is answered, or on its way.
     Handled,
     /// It is put back, and read again later.
-    PutBack(Header, Bytes, Progress),
+    PutBack(Header, Bytes, InputProgress),
     /// It is answered, and later requests are not.
     Close,
 }

@@ -13,7 +13,7 @@ use super::protocol::{CqlProtocol, Task};
 use super::retry_policy;
 use super::route::{self, envelope};
 use crate::runtime::protocol::RequestContext;
-use crate::runtime::query::{Failure, NodeError, NodeIndex, Query};
+use crate::runtime::query::{BackendQuery, NodeError, NodeIndex, QueryFailure};
 
 /// How often a request is repeated because a node does not know its statements: once for each statement
 /// that a batch may reasonably have.
@@ -24,14 +24,14 @@ impl CqlProtocol {
     pub(crate) fn answered(
         &mut self,
         client: &mut CqlClient,
-        query: Query,
+        query: BackendQuery,
         bytes: Bytes,
         context: &mut RequestContext<'_>,
     ) {
         let (task, stream) = Task::of(query.sequence);
         let Some(header) = header_of(&bytes, Direction::Response) else {
             let why = NodeError::Nonsense("a reply without a header".to_owned());
-            return self.failed(client, query, &Failure::Lost(why), context);
+            return self.failed(client, query, &QueryFailure::Lost(why), context);
         };
         let whole = envelope(header, &bytes);
         let is_error = header.opcode == Opcode::Error;
@@ -53,7 +53,7 @@ impl CqlProtocol {
                 }
                 Ok(IS_BOOTSTRAPPING) => {
                     let why = NodeError::Unreachable("it is just coming".to_owned());
-                    self.failed(client, query, &Failure::Unsent(why), context);
+                    self.failed(client, query, &QueryFailure::Unsent(why), context);
                 }
                 Ok(PROTOCOL_ERROR) => {
                     client.quarantine();
@@ -77,11 +77,11 @@ impl CqlProtocol {
     pub(crate) fn failed(
         &mut self,
         client: &mut CqlClient,
-        query: Query,
-        failure: &Failure,
+        query: BackendQuery,
+        failure: &QueryFailure,
         context: &mut RequestContext<'_>,
     ) {
-        let (Failure::Unsent(why) | Failure::Lost(why)) = failure;
+        let (QueryFailure::Unsent(why) | QueryFailure::Lost(why)) = failure;
         let node_serves = match why {
             NodeError::Refused(_) | NodeError::Lacks(_) | NodeError::Spoilt(_) => true,
             NodeError::Unanswered(_) | NodeError::HungUp | NodeError::Stopping => true,
@@ -99,7 +99,12 @@ impl CqlProtocol {
         if task == Task::PrepareAgain {
             // The request itself was not executed.
             if let Some(parked) = client.parked.remove(&query.part) {
-                self.failed(client, parked.query, &Failure::Unsent(why.clone()), context);
+                self.failed(
+                    client,
+                    parked.query,
+                    &QueryFailure::Unsent(why.clone()),
+                    context,
+                );
             }
             return;
         }
@@ -142,7 +147,7 @@ impl CqlProtocol {
     }
 
     /// Returns the node after the one of a query, so that each node is asked once.
-    fn next_node(&self, query: &Query) -> NodeIndex {
+    fn next_node(&self, query: &BackendQuery) -> NodeIndex {
         let nodes = self.known.map.nodes();
         let at = nodes.iter().position(|node| *node == query.node);
         let next = at.map_or(0, |at| (at + 1) % nodes.len());
@@ -152,7 +157,7 @@ impl CqlProtocol {
     /// Returns the node to which a failed query goes next: another replica of its key, or any node.
     pub(crate) fn other_node(
         &mut self,
-        query: &Query,
+        query: &BackendQuery,
         context: &mut RequestContext<'_>,
     ) -> NodeIndex {
         self.replicas.clear();

@@ -22,7 +22,7 @@ impl ReplyTimeLimit {
     }
 
     /// Returns the limit as a multiple of a node's timeout, for
-    /// [`Query::route`](crate::runtime::query::Query::route).
+    /// [`Query::route`](crate::runtime::query::BackendQuery::route).
     pub(crate) fn timeouts(self) -> u32 {
         match self {
             ReplyTimeLimit::Rows => 3,

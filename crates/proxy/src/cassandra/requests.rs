@@ -13,9 +13,9 @@ use super::client::CqlClient;
 use super::lock_requests::LockQuery;
 use super::merge;
 use super::protocol::{CqlProtocol, RequestProgress, Task};
-use super::route::{self, Route, envelope};
+use super::route::{self, RequestRoute, envelope};
 use super::system::{self, Proxies};
-use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
+use crate::runtime::protocol::{Dispatch, InputProgress, RequestContext};
 use crate::runtime::query::NodeIndex;
 
 /// Refuses a request with the one timestamp that nodes cannot read, and returns `true` if it did. Nodes
@@ -139,7 +139,7 @@ impl CqlProtocol {
                     return Ok(RequestProgress::PutBack(
                         header,
                         bytes,
-                        Progress::AwaitsReply,
+                        InputProgress::AwaitsReply,
                     ));
                 }
                 let said = LockQuery {
@@ -197,7 +197,7 @@ impl CqlProtocol {
                 return Ok(RequestProgress::PutBack(
                     header,
                     bytes,
-                    Progress::AwaitsReply,
+                    InputProgress::AwaitsReply,
                 ));
             }
             let said = LockQuery {
@@ -318,9 +318,9 @@ impl CqlProtocol {
                 return Ok(RequestProgress::Handled);
             }
         }
-        let route = Route {
+        let route = RequestRoute {
             reads: true,
-            ..Route::default()
+            ..RequestRoute::default()
         };
         self.replicas.clear();
         Ok(self.send(client, header, bytes, Task::Prepare, route, context))
@@ -339,7 +339,7 @@ impl CqlProtocol {
         client: &mut CqlClient,
         sequence: u64,
         node: NodeIndex,
-        route: Route,
+        route: RequestRoute,
     ) -> Dispatch {
         let connections = self.state.setting.connections;
         Dispatch {
@@ -361,7 +361,7 @@ impl CqlProtocol {
         header: Header,
         bytes: Bytes,
         task: Task,
-        route: Route,
+        route: RequestRoute,
         context: &mut RequestContext<'_>,
     ) -> RequestProgress {
         let nodes = self.known.map.nodes();
@@ -379,7 +379,7 @@ impl CqlProtocol {
         };
         self.turn = self.turn.wrapping_add(1);
         let Some(node) = route::choose(nodes, serial, self.turn, &self.suspects, context) else {
-            return RequestProgress::PutBack(header, bytes, Progress::AwaitsRoom);
+            return RequestProgress::PutBack(header, bytes, InputProgress::AwaitsRoom);
         };
         let dispatch = self.dispatch(client, task.sequence(header.stream), node, route);
         context.send(dispatch, bytes);

@@ -9,26 +9,28 @@ use cql::response::{
 };
 use cql::{Consistency, Envelope, Opcode};
 
-use crate::runtime::query::{Failure, NodeError, Query};
+use crate::runtime::query::{BackendQuery, NodeError, QueryFailure};
 
 /// The first pause before a query is tried again; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Returns `true` if a query that failed in this way may be sent again.
-pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
+pub(crate) fn may_repeat(query: &BackendQuery, failure: &QueryFailure) -> bool {
     match failure {
-        Failure::Unsent(NodeError::Stopping | NodeError::HungUp | NodeError::Refused(_)) => false,
-        Failure::Unsent(_) => true,
-        Failure::Lost(_) => query.safe,
+        QueryFailure::Unsent(NodeError::Stopping | NodeError::HungUp | NodeError::Refused(_)) => {
+            false
+        }
+        QueryFailure::Unsent(_) => true,
+        QueryFailure::Lost(_) => query.safe,
     }
 }
 
 /// Returns how long to wait before a query is sent again; `None`: it has been retried for long enough.
 /// Each of `nodes` is tried once without a pause.
 pub(crate) fn pause(
-    query: &Query,
-    failure: &Failure,
+    query: &BackendQuery,
+    failure: &QueryFailure,
     nodes: usize,
     now: Duration,
     patience: Duration,
@@ -38,7 +40,7 @@ pub(crate) fn pause(
         return Some(Duration::ZERO);
     }
     // If all nodes have given the same answer, asking again does not change it.
-    let known = matches!(failure, Failure::Unsent(NodeError::Lacks(_)));
+    let known = matches!(failure, QueryFailure::Unsent(NodeError::Lacks(_)));
     if known || now >= query.since + patience {
         return None;
     }
@@ -76,22 +78,22 @@ fn manner(envelope: &Envelope<'_>, conditional: bool) -> Option<(Consistency, &'
 
 /// Returns the error for a request that failed at a node. `message` is its [`words`].
 pub(crate) fn told<'a>(
-    query: &Query,
-    failure: &Failure,
+    query: &BackendQuery,
+    failure: &QueryFailure,
     envelope: &Envelope<'_>,
     conditional: bool,
     message: &'a str,
 ) -> ErrorBody<'a> {
     let manner = manner(envelope, conditional);
     match (failure, manner) {
-        (Failure::Unsent(NodeError::Refused(_)), _) => {
+        (QueryFailure::Unsent(NodeError::Refused(_)), _) => {
             ErrorBody::plain(AUTHENTICATION_ERROR, message)
         }
-        (Failure::Unsent(NodeError::Lacks(_)), _) => ErrorBody::plain(INVALID, message),
-        (Failure::Unsent(NodeError::Silent(_) | NodeError::Unanswered(_)), _) => {
+        (QueryFailure::Unsent(NodeError::Lacks(_)), _) => ErrorBody::plain(INVALID, message),
+        (QueryFailure::Unsent(NodeError::Silent(_) | NodeError::Unanswered(_)), _) => {
             ErrorBody::plain(OVERLOADED, message)
         }
-        (Failure::Unsent(_), Some((consistency, _))) => ErrorBody {
+        (QueryFailure::Unsent(_), Some((consistency, _))) => ErrorBody {
             message,
             kind: ErrorKind::Unavailable {
                 consistency,
@@ -99,8 +101,8 @@ pub(crate) fn told<'a>(
                 alive: 0,
             },
         },
-        (Failure::Unsent(_), None) => ErrorBody::plain(OVERLOADED, message),
-        (Failure::Lost(_), Some((consistency, _))) if query.safe => ErrorBody {
+        (QueryFailure::Unsent(_), None) => ErrorBody::plain(OVERLOADED, message),
+        (QueryFailure::Lost(_), Some((consistency, _))) if query.safe => ErrorBody {
             message,
             kind: ErrorKind::ReadTimeout {
                 consistency,
@@ -109,7 +111,7 @@ pub(crate) fn told<'a>(
                 data_present: false,
             },
         },
-        (Failure::Lost(_), Some((consistency, write))) => ErrorBody {
+        (QueryFailure::Lost(_), Some((consistency, write))) => ErrorBody {
             message,
             kind: ErrorKind::WriteTimeout {
                 consistency,
@@ -119,23 +121,23 @@ pub(crate) fn told<'a>(
                 contentions: None,
             },
         },
-        (Failure::Lost(_), None) => ErrorBody::plain(SERVER_ERROR, message),
+        (QueryFailure::Lost(_), None) => ErrorBody::plain(SERVER_ERROR, message),
     }
 }
 
 /// Describes the failure in words for people.
-pub(crate) fn words(query: &Query, failure: &Failure, node: SocketAddr) -> String {
+pub(crate) fn words(query: &BackendQuery, failure: &QueryFailure, node: SocketAddr) -> String {
     match failure {
-        Failure::Unsent(NodeError::Refused(text) | NodeError::Lacks(text)) => text.clone(),
-        Failure::Unsent(why) => {
+        QueryFailure::Unsent(NodeError::Refused(text) | NodeError::Lacks(text)) => text.clone(),
+        QueryFailure::Unsent(why) => {
             format!(
                 "node {node} {why}, and no other could be tried; nothing has happened, retry it"
             )
         }
-        Failure::Lost(why) if query.safe => {
+        QueryFailure::Lost(why) if query.safe => {
             format!("node {node} {why}; nothing has changed, retry it")
         }
-        Failure::Lost(why) => format!(
+        QueryFailure::Lost(why) => format!(
             "node {node} {why}: whether the request took effect is not known; read what it writes \
              to find out, before it is given again"
         ),
@@ -151,12 +153,12 @@ mod tests {
     /// A QUERY with consistency QUORUM.
     const BODY: &[u8] = b"\0\0\0\x01x\0\x04\0";
 
-    fn told_of(failure: &Failure, conditional: bool) -> ErrorBody<'static> {
+    fn told_of(failure: &QueryFailure, conditional: bool) -> ErrorBody<'static> {
         told_of_query(&query(false), failure, conditional)
     }
 
-    fn query(safe: bool) -> Query {
-        Query {
+    fn query(safe: bool) -> BackendQuery {
+        BackendQuery {
             client: ClientId {
                 place: 0,
                 thread: 0,
@@ -177,7 +179,11 @@ mod tests {
         }
     }
 
-    fn told_of_query(query: &Query, failure: &Failure, conditional: bool) -> ErrorBody<'static> {
+    fn told_of_query(
+        query: &BackendQuery,
+        failure: &QueryFailure,
+        conditional: bool,
+    ) -> ErrorBody<'static> {
         let header = Header {
             version: Version::V4,
             flags: Flags::default(),
@@ -200,14 +206,14 @@ mod tests {
                 write: kind,
                 contentions: None,
             };
-            let told = told_of(&Failure::Lost(why.clone()), conditional);
+            let told = told_of(&QueryFailure::Lost(why.clone()), conditional);
             assert_eq!(told.kind, expected);
         }
     }
 
     #[test]
     fn a_read_that_is_not_answered_is_a_read_timeout() {
-        let failure = Failure::Lost(NodeError::Unanswered(Duration::from_secs(15)));
+        let failure = QueryFailure::Lost(NodeError::Unanswered(Duration::from_secs(15)));
         let expected = ErrorKind::ReadTimeout {
             consistency: Consistency::Quorum,
             received: 0,
@@ -224,12 +230,12 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_did_not_happen() {
-        let unreachable = Failure::Unsent(NodeError::Unreachable("no".to_owned()));
+        let unreachable = QueryFailure::Unsent(NodeError::Unreachable("no".to_owned()));
         assert!(matches!(
             told_of(&unreachable, false).kind,
             ErrorKind::Unavailable { alive: 0, .. }
         ));
-        let code = |why| told_of(&Failure::Unsent(why), false).kind.code();
+        let code = |why| told_of(&QueryFailure::Unsent(why), false).kind.code();
         let lacks = NodeError::Lacks("Keyspace 'x' does not exist".to_owned());
         assert_eq!(code(lacks), INVALID);
         let refused = NodeError::Refused("Bad credentials".to_owned());

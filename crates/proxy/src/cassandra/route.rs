@@ -6,16 +6,16 @@ use cql::statement::{StatementKind, Summary};
 use cql::token::{Token, named_partition_key, partition_key};
 use cql::{BoundValues, Consistency, Envelope, HEADER_LEN, Header, Opcode, Version};
 
-use super::prepared::{Prepared, Statement};
+use super::prepared::{CachedStatement, PreparedStatements};
 use super::reply_time_limit::ReplyTimeLimit;
 use super::suspect_nodes::SuspectNodes;
-use super::token_ring::Map;
+use super::token_ring::TokenRing;
 use crate::runtime::protocol::RequestContext;
 use crate::runtime::query::NodeIndex;
 
 /// The properties of a request that decide where it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Route {
+pub(crate) struct RequestRoute {
     /// It only reads: it may be sent twice.
     pub(crate) reads: bool,
     /// Replicas must agree on an order: then all clients' requests go to the same replica, so that
@@ -42,8 +42,8 @@ pub(crate) fn envelope(header: Header, bytes: &Bytes) -> Envelope<'_> {
 
 /// Puts the replicas of a statement's key into `replicas`; none if its values give no key.
 fn of_values(
-    map: &Map,
-    statement: &Statement,
+    map: &TokenRing,
+    statement: &CachedStatement,
     values: &BoundValues<'_>,
     replicas: &mut Vec<NodeIndex>,
 ) {
@@ -62,17 +62,17 @@ fn of_values(
 
 /// Returns the route of an EXECUTE.
 pub(crate) fn of_execute(
-    map: &Map,
-    statement: Option<&Statement>,
+    map: &TokenRing,
+    statement: Option<&CachedStatement>,
     execute: &Execute<'_>,
     replicas: &mut Vec<NodeIndex>,
-) -> Route {
+) -> RequestRoute {
     replicas.clear();
     let Some(statement) = statement else {
-        return Route::default();
+        return RequestRoute::default();
     };
     of_values(map, statement, &execute.parameters.values, replicas);
-    Route {
+    RequestRoute {
         pace: statement.pace,
         reads: statement.reads,
         serial: statement.conditional || is_serial(execute.parameters.consistency),
@@ -82,16 +82,16 @@ pub(crate) fn of_execute(
 }
 
 /// Returns the route of a text.
-pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> Route {
+pub(crate) fn of_text(summary: Option<&Summary<'_>>, current: Option<&str>) -> RequestRoute {
     let pace = ReplyTimeLimit::of(summary.map(|summary| summary.kind));
     let Some(summary) = summary else {
-        return Route {
+        return RequestRoute {
             pace,
-            ..Route::default()
+            ..RequestRoute::default()
         };
     };
     let mut tables = summary.tables.iter();
-    Route {
+    RequestRoute {
         pace,
         reads: summary.kind == StatementKind::Select,
         serial: false,
@@ -110,14 +110,14 @@ fn tells_of_nodes(keyspace: &str) -> bool {
 
 /// Returns the route of a BATCH: that of its first statement with a key.
 pub(crate) fn of_batch(
-    map: &Map,
-    prepared: &Prepared,
+    map: &TokenRing,
+    prepared: &PreparedStatements,
     version: Version,
     batch: &Batch<'_>,
     replicas: &mut Vec<NodeIndex>,
-) -> Route {
+) -> RequestRoute {
     replicas.clear();
-    let mut route = Route::default();
+    let mut route = RequestRoute::default();
     for part in &batch.statements {
         let Some(statement) = statement_of(prepared, version, part) else {
             continue;
@@ -131,10 +131,10 @@ pub(crate) fn of_batch(
 }
 
 fn statement_of(
-    prepared: &Prepared,
+    prepared: &PreparedStatements,
     version: Version,
     part: &BatchStatement<'_>,
-) -> Option<std::sync::Arc<Statement>> {
+) -> Option<std::sync::Arc<CachedStatement>> {
     match part.statement {
         Part::Prepared(id) => prepared.get(version, id),
         Part::Text(_) => None,
@@ -142,7 +142,7 @@ fn statement_of(
 }
 
 /// Returns `true` if a client's lost request had a condition.
-pub(crate) fn is_conditional(prepared: &Prepared, envelope: &Envelope<'_>) -> bool {
+pub(crate) fn is_conditional(prepared: &PreparedStatements, envelope: &Envelope<'_>) -> bool {
     let version = envelope.header.version;
     match envelope.header.opcode {
         Opcode::Query => cql::request::Query::decode(envelope)
@@ -202,7 +202,7 @@ mod tests {
     use cql::ring::{Replication, Ring, RingNode};
     use cql::{Bound, ValueList};
 
-    fn map() -> Map {
+    fn map() -> TokenRing {
         let nodes = (0..8).map(|node| RingNode {
             datacenter: "dc".to_owned(),
             rack: "rack".to_owned(),
@@ -210,11 +210,11 @@ mod tests {
         });
         let places = (0..8).map(NodeIndex).collect();
         let keyspaces = [("app".to_owned(), Replication::Simple(1))];
-        Map::new(&Ring::new(nodes.collect()), places, keyspaces)
+        TokenRing::new(&Ring::new(nodes.collect()), places, keyspaces)
     }
 
-    fn statement() -> Statement {
-        Statement {
+    fn statement() -> CachedStatement {
+        CachedStatement {
             request: Bytes::new(),
             text: "SELECT * FROM app.t WHERE a = :one AND b = :two".to_owned(),
             connection_keyspace: None,

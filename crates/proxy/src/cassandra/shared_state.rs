@@ -14,15 +14,15 @@ use parking_lot::{Mutex, RwLock};
 
 use super::lock_table::LockTables;
 use super::node_connection::Options;
-use super::prepared::Prepared;
+use super::prepared::PreparedStatements;
 use super::read_atomic::ReadAtomicTables;
-use super::topology::{ClusterProperties, Topology};
+use super::topology::{CassandraTopology, ClusterProperties};
 use crate::config::Limits;
 use crate::nodes::{NeededNodes, NodeRoles, Nodes};
 use crate::refresh_signal::RefreshSignal;
 use crate::runtime::query::NodeIndex;
 use crate::runtime::thread_waker::ThreadWaker;
-use crate::seeds::Seeds;
+use crate::seeds::SeedAddresses;
 
 /// The parts of a [`CassandraState`] besides the knowledge of the nodes.
 pub(crate) struct CassandraOptions {
@@ -48,10 +48,10 @@ pub(crate) struct CassandraState {
     pub(crate) setting: CassandraOptions,
     pub(crate) options: Arc<Options>,
     pub(crate) nature: ClusterProperties,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedStatements,
     /// Grows with each change of the knowledge.
     pub(crate) version: AtomicU64,
-    known: RwLock<Arc<Topology>>,
+    known: RwLock<Arc<CassandraTopology>>,
     pub(super) refresh: RefreshSignal,
     agreement: SchemaAgreement,
     wakers: OnceLock<Vec<Arc<ThreadWaker>>>,
@@ -75,13 +75,13 @@ impl CassandraState {
     pub(crate) fn new(
         setting: CassandraOptions,
         nature: ClusterProperties,
-        known: Topology,
+        known: CassandraTopology,
     ) -> CassandraState {
         CassandraState {
             options: Arc::clone(&setting.options),
             setting,
             nature,
-            prepared: Prepared::default(),
+            prepared: PreparedStatements::default(),
             version: AtomicU64::new(0),
             known: RwLock::new(Arc::new(known)),
             refresh: RefreshSignal::default(),
@@ -90,7 +90,7 @@ impl CassandraState {
         }
     }
 
-    pub(crate) fn known(&self) -> Arc<Topology> {
+    pub(crate) fn known(&self) -> Arc<CassandraTopology> {
         Arc::clone(&self.known.read())
     }
 
@@ -153,7 +153,7 @@ impl CassandraState {
     }
 
     /// Returns the addresses of nodes, known nodes first.
-    pub(crate) fn addresses(&self, seeds: &Seeds) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self, seeds: &SeedAddresses) -> Vec<SocketAddr> {
         let known = self.known();
         let nodes = known.map.nodes().iter();
         let mut addresses: Vec<SocketAddr> = nodes
@@ -168,7 +168,7 @@ impl CassandraState {
     }
 
     /// Replaces the knowledge of the nodes.
-    pub(super) fn learn(&self, found: Topology) {
+    pub(super) fn learn(&self, found: CassandraTopology) {
         let mut known = self.known.write();
         if **known != found {
             *known = Arc::new(found);

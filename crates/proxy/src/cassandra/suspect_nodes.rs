@@ -72,7 +72,7 @@ impl SuspectNodes {
 mod tests {
     use super::*;
     use crate::figures::BackendFigures;
-    use crate::node_figures::ConnectionState;
+    use crate::node_figures::NodeConnectionState;
     use std::net::SocketAddr;
 
     fn suspects() -> (SuspectNodes, Arc<Nodes>, NodeIndex) {
@@ -111,10 +111,10 @@ mod tests {
         let (mut suspects, nodes, node) = suspects();
         let figures = BackendFigures::new(0, Arc::clone(&nodes));
         let see = |connections, awaited| {
-            let now = ConnectionState {
+            let now = NodeConnectionState {
                 connections,
                 awaited,
-                ..ConnectionState::default()
+                ..NodeConnectionState::default()
             };
             figures.set(node, now);
         };

@@ -24,8 +24,8 @@ use cql::statement::{Select, Selection, SystemTable, Term};
 use cql::token::Token;
 use cql::{Bound, BoundValues, CqlValue, DataType};
 
-use super::control_connection::Table;
-use super::topology::Topology;
+use super::control_connection::TableInfo;
+use super::topology::CassandraTopology;
 
 /// The longest name of a result's column, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -81,7 +81,7 @@ pub(crate) fn answer(
     text: &str,
     current: Option<&str>,
     values: &BoundValues<'_>,
-    known: &Topology,
+    known: &CassandraTopology,
     proxies: Proxies<'_>,
 ) -> Option<Result<RowsBuilder, Refused>> {
     let select = Select::parse(text).ok()?;
@@ -178,7 +178,7 @@ fn value(term: &Term<'_>, data_type: &DataType, values: &BoundValues<'_>) -> Opt
 }
 
 /// Returns the row of `system.local`.
-fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<CqlValue>> {
+fn local(known: &CassandraTopology, proxies: Proxies<'_>) -> Option<Vec<CqlValue>> {
     let row = known.local.rows.first()?;
     let columns = known.local.columns.0.iter();
     let one = Proxy::new(known, proxies, 0);
@@ -192,7 +192,7 @@ fn local(known: &Topology, proxies: Proxies<'_>) -> Option<Vec<CqlValue>> {
 }
 
 /// Returns the rows of `system.peers` or `system.peers_v2`: the other proxies.
-fn peers(known: &Topology, table: &Table, proxies: Proxies<'_>) -> Vec<Vec<CqlValue>> {
+fn peers(known: &CassandraTopology, table: &TableInfo, proxies: Proxies<'_>) -> Vec<Vec<CqlValue>> {
     let (local, no_row) = (&known.local, Vec::new());
     let row = local.rows.first().unwrap_or(&no_row);
     let one = |at| {
@@ -218,7 +218,7 @@ struct Proxy<'a> {
 impl<'a> Proxy<'a> {
     /// Makes the proxy at this place: zero is this one. Each takes its part of the tokens by the order
     /// of addresses, which is the same for all proxies.
-    fn new(known: &'a Topology, proxies: Proxies<'_>, at: usize) -> Proxy<'a> {
+    fn new(known: &'a CassandraTopology, proxies: Proxies<'_>, at: usize) -> Proxy<'a> {
         let mut all: Vec<SocketAddr> = proxies.others.to_vec();
         all.insert(0, proxies.this);
         let address = all[at];
@@ -274,7 +274,7 @@ mod tests {
 
     const TEXT_SET: fn() -> DataType = || DataType::Set(Box::new(DataType::Text));
 
-    fn known() -> Topology {
+    fn known() -> CassandraTopology {
         let local = Columns::of_table(
             "system",
             "local",
@@ -296,8 +296,8 @@ mod tests {
             ],
         );
         let node: IpAddr = [127, 0, 0, 9].into();
-        Topology {
-            local: Table {
+        CassandraTopology {
+            local: TableInfo {
                 columns: local,
                 rows: vec![vec![
                     CqlValue::text("local"),
@@ -307,12 +307,12 @@ mod tests {
                     CqlValue::text_set(["5"]),
                 ]],
             },
-            peers: Table {
+            peers: TableInfo {
                 columns: peers,
                 rows: Vec::new(),
             },
             tokens: vec!["1".to_owned(), "2".to_owned(), "3".to_owned()],
-            ..Topology::default()
+            ..CassandraTopology::default()
         }
     }
 

@@ -9,19 +9,19 @@ use crate::runtime::query::NodeIndex;
 
 /// The nodes, and the replicas of each keyspace's keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Map {
+pub(crate) struct TokenRing {
     /// By their place in the ring.
     nodes: Vec<NodeIndex>,
     placements: HashMap<String, ReplicaPlacement>,
 }
 
-impl Map {
+impl TokenRing {
     /// Makes a map. `nodes` are those of the ring, in its order.
     pub(crate) fn new(
         ring: &Ring,
         nodes: Vec<NodeIndex>,
         keyspaces: impl IntoIterator<Item = (String, Replication)>,
-    ) -> Map {
+    ) -> TokenRing {
         // Many keyspaces have the same replication.
         let mut known: HashMap<Replication, ReplicaPlacement> = HashMap::new();
         let placements = keyspaces.into_iter().map(|(keyspace, replication)| {
@@ -31,7 +31,7 @@ impl Map {
             (keyspace, placement.clone())
         });
         let placements = placements.collect();
-        Map { nodes, placements }
+        TokenRing { nodes, placements }
     }
 
     /// Returns all nodes.
@@ -69,7 +69,7 @@ mod tests {
             ("two".to_owned(), Replication::Simple(2)),
             ("local".to_owned(), Replication::Anywhere),
         ];
-        let map = Map::new(&ring, nodes, keyspaces);
+        let map = TokenRing::new(&ring, nodes, keyspaces);
         let of = |keyspace: &str, token| {
             let mut replicas = vec![NodeIndex(1)];
             map.replicas(keyspace, Token(token), &mut replicas);

@@ -6,11 +6,11 @@ use cql::request::Request;
 use cql::ring::{Replication, Ring, RingNode};
 use cql::{CqlValue, Response, Version};
 
-use super::control_connection::{ControlConnection, Table};
+use super::control_connection::{ControlConnection, TableInfo};
 use super::lock_table::schema::{self, TableUse};
 use super::node_connection::Options;
 use super::read_atomic::designated_table;
-use super::token_ring::Map;
+use super::token_ring::TokenRing;
 use crate::config::CqlTable;
 use crate::error::ProxyError;
 use crate::nodes::Nodes;
@@ -18,13 +18,13 @@ use crate::runtime::query::NodeIndex;
 
 /// The knowledge of the nodes.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Topology {
-    pub(crate) map: Map,
+pub(crate) struct CassandraTopology {
+    pub(crate) map: TokenRing,
     /// `system.local` of the node that was asked.
-    pub(crate) local: Table,
+    pub(crate) local: TableInfo,
     /// Columns of `system.peers` and of `system.peers_v2`.
-    pub(crate) peers: Table,
-    pub(crate) peers_v2: Option<Table>,
+    pub(crate) peers: TableInfo,
+    pub(crate) peers_v2: Option<TableInfo>,
     /// All tokens of the ring, in order.
     pub(crate) tokens: Vec<String>,
     pub(crate) lock_tables: Vec<schema::KnownTable>,
@@ -50,7 +50,7 @@ pub(crate) fn discover(
     [lock_tables, read_atomic]: [&[CqlTable]; 2],
     options: &Options,
     nodes: &Nodes,
-) -> Result<(ClusterProperties, Topology), Vec<String>> {
+) -> Result<(ClusterProperties, CassandraTopology), Vec<String>> {
     let mut tried = Vec::new();
     for &address in addresses {
         let found = ControlConnection::connect(address, options).and_then(|mut asked| {
@@ -63,7 +63,7 @@ pub(crate) fn discover(
             let known = topology(&mut asked, address, nodes)?;
             Ok((
                 nature,
-                Topology {
+                CassandraTopology {
                     lock_tables,
                     read_atomic,
                     ..known
@@ -104,7 +104,7 @@ pub(super) fn topology(
     asked: &mut ControlConnection,
     address: SocketAddr,
     nodes: &Nodes,
-) -> Result<Topology, ProxyError> {
+) -> Result<CassandraTopology, ProxyError> {
     let local = asked.query("SELECT * FROM system.local WHERE key = 'local'")?;
     let peers = asked.query("SELECT * FROM system.peers")?;
     let peers_v2 = asked.query("SELECT * FROM system.peers_v2").ok();
@@ -136,12 +136,12 @@ pub(super) fn topology(
             replication(keyspaces.value(row, "replication")?)?,
         ))
     });
-    let map = Map::new(&Ring::new(ring), places, replications);
-    let without_rows = |table: Table| Table {
+    let map = TokenRing::new(&Ring::new(ring), places, replications);
+    let without_rows = |table: TableInfo| TableInfo {
         rows: Vec::new(),
         ..table
     };
-    Ok(Topology {
+    Ok(CassandraTopology {
         map,
         tokens: tokens.iter().map(|token| token.0.to_string()).collect(),
         peers: without_rows(peers),
@@ -152,7 +152,7 @@ pub(super) fn topology(
     })
 }
 
-fn ring_node(table: &Table, row: &[CqlValue]) -> RingNode {
+fn ring_node(table: &TableInfo, row: &[CqlValue]) -> RingNode {
     let text = |name| table.text(row, name).unwrap_or_default().to_owned();
     let tokens = match table.value(row, "tokens") {
         Some(CqlValue::Set(tokens)) => tokens.iter(),
@@ -171,7 +171,12 @@ fn ring_node(table: &Table, row: &[CqlValue]) -> RingNode {
 
 /// Returns the index of another node. If its row has no port, it has the port of the node that was
 /// asked.
-fn place(table: &Table, row: &[CqlValue], asked: SocketAddr, nodes: &Nodes) -> Option<NodeIndex> {
+fn place(
+    table: &TableInfo,
+    row: &[CqlValue],
+    asked: SocketAddr,
+    nodes: &Nodes,
+) -> Option<NodeIndex> {
     let address = |name| match table.value(row, name) {
         Some(CqlValue::Inet(address)) => Some(*address),
         _ => None,

@@ -12,9 +12,9 @@ use super::lock_table::schema::{self, TableUse};
 use super::node_connection::Options;
 use super::read_atomic::designated_table;
 use super::shared_state::CassandraState;
-use super::topology::{Topology, topology};
+use super::topology::{CassandraTopology, topology};
 use crate::error::ProxyError;
-use crate::seeds::Seeds;
+use crate::seeds::SeedAddresses;
 
 /// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
@@ -28,12 +28,15 @@ const ABSENCE: Duration = Duration::from_secs(5);
 /// The thread that asks the nodes. See the module documentation.
 pub(crate) struct TopologyRefresher<'a> {
     state: &'a CassandraState,
-    seeds: &'a Seeds,
+    seeds: &'a SeedAddresses,
     connections: ControlConnections,
 }
 
 impl<'a> TopologyRefresher<'a> {
-    pub(crate) fn new(state: &'a CassandraState, seeds: &'a Seeds) -> TopologyRefresher<'a> {
+    pub(crate) fn new(
+        state: &'a CassandraState,
+        seeds: &'a SeedAddresses,
+    ) -> TopologyRefresher<'a> {
         TopologyRefresher {
             state,
             seeds,
@@ -88,7 +91,7 @@ impl<'a> TopologyRefresher<'a> {
     }
 
     /// Asks one node after another until one reports the topology.
-    fn look(&mut self) -> Result<Topology, Vec<String>> {
+    fn look(&mut self) -> Result<CassandraTopology, Vec<String>> {
         let mut tried = Vec::new();
         for address in self.state.addresses(self.seeds) {
             let setting = &self.state.setting;
@@ -96,7 +99,7 @@ impl<'a> TopologyRefresher<'a> {
                 let lock_tables = schema::ask(asked, &setting.lock_tables.tables, TableUse::Locks)?;
                 let read_atomic = designated_table::ask(asked, &setting.read_atomic.tables)?;
                 let known = topology(asked, address, &setting.nodes)?;
-                Ok(Topology {
+                Ok(CassandraTopology {
                     lock_tables,
                     read_atomic,
                     ..known

@@ -27,7 +27,7 @@ use super::frames::{self, EnvelopeBatch};
 use super::merge::{self, Outgoing};
 use super::node_connection::{Options, plain_query, quoted, startup};
 use crate::runtime::out_batch::OutBatch;
-use crate::runtime::query::{Answer, ConnectionKey, NodeError, Query};
+use crate::runtime::query::{BackendAnswer, BackendQuery, ConnectionKey, NodeError};
 use crate::runtime::wire::{Wire, WireError};
 
 /// Bytes gathered for one batch to the socket, after which nothing is added: about a frame.
@@ -43,9 +43,9 @@ const MOST_FORGOTTEN: usize = StreamId::COUNT / 2;
 /// A request that is under way.
 enum InflightRequest {
     /// A query, and the time at which it was put.
-    Query(Query, Duration),
+    Query(BackendQuery, Duration),
     /// A CQL batch of these queries, and the time at which it was put.
-    Merged(Vec<Query>, Duration),
+    Merged(Vec<BackendQuery>, Duration),
     /// A request of the proxy's own.
     Own,
     /// Its client has got a timeout.
@@ -72,7 +72,7 @@ pub(crate) struct CqlWire {
     flights: Slab<InflightRequest>,
     forgotten: usize,
     /// Writes that may be merged; `put` is the time of the last one.
-    writes: Vec<Query>,
+    writes: Vec<BackendQuery>,
     put: Duration,
     /// How many queries there are beyond one for each flight.
     merged: usize,
@@ -128,7 +128,7 @@ impl Wire for CqlWire {
         self.greeting == ConnectionSetup::Over
     }
 
-    fn put(&mut self, query: Query, _: &mut OutBatch, now: Duration) {
+    fn put(&mut self, query: BackendQuery, _: &mut OutBatch, now: Duration) {
         if merge::may_merge(&query) {
             self.put = now;
             return self.writes.push(query);
@@ -153,7 +153,7 @@ impl Wire for CqlWire {
     fn receive(
         &mut self,
         input: &mut BytesMut,
-        told: &mut dyn FnMut(Query, Answer),
+        told: &mut dyn FnMut(BackendQuery, BackendAnswer),
     ) -> Result<(), WireError> {
         let nonsense = |error: cql::StreamError| WireError::Nonsense(error.to_string());
         while let Some(mut envelopes) = frames::take(&mut self.unpacker, input).map_err(nonsense)? {
@@ -176,7 +176,7 @@ impl Wire for CqlWire {
         &mut self,
         now: Duration,
         timeout: Duration,
-        given_up: &mut dyn FnMut(Query, NodeError),
+        given_up: &mut dyn FnMut(BackendQuery, NodeError),
     ) {
         for (_, flight) in &mut self.flights {
             let (first, since) = match flight {
@@ -205,7 +205,7 @@ impl Wire for CqlWire {
         }
     }
 
-    fn abandon(&mut self, given_up: &mut dyn FnMut(Query)) {
+    fn abandon(&mut self, given_up: &mut dyn FnMut(BackendQuery)) {
         for flight in self.flights.drain() {
             match flight {
                 InflightRequest::Query(query, _) => given_up(query),
@@ -233,7 +233,7 @@ impl CqlWire {
         &mut self,
         header: Header,
         envelope: Bytes,
-        told: &mut dyn FnMut(Query, Answer),
+        told: &mut dyn FnMut(BackendQuery, BackendAnswer),
     ) -> Result<(), WireError> {
         if header.stream == StreamId::EVENTS {
             return Ok(());
@@ -255,7 +255,7 @@ impl CqlWire {
             && peek_result_kind(&Envelope { header, body }) == Ok(ResultKind::SetKeyspace);
         match flight {
             InflightRequest::Query(query, _) => {
-                let answer = Answer {
+                let answer = BackendAnswer {
                     bytes: envelope,
                     earlier_error: None,
                 };
@@ -273,7 +273,7 @@ impl CqlWire {
     }
 
     /// Puts a query that is not merged.
-    fn put_alone(&mut self, query: Query, now: Duration) {
+    fn put_alone(&mut self, query: BackendQuery, now: Duration) {
         let envelope = query.bytes.clone();
         let stream = self.flights.insert(InflightRequest::Query(query, now));
         self.gathered.put(StreamId(stream as i16), envelope);
@@ -302,16 +302,16 @@ impl CqlWire {
         &mut self,
         header: Header,
         envelope: &Bytes,
-        queries: Vec<Query>,
+        queries: Vec<BackendQuery>,
         since: Duration,
-        told: &mut dyn FnMut(Query, Answer),
+        told: &mut dyn FnMut(BackendQuery, BackendAnswer),
     ) {
         self.merged -= queries.len() - 1;
         let body = &envelope[HEADER_LEN..];
         match merge::meaning(Envelope { header, body }, envelope) {
             merge::BatchOutcome::Each(bytes) => {
                 for query in queries {
-                    let answer = Answer {
+                    let answer = BackendAnswer {
                         bytes: bytes.clone(),
                         earlier_error: None,
                     };

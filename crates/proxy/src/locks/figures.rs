@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::locks::{Answer, ChangeEffect};
 
-use super::Outcome;
+use super::LockOutcome;
 
 /// Classes of [`StorageTimes`]: each ends at twice the time of the one before it, the first at 1 µs.
 pub const CLASSES: usize = 28;
@@ -14,7 +14,7 @@ pub const CLASSES: usize = 28;
 /// The work of a proxy's locks since the proxy started, and their current state. Each figure is exact
 /// by itself; they are read one after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct LockFigures {
     /// The kind of storage that keeps the locks: one word.
     pub keeping: &'static str,
     /// The longest lease that a client may request.
@@ -84,7 +84,7 @@ impl StorageTimes {
     }
 }
 
-impl Figures {
+impl LockFigures {
     /// Returns the lines of `INFO locks`.
     pub(crate) fn lines(&self) -> String {
         let mut text = format!(
@@ -125,7 +125,7 @@ impl Figures {
 
 /// Counts of the requests of one thread's clients, and of their outcomes.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct LockCounts {
     requests: AtomicU64,
     acquired: AtomicU64,
     renewed: AtomicU64,
@@ -136,7 +136,7 @@ pub(crate) struct Counts {
     cancelled: AtomicU64,
 }
 
-impl Counts {
+impl LockCounts {
     /// Counts a request. `waits`: it has no outcome yet.
     pub(crate) fn asked(&self, waits: bool) {
         self.requests.fetch_add(1, Relaxed);
@@ -144,7 +144,7 @@ impl Counts {
     }
 
     /// Counts the outcome of a request. `renews`: the request was to prolong a lease.
-    pub(crate) fn answered(&self, renews: bool, outcome: &Outcome) {
+    pub(crate) fn answered(&self, renews: bool, outcome: &LockOutcome) {
         let figure = match outcome {
             Ok(Answer::Granted { .. }) if renews => &self.renewed,
             Ok(Answer::Granted { .. }) => &self.acquired,
@@ -169,7 +169,7 @@ impl Counts {
     }
 
     /// Adds these to all figures.
-    pub(crate) fn add_to(&self, figures: &mut Figures) {
+    pub(crate) fn add_to(&self, figures: &mut LockFigures) {
         for (sum, count) in [
             (&mut figures.requests, &self.requests),
             (&mut figures.acquired, &self.acquired),
@@ -187,12 +187,12 @@ impl Counts {
 
 /// Durations that several threads add to.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct LockTimes {
     classes: [AtomicU64; CLASSES],
     sum_us: AtomicU64,
 }
 
-impl Times {
+impl LockTimes {
     pub(crate) fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let class = (u64::BITS - us.saturating_sub(1).leading_zeros()) as usize;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_time_is_in_the_class_whose_end_it_does_not_pass() {
-        let times = Times::default();
+        let times = LockTimes::default();
         for us in [0, 1, 2, 3, 4, 5, 8, 9] {
             times.record(Duration::from_micros(us));
         }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_statements_do_to_rows_is_counted_as_what_commands_do_to_locks() {
-        let counts = Counts::default();
+        let counts = LockCounts::default();
         let row = Lock {
             value: b"row".as_slice().into(),
             token: FencingToken(1),
@@ -249,21 +249,21 @@ mod tests {
                 counts.answered(false, &Ok(Answer::Changed { found, effect }));
             }
         }
-        let mut figures = Figures::default();
+        let mut figures = LockFigures::default();
         counts.add_to(&mut figures);
-        let expected = Figures {
+        let expected = LockFigures {
             acquired: 1,
             renewed: 2,
             released: 3,
             refused: 4,
-            ..Figures::default()
+            ..LockFigures::default()
         };
         assert_eq!(figures, expected);
     }
 
     #[test]
     fn each_outcome_is_counted_as_what_it_is() {
-        let counts = Counts::default();
+        let counts = LockCounts::default();
         let granted = Ok(Answer::Granted {
             token: FencingToken(1),
             lease: LockLease::Endless,
@@ -281,9 +281,9 @@ mod tests {
             counts.answered(false, &outcome);
         }
         counts.cancelled();
-        let mut figures = Figures::default();
+        let mut figures = LockFigures::default();
         counts.add_to(&mut figures);
-        let expected = Figures {
+        let expected = LockFigures {
             requests: 6,
             acquired: 1,
             renewed: 1,
@@ -292,7 +292,7 @@ mod tests {
             failed: 1,
             waited: 1,
             cancelled: 1,
-            ..Figures::default()
+            ..LockFigures::default()
         };
         assert_eq!(figures, expected);
         let lines = figures.lines();

@@ -6,11 +6,11 @@ use std::time::Duration;
 use ::locks::{LockLimits, Request, Ticket};
 use crossbeam_utils::CachePadded;
 
-use super::figures::{Counts, Figures};
+use super::figures::{LockCounts, LockFigures};
 use super::mailboxes::Mailboxes;
 use super::memory_table::MemoryTable;
 use super::partition_table::PartitionTable;
-use super::{LockStartError, LockStorage, Options, Outcome, clock};
+use super::{LockOutcome, LockStartError, LockStorage, Options, clock};
 use crate::config::Config;
 use crate::runtime::thread_waker::ThreadWaker;
 
@@ -20,7 +20,7 @@ pub(crate) struct LockService {
     name: &'static str,
     longest_lease: Duration,
     mail: Arc<Mailboxes>,
-    counts: Box<[CachePadded<Counts>]>,
+    counts: Box<[CachePadded<LockCounts>]>,
 }
 
 enum Table {
@@ -84,7 +84,7 @@ impl LockService {
         thread: u16,
         key: &[u8],
         request: &Request<'_>,
-    ) -> Result<Outcome, Ticket> {
+    ) -> Result<LockOutcome, Ticket> {
         let renews = matches!(request, Request::Renew { .. });
         let ticket = self.mail.ticket(thread, renews);
         let now = clock::now();
@@ -118,7 +118,7 @@ impl LockService {
     }
 
     /// Takes a thread's lock replies.
-    pub(crate) fn take_lock_replies(&self, thread: u16, into: &mut Vec<(Ticket, Outcome)>) {
+    pub(crate) fn take_lock_replies(&self, thread: u16, into: &mut Vec<(Ticket, LockOutcome)>) {
         let before = into.len();
         self.mail.take(usize::from(thread), into);
         for (ticket, outcome) in &into[before..] {
@@ -135,16 +135,16 @@ impl LockService {
         }
     }
 
-    fn of(&self, thread: u16) -> &Counts {
+    fn of(&self, thread: u16) -> &LockCounts {
         &self.counts[usize::from(thread)]
     }
 
     /// Returns the figures of the locks.
-    pub(crate) fn figures(&self) -> Figures {
-        let mut figures = Figures {
+    pub(crate) fn figures(&self) -> LockFigures {
+        let mut figures = LockFigures {
             keeping: self.name,
             longest_lease: self.longest_lease,
-            ..Figures::default()
+            ..LockFigures::default()
         };
         self.counts.iter().for_each(|one| one.add_to(&mut figures));
         match &self.table {

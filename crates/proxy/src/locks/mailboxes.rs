@@ -16,7 +16,7 @@ use ::locks::Ticket;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-use super::Outcome;
+use super::LockOutcome;
 use crate::runtime::thread_waker::ThreadWaker;
 
 const THREAD_SHIFT: u32 = 48;
@@ -30,7 +30,7 @@ pub(crate) struct Mailboxes {
 /// The answers for one thread.
 #[derive(Default)]
 struct Mailbox {
-    lock_replies: Mutex<Vec<(Ticket, Outcome)>>,
+    lock_replies: Mutex<Vec<(Ticket, LockOutcome)>>,
     has_some: AtomicBool,
     next: AtomicU64,
     waker: OnceLock<Arc<ThreadWaker>>,
@@ -65,7 +65,7 @@ impl Mailboxes {
     }
 
     /// Puts an answer into the mailbox of its thread, and wakes the thread.
-    pub(crate) fn post(&self, ticket: Ticket, outcome: Outcome) {
+    pub(crate) fn post(&self, ticket: Ticket, outcome: LockOutcome) {
         let mailbox = &self.boxes[(ticket.0 >> THREAD_SHIFT) as usize];
         mailbox.lock_replies.lock().push((ticket, outcome));
         mailbox.has_some.store(true, Ordering::Release);
@@ -80,7 +80,7 @@ impl Mailboxes {
     }
 
     /// Takes the lock replies of a thread.
-    pub(crate) fn take(&self, thread: usize, into: &mut Vec<(Ticket, Outcome)>) {
+    pub(crate) fn take(&self, thread: usize, into: &mut Vec<(Ticket, LockOutcome)>) {
         let mailbox = &self.boxes[thread];
         if mailbox.has_some.load(Ordering::Acquire) {
             let mut lock_replies = mailbox.lock_replies.lock();

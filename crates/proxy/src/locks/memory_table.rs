@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::locks::authority::{self, Authority, Command, Ledger};
+use ::locks::authority::{self, Authority, AuthorityCommand, Ledger};
 use ::locks::{LockError, LockLimits, MonotonicTime, Request, Ticket};
 use disk::Disk;
 use parking_lot::{Condvar, Mutex};
 
 use super::clock;
-use super::figures::{Figures, Times};
+use super::figures::{LockFigures, LockTimes};
 use super::ledger_file::LedgerFile;
 use super::mailboxes::Mailboxes;
-use super::{LockStartError, Outcome};
+use super::{LockOutcome, LockStartError};
 
 /// Interval at which ended locks are removed for which no client asks.
 const TIDY: Duration = Duration::from_millis(250);
@@ -40,7 +40,7 @@ struct Inner {
     duty: Mutex<Duty>,
     woken: Condvar,
     /// How long writing the ledgers took.
-    times: Times,
+    times: LockTimes,
 }
 
 /// The tasks of the refresher.
@@ -88,7 +88,7 @@ impl MemoryTable {
             mail,
             duty: Mutex::default(),
             woken: Condvar::new(),
-            times: Times::default(),
+            times: LockTimes::default(),
         });
         // The first ledger is written before the first request.
         inner.carry_out(&mut out, &mut |ledger, out| inner.keep(ledger, out));
@@ -111,7 +111,7 @@ impl MemoryTable {
         key: &[u8],
         request: &Request<'_>,
         now: MonotonicTime,
-    ) -> Option<Outcome> {
+    ) -> Option<LockOutcome> {
         let mut out = Vec::new();
         let outcome = self
             .inner
@@ -130,7 +130,7 @@ impl MemoryTable {
     }
 
     /// Adds the figures of the table itself.
-    pub(crate) fn add_to(&self, figures: &mut Figures) {
+    pub(crate) fn add_to(&self, figures: &mut LockFigures) {
         let table = &self.inner.table;
         figures.held = table.locks() as u64;
         figures.waiting = table.waiting() as u64;
@@ -155,13 +155,17 @@ impl MemoryTable {
 
 impl Inner {
     /// Posts answers, and gives ledgers to `keep`, which may add further commands.
-    fn carry_out(&self, out: &mut Vec<Command>, keep: &mut dyn FnMut(Ledger, &mut Vec<Command>)) {
+    fn carry_out(
+        &self,
+        out: &mut Vec<AuthorityCommand>,
+        keep: &mut dyn FnMut(Ledger, &mut Vec<AuthorityCommand>),
+    ) {
         let mut more = Vec::new();
         loop {
             for command in out.drain(..) {
                 match command {
-                    Command::Answer { ticket, outcome } => self.mail.post(ticket, outcome),
-                    Command::KeepLedger(ledger) => keep(ledger, &mut more),
+                    AuthorityCommand::Answer { ticket, outcome } => self.mail.post(ticket, outcome),
+                    AuthorityCommand::KeepLedger(ledger) => keep(ledger, &mut more),
                 }
             }
             if more.is_empty() {
@@ -172,7 +176,7 @@ impl Inner {
     }
 
     /// Posts answers, and leaves ledgers to the refresher.
-    fn pass_on(&self, out: &mut Vec<Command>) {
+    fn pass_on(&self, out: &mut Vec<AuthorityCommand>) {
         self.carry_out(out, &mut |ledger, _| {
             self.duty.lock().ledger = Some(ledger);
             self.woken.notify_one();
@@ -186,7 +190,7 @@ impl Inner {
     }
 
     /// Writes a ledger, and reports the result to the table.
-    fn keep(&self, ledger: Ledger, out: &mut Vec<Command>) {
+    fn keep(&self, ledger: Ledger, out: &mut Vec<AuthorityCommand>) {
         let begin = Instant::now();
         let kept = self.file.keep(ledger);
         self.times.record(begin.elapsed());

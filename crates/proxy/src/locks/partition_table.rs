@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::locks::shared::{self, Command, Operation, Shared, TransactionNumber};
+use ::locks::shared::{self, Operation, Shared, SharedCommand, TransactionNumber};
 use ::locks::{LockLimits, MonotonicTime, Request, Ticket};
 use base::transaction::Abort;
 use parking_lot::{Condvar, Mutex};
 
-use super::figures::{Figures, SharedFigures, Times};
+use super::figures::{LockFigures, LockTimes, SharedFigures};
 use super::mailboxes::Mailboxes;
-use super::{Execute, LockStartError, Outcome, clock};
+use super::{Execute, LockOutcome, LockStartError, clock};
 
 /// The longest sleep of the thread that calls the machine when something is due.
 const IDLE: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ struct Inner {
     rings: Condvar,
     transaction_timeout: Duration,
     /// How long transactions took.
-    times: Times,
+    times: LockTimes,
 }
 
 /// A transaction that is to be executed.
@@ -82,7 +82,7 @@ struct Alarm {
 
 /// The results of a call of the machine.
 struct PendingActions {
-    answers: Vec<(Ticket, Outcome)>,
+    answers: Vec<(Ticket, LockOutcome)>,
     due: Option<MonotonicTime>,
 }
 
@@ -117,7 +117,7 @@ impl PartitionTable {
             has_jobs: Condvar::new(),
             alarm: Mutex::default(),
             rings: Condvar::new(),
-            times: Times::default(),
+            times: LockTimes::default(),
         });
         let kept = PartitionTable {
             inner,
@@ -154,7 +154,7 @@ impl PartitionTable {
         key: &[u8],
         request: &Request<'_>,
         now: MonotonicTime,
-    ) -> Option<Outcome> {
+    ) -> Option<LockOutcome> {
         let orders = {
             let mut machine = self.inner.machine.lock();
             if let Err(error) = machine.request(ticket, key, request, now) {
@@ -178,7 +178,7 @@ impl PartitionTable {
     }
 
     /// Adds the figures of the table itself.
-    pub(crate) fn add_to(&self, figures: &mut Figures) {
+    pub(crate) fn add_to(&self, figures: &mut LockFigures) {
         let (counters, held, open) = {
             let machine = self.inner.machine.lock();
             (*machine.counters(), machine.held(), machine.open())
@@ -224,7 +224,7 @@ impl Inner {
         let mut answers = Vec::new();
         for command in out {
             match command {
-                Command::Transact { number, operations } => {
+                SharedCommand::Transact { number, operations } => {
                     let job = Job {
                         number,
                         operations,
@@ -233,7 +233,7 @@ impl Inner {
                     self.jobs.lock().waiting.push_back(job);
                     self.has_jobs.notify_one();
                 }
-                Command::Answer { ticket, outcome } => answers.push((ticket, outcome)),
+                SharedCommand::Answer { ticket, outcome } => answers.push((ticket, outcome)),
             }
         }
         let due = machine.next_due();

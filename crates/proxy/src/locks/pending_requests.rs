@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use ::locks::{Request, Ticket};
 use bytes::Bytes;
 
-use super::Outcome;
+use super::LockOutcome;
 use super::lock_service::LockService;
 use crate::runtime::protocol::DeferredReply;
 use crate::runtime::query::ClientId;
@@ -21,7 +21,7 @@ use crate::runtime::query::ClientId;
 pub(crate) const MOST_ASKED: usize = 256;
 
 /// A reply of the locks that comes after its request.
-pub(crate) type LockReply = DeferredReply<Outcome>;
+pub(crate) type LockReply = DeferredReply<LockOutcome>;
 
 /// The pending requests of one thread.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct PendingRequests {
     thread: Option<u16>,
     /// The client, and its number of the request.
     asked: HashMap<Ticket, (ClientId, u64), foldhash::fast::RandomState>,
-    taken: Vec<(Ticket, Outcome)>,
+    taken: Vec<(Ticket, LockOutcome)>,
 }
 
 /// A request whose answer comes as a lock reply.

@@ -3,7 +3,7 @@
 use admin::exposition::{Family, Kind, Samples};
 
 use super::snapshot::{FIRST_CLASS, Figures, Fill, family};
-use crate::locks::{Figures as LockFigures, SharedFigures};
+use crate::locks::{LockFigures, SharedFigures};
 
 impl Figures<'_> {
     fn of_locks(&self, out: &mut Samples<'_>, value: impl Fn(&LockFigures) -> u64) {

@@ -10,7 +10,7 @@ use admin::exposition::{Family, Kind, Samples};
 use crate::figures::FrontendFigures;
 use crate::info::ProxyInfo;
 use crate::locks::lock_service::LockService;
-use crate::node_figures::{ConnectionState, NodeFigures};
+use crate::node_figures::{NodeConnectionState, NodeFigures};
 use crate::nodes::NodeRoles;
 use crate::runtime::query::NodeIndex;
 use crate::runtime::thread_waker::ThreadWaker;
@@ -32,7 +32,7 @@ pub(crate) struct ProxySubject {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) slots: usize,
-    pub(super) now: ConnectionState,
+    pub(super) now: NodeConnectionState,
     pub(super) figures: Arc<NodeFigures>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Node {
 pub(super) struct Figures<'a> {
     pub(super) told: &'a ProxySubject,
     pub(super) nodes: Vec<Node>,
-    pub(super) locks: Option<crate::locks::Figures>,
+    pub(super) locks: Option<crate::locks::LockFigures>,
 }
 
 impl Figures<'_> {

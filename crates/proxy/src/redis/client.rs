@@ -11,7 +11,7 @@ use super::command_docs::CommandQuery;
 use super::commands::LockCommand;
 use super::multi_block::{Block, Watches};
 use super::reply_merge::ReplyMerge;
-use super::route::Cursors;
+use super::route::ScanCursors;
 use crate::locks::pending_requests::PendingRequest;
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::query::ClientId;
@@ -24,7 +24,7 @@ pub(crate) enum Pending {
     /// The replies of several nodes are merged into the client's.
     Merging(Box<ReplyMerge>),
     /// One step of a `SCAN` over all nodes.
-    Scan(Cursors),
+    Scan(ScanCursors),
     /// A `WATCH`: the keys' versions will come, or the number of the connection that watches.
     ThreadWatch(Vec<Bytes>),
     /// A `COMMAND`: the proxy's commands about locks are added.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use resp::{Args, Protocol, Value, Writer};
 
-use super::commands::Command;
+use super::commands::NodeCommand;
 use super::commands::lock::LOCK_COMMANDS;
 use super::reply_merge;
 
@@ -53,7 +53,7 @@ pub(crate) enum CommandQuery {
 }
 
 /// Returns the kind of query if the command asks about commands.
-pub(crate) fn telling(command: &Command, args: Args<'_>) -> Option<CommandQuery> {
+pub(crate) fn telling(command: &NodeCommand, args: Args<'_>) -> Option<CommandQuery> {
     if !command.name.starts_with("command") {
         return None;
     }

@@ -21,7 +21,7 @@ pub(crate) use special::{KeySplit, LOCAL, LockCommand, ReplyReduction, Special};
 
 /// A command.
 #[derive(Clone, Debug)]
-pub(crate) struct Command {
+pub(crate) struct NodeCommand {
     /// In lower case; the words of a two-word command are joined by `|`.
     pub(crate) name: Box<str>,
     /// How many arguments it takes, including its name; negative: at least that many.
@@ -30,10 +30,10 @@ pub(crate) struct Command {
     pub(crate) read_only: bool,
     keys: Keys,
     pub(crate) special: Special,
-    subcommands: Vec<Command>,
+    subcommands: Vec<NodeCommand>,
 }
 
-impl Command {
+impl NodeCommand {
     /// Returns `true` if it can have this many arguments.
     pub(crate) fn takes(&self, args: usize) -> bool {
         match usize::try_from(self.arity) {
@@ -66,7 +66,7 @@ impl Command {
     }
 
     /// Returns the command that the first two words name, if this one has subcommands.
-    fn sub(&self, args: Args<'_>) -> Option<&Command> {
+    fn sub(&self, args: Args<'_>) -> Option<&NodeCommand> {
         let word = args.get(1)?;
         self.subcommands.iter().find(|command| {
             let name = command.name.rsplit('|').next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl Command {
 
 /// All commands, found by name.
 #[derive(Clone, Debug)]
-pub(crate) struct Commands(HashMap<Box<[u8]>, Command, foldhash::fast::RandomState>);
+pub(crate) struct Commands(HashMap<Box<[u8]>, NodeCommand, foldhash::fast::RandomState>);
 
 /// The longest name of a command.
 const LONGEST: usize = 64;
@@ -102,7 +102,7 @@ impl Commands {
         for name in LOCAL.iter().chain(BLOCK) {
             // The proxy has these even if the nodes do not have them.
             if commands.find_name(name.as_bytes()).is_none() {
-                commands.add(Command {
+                commands.add(NodeCommand {
                     name: (*name).into(),
                     arity: -1,
                     read_only: true,
@@ -120,7 +120,7 @@ impl Commands {
             .iter()
             .map(|&(name, arity, kind)| (name, arity, Special::Lock(kind)));
         for (name, arity, special) in own.chain(guard) {
-            commands.add(Command {
+            commands.add(NodeCommand {
                 name: name.into(),
                 arity,
                 read_only: false,
@@ -132,11 +132,11 @@ impl Commands {
         Ok(commands)
     }
 
-    fn add(&mut self, command: Command) {
+    fn add(&mut self, command: NodeCommand) {
         self.0.insert(command.name.as_bytes().into(), command);
     }
 
-    fn find_name(&self, name: &[u8]) -> Option<&Command> {
+    fn find_name(&self, name: &[u8]) -> Option<&NodeCommand> {
         let mut lower = [0; LONGEST];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -146,7 +146,7 @@ impl Commands {
 
     /// Returns the command that these arguments call, in upper or lower case; for a command of two
     /// words, its subcommand.
-    pub(crate) fn find(&self, args: Args<'_>) -> Option<&Command> {
+    pub(crate) fn find(&self, args: Args<'_>) -> Option<&NodeCommand> {
         let command = self.find_name(args.get(0)?)?;
         if command.subcommands.is_empty() {
             return Some(command);
@@ -157,7 +157,7 @@ impl Commands {
 
 /// Reads one element of the reply to `COMMAND`: name, arity, flags, first key, last key, step, and
 /// since Redis 7 categories, tips, key specifications and subcommands.
-fn command(value: &Value) -> Option<Command> {
+fn command(value: &Value) -> Option<NodeCommand> {
     let Value::Array(fields) = value else {
         return None;
     };
@@ -196,7 +196,7 @@ fn command(value: &Value) -> Option<Command> {
         Special::Refused(_) if name == "config|get" => Special::None,
         special => special,
     };
-    Some(Command {
+    Some(NodeCommand {
         arity: number(1),
         read_only: has("readonly"),
         keys,
@@ -223,8 +223,8 @@ const SCRIPT: &[&str] = &[
 ];
 
 /// Returns a subcommand without keys which the nodes do not report.
-fn subcommand(name: &str) -> Command {
-    Command {
+fn subcommand(name: &str) -> NodeCommand {
+    NodeCommand {
         name: name.into(),
         arity: -2,
         read_only: false,

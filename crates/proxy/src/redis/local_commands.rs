@@ -5,11 +5,11 @@ use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
 
 use super::client::RedisClient;
-use super::commands::Command;
+use super::commands::NodeCommand;
 use super::outcome::CommandOutcome;
 use super::shared_state::RedisState;
 use crate::error::ProxyError;
-use crate::runtime::protocol::{Progress, RequestContext};
+use crate::runtime::protocol::{InputProgress, RequestContext};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -59,7 +59,7 @@ pub(crate) fn unknown(args: Args<'_>) -> String {
 pub(crate) fn run(
     state: &RedisState,
     client: &mut RedisClient,
-    command: &Command,
+    command: &NodeCommand,
     args: Args<'_>,
     context: &mut RequestContext<'_>,
 ) -> CommandOutcome {
@@ -92,7 +92,7 @@ pub(crate) fn run(
         // Pending commands are answered in the protocol version in which they were sent.
         "hello" if changes_protocol(client, args) && !client.is_idle() => {
             client.alone = true;
-            return CommandOutcome::PutBack(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
         "auth" => auth(state, client, args, &mut out),
         "hello" => hello(state, client, args, &mut out),
@@ -100,7 +100,7 @@ pub(crate) fn run(
         "reset" => {
             if !client.is_idle() {
                 client.alone = true;
-                return CommandOutcome::PutBack(Progress::AwaitsReply);
+                return CommandOutcome::PutBack(InputProgress::AwaitsReply);
             }
             client.block = None;
             for (node, connection_key) in client.own_connections.drain(..) {

@@ -36,11 +36,11 @@ use bytes::Bytes;
 use resp::Args;
 
 use super::client::{Pending, RedisClient};
-use super::commands::{Command, LockCommand};
+use super::commands::{LockCommand, NodeCommand};
 use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
 use crate::locks::pending_requests::{LockReply, MOST_ASKED, PendingRequest, WhenAbandoned};
-use crate::runtime::protocol::{Ended, Progress, RequestContext};
+use crate::runtime::protocol::{EndReason, InputProgress, RequestContext};
 use encoding::{SYNTAX, encode, read, usage, write};
 
 impl RedisProtocol {
@@ -48,7 +48,7 @@ impl RedisProtocol {
     pub(crate) fn lock(
         &mut self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         kind: LockCommand,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
@@ -62,10 +62,10 @@ impl RedisProtocol {
         };
         if !client.has_asked_locks_alone() {
             client.alone = true;
-            return CommandOutcome::PutBack(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
         if client.asked.len() >= MOST_ASKED {
-            return CommandOutcome::PutBack(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
         let request = match read(kind, args) {
             Ok(request) => request,
@@ -111,7 +111,7 @@ impl RedisProtocol {
     pub(crate) fn give_up_locks(
         &mut self,
         client: &mut RedisClient,
-        why: Ended,
+        why: EndReason,
         context: &mut RequestContext<'_>,
     ) -> bool {
         let Some(locks) = &self.state.locks else {
@@ -123,8 +123,10 @@ impl RedisProtocol {
         });
         let cancelled: Vec<u64> = cancelled.map(|(sequence, _)| sequence).collect();
         let text = match why {
-            Ended::Client => "LOCKCANCELLED the connection has ended, and no client waits any more",
-            Ended::Proxy => "LOCKSTOPPING the proxy is stopping; ask another one",
+            EndReason::Client => {
+                "LOCKCANCELLED the connection has ended, and no client waits any more"
+            }
+            EndReason::Proxy => "LOCKSTOPPING the proxy is stopping; ask another one",
         };
         for &sequence in &cancelled {
             context.forget_deferred_reply();

@@ -11,27 +11,29 @@ use cluster::slot;
 use resp::{Args, Span};
 
 use super::client::{Pending, RedisClient};
-use super::commands::{Command, Commands, Special};
+use super::commands::{Commands, NodeCommand, Special};
 use super::multi_block;
 use super::outcome::CommandOutcome;
 use super::reply_merge::{MergeRule, ReplyMerge};
 use super::retry_policy;
 use super::route::{self, CommandPart, CommandRoute};
 use super::shared_state::RedisState;
-use super::slot_map::Map;
-use super::wire::ConnectionProperties;
+use super::slot_map::SlotMap;
+use super::wire::RedisConnectionProperties;
 use super::{command_docs, local_commands};
-use crate::locks::Outcome;
+use crate::locks::LockOutcome;
 use crate::locks::pending_requests::{LockReply, PendingRequests};
-use crate::runtime::inflight_budget::Counts;
-use crate::runtime::protocol::{ClientProtocol, Dispatch, Ended, Progress, RequestContext};
-use crate::runtime::query::{ClientId, ConnectionKey, NodeIndex, Reply};
+use crate::runtime::inflight_budget::QueryCounts;
+use crate::runtime::protocol::{
+    ClientProtocol, Dispatch, EndReason, InputProgress, RequestContext,
+};
+use crate::runtime::query::{BackendReply, ClientId, ConnectionKey, NodeIndex};
 
 /// See the module documentation.
 pub(crate) struct RedisProtocol {
     pub(crate) state: Arc<RedisState>,
     commands: Arc<Commands>,
-    pub(super) map: Map,
+    pub(super) map: SlotMap,
     version: u64,
     /// The map was changed by a node's reply, at this count of the refresher's looks.
     learned: Option<u64>,
@@ -42,7 +44,7 @@ pub(crate) struct RedisProtocol {
 
 impl ClientProtocol for RedisProtocol {
     type Client = RedisClient;
-    type Outcome = Outcome;
+    type Outcome = LockOutcome;
 
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> RedisClient {
         let free = self.state.password.is_none();
@@ -64,12 +66,12 @@ impl ClientProtocol for RedisProtocol {
         client: &mut RedisClient,
         input: &mut BytesMut,
         context: &mut RequestContext<'_>,
-    ) -> Progress {
+    ) -> InputProgress {
         let commands = Arc::clone(&self.commands);
         loop {
             let is_full = client.held() > self.state.limits.unordered;
             if is_full || client.alone && !client.is_idle() {
-                return Progress::AwaitsReply;
+                return InputProgress::AwaitsReply;
             }
             let limits = resp::Limits {
                 unauthenticated: !client.authenticated,
@@ -77,12 +79,12 @@ impl ClientProtocol for RedisProtocol {
             };
             let end = match client.parser.parse(input, &limits) {
                 Ok(Some(end)) => end,
-                Ok(None) => return Progress::Done,
+                Ok(None) => return InputProgress::Done,
                 Err(error) => {
                     let mut text = b"ERR ".to_vec();
                     error.write_text(&mut text);
                     client.answer_with(context.out, |writer| writer.error_bytes(&text));
-                    return Progress::Close;
+                    return InputProgress::Close;
                 }
             };
             self.spans.clear();
@@ -111,12 +113,17 @@ impl ClientProtocol for RedisProtocol {
             match done {
                 CommandOutcome::Handled => {}
                 CommandOutcome::PutBack(progress) => return progress,
-                CommandOutcome::Close => return Progress::Close,
+                CommandOutcome::Close => return InputProgress::Close,
             }
         }
     }
 
-    fn reply(&mut self, client: &mut RedisClient, reply: Reply, context: &mut RequestContext<'_>) {
+    fn reply(
+        &mut self,
+        client: &mut RedisClient,
+        reply: BackendReply,
+        context: &mut RequestContext<'_>,
+    ) {
         let query = reply.query;
         match reply.result {
             Ok(answer) => {
@@ -160,7 +167,7 @@ impl ClientProtocol for RedisProtocol {
     fn ended(
         &mut self,
         client: &mut RedisClient,
-        why: Ended,
+        why: EndReason,
         context: &mut RequestContext<'_>,
     ) -> bool {
         self.give_up_locks(client, why, context)
@@ -246,7 +253,7 @@ impl RedisProtocol {
         // Commands after a request to the locks wait for its answer.
         if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
             client.alone = true;
-            return self.not_yet(client, Progress::AwaitsReply);
+            return self.not_yet(client, InputProgress::AwaitsReply);
         }
         let done = match command.special {
             Special::Block => self.block_command(client, command, args, context),
@@ -261,7 +268,7 @@ impl RedisProtocol {
                 let slot = slot::of(args.at(key));
                 let node = self.map.of_slot(slot);
                 if !context.has_room(node) {
-                    return self.not_yet(client, Progress::AwaitsRoom);
+                    return self.not_yet(client, InputProgress::AwaitsRoom);
                 }
                 let bytes = input.split_to(end).freeze();
                 let dispatch = self.dispatch(client, command, node, route::route(slot));
@@ -280,7 +287,7 @@ impl RedisProtocol {
     }
 
     /// Leaves the command in the input.
-    fn not_yet(&self, client: &mut RedisClient, progress: Progress) -> CommandOutcome {
+    fn not_yet(&self, client: &mut RedisClient, progress: InputProgress) -> CommandOutcome {
         client.parser.reset();
         CommandOutcome::PutBack(progress)
     }
@@ -289,7 +296,7 @@ impl RedisProtocol {
     fn dispatch(
         &self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         node: NodeIndex,
         route: u32,
     ) -> Dispatch {
@@ -308,7 +315,7 @@ impl RedisProtocol {
     /// Returns the connection key that a client shares with other clients. It is always the same, so
     /// that the client's commands on one key keep their order.
     pub(super) fn connection_key(&self, client: &RedisClient) -> ConnectionKey {
-        let name = ConnectionProperties {
+        let name = RedisConnectionProperties {
             resp3: client.protocol == resp::Protocol::Resp3,
             index: (client.id.number % u32::from(self.state.connection_keys)) as u8,
             own: None,
@@ -320,7 +327,7 @@ impl RedisProtocol {
     fn send(
         &mut self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         args: Args<'_>,
         bytes: &[u8],
         context: &mut RequestContext<'_>,
@@ -339,7 +346,7 @@ impl RedisProtocol {
             }
             CommandRoute::One { node, route } => {
                 if !context.has_room(node) {
-                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
                 }
                 let dispatch = self.dispatch(client, command, node, route);
                 if self.state.locks.is_some()
@@ -353,10 +360,10 @@ impl RedisProtocol {
             CommandRoute::Alone { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::PutBack(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsReply);
                 }
                 if !context.has_room(node) {
-                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
                 }
                 client.alone = true;
                 let dispatch = self.dispatch(client, command, node, route);
@@ -365,7 +372,7 @@ impl RedisProtocol {
             CommandRoute::Own { node, route } => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::PutBack(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsReply);
                 }
                 (client.alone, client.waits) = (true, true);
                 let mut dispatch = self.dispatch(client, command, node, route);
@@ -375,13 +382,13 @@ impl RedisProtocol {
             }
             CommandRoute::Split { parts, rule } => {
                 if !have_room(&parts, context) {
-                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
                 }
                 self.send_parts(client, command, parts, rule, context);
             }
             CommandRoute::Scan { cursors, part } => {
                 if !context.has_room(part.node) {
-                    return CommandOutcome::PutBack(Progress::AwaitsRoom);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
                 }
                 let mut dispatch = self.dispatch(client, command, part.node, 0);
                 if let Some(pending) = client.pending(dispatch.sequence) {
@@ -397,7 +404,7 @@ impl RedisProtocol {
     fn send_parts(
         &mut self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         parts: Vec<CommandPart>,
         rule: MergeRule,
         context: &mut RequestContext<'_>,
@@ -427,7 +434,8 @@ impl RedisProtocol {
         node: NodeIndex,
     ) -> ConnectionKey {
         let resp3 = client.protocol == resp::Protocol::Resp3;
-        let connection_key = ConnectionProperties::of_client(resp3, client.id).connection_key();
+        let connection_key =
+            RedisConnectionProperties::of_client(resp3, client.id).connection_key();
         if !client.own_connections.contains(&(node, connection_key)) {
             client.own_connections.push((node, connection_key));
         }
@@ -441,7 +449,7 @@ fn have_room(parts: &[CommandPart], context: &mut RequestContext<'_>) -> bool {
     for part in parts {
         *counts.entry(part.node).or_default() += 1;
     }
-    let counts: Counts = counts.into_iter().collect();
+    let counts: QueryCounts = counts.into_iter().collect();
     context.has_room_for_all(&counts)
 }
 

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use super::client::{Pending, RedisClient};
 use super::protocol::RedisProtocol;
 use super::retry_policy::{self, RetryHint};
-use super::wire::ConnectionProperties;
+use super::wire::RedisConnectionProperties;
 use super::{command_docs, route};
 use crate::node_kind::NodeKind;
 use crate::runtime::protocol::RequestContext;
-use crate::runtime::query::{Failure, NodeIndex, Query};
+use crate::runtime::query::{BackendQuery, NodeIndex, QueryFailure};
 
 /// Precedes a command that another node is to execute although the slot is not its own yet.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
@@ -22,7 +22,7 @@ impl RedisProtocol {
     /// their authors like, and servers that know of no others have no reason to name one. A redirection
     /// from a script is followed once, to a node that is known and that checks itself if it has the
     /// slot; the script is not sent twice to a node that may have executed it.
-    pub(super) fn believes(&self, query: &Query, hint: RetryHint) -> bool {
+    pub(super) fn believes(&self, query: &BackendQuery, hint: RetryHint) -> bool {
         let script = route::is_script(query.route);
         match hint {
             RetryHint::Later => !script || query.safe,
@@ -51,7 +51,7 @@ impl RedisProtocol {
     pub(super) fn settle(
         &mut self,
         client: &mut RedisClient,
-        query: &Query,
+        query: &BackendQuery,
         bytes: Bytes,
         connection: u64,
         context: &mut RequestContext<'_>,
@@ -91,7 +91,7 @@ impl RedisProtocol {
     pub(super) fn redirect(
         &mut self,
         client: &mut RedisClient,
-        query: Query,
+        query: BackendQuery,
         hint: RetryHint,
         error: Bytes,
         context: &mut RequestContext<'_>,
@@ -133,7 +133,7 @@ impl RedisProtocol {
             {
                 let mut bytes = ASKING.to_vec();
                 bytes.extend_from_slice(&query.bytes);
-                let asking = Query {
+                let asking = BackendQuery {
                     bytes: bytes.into(),
                     replies: 2,
                     ..query
@@ -150,7 +150,7 @@ impl RedisProtocol {
 
     /// Returns the node to which a query goes when it is sent again. A query without keys goes to
     /// another node than before, if any node will do.
-    fn node_again(&self, client: &mut RedisClient, query: &Query) -> NodeIndex {
+    fn node_again(&self, client: &mut RedisClient, query: &BackendQuery) -> NodeIndex {
         if let Some(slot) = route::slot_of(query.route) {
             return self.map.of_slot(slot);
         }
@@ -166,15 +166,15 @@ impl RedisProtocol {
     pub(super) fn failed(
         &mut self,
         client: &mut RedisClient,
-        query: Query,
-        failure: &Failure,
+        query: BackendQuery,
+        failure: &QueryFailure,
         context: &mut RequestContext<'_>,
     ) {
         let query = plain(query);
         self.state.request_refresh();
         if query.connection.is_some() {
             // The connection that watched is gone: the watched keys may have changed.
-            let lost = matches!(failure, Failure::Unsent(_)) || query.safe;
+            let lost = matches!(failure, QueryFailure::Unsent(_)) || query.safe;
             if lost {
                 let reply = lost_watch(client, &query);
                 return self.settle_failed(client, &query, reply, context);
@@ -200,7 +200,7 @@ impl RedisProtocol {
     fn settle_failed(
         &mut self,
         client: &mut RedisClient,
-        query: &Query,
+        query: &BackendQuery,
         reply: Bytes,
         context: &mut RequestContext<'_>,
     ) {
@@ -213,10 +213,12 @@ impl RedisProtocol {
 }
 
 /// Releases a connection of the client's own, unless it watches: it costs the node one more connection.
-fn release_own(client: &RedisClient, query: &Query, context: &mut RequestContext<'_>) {
+fn release_own(client: &RedisClient, query: &BackendQuery, context: &mut RequestContext<'_>) {
     let watches =
         |(node, connection_key, _)| (node, connection_key) == (query.node, query.connection_key);
-    if ConnectionProperties::of(query.connection_key).own.is_some()
+    if RedisConnectionProperties::of(query.connection_key)
+        .own
+        .is_some()
         && !client.watches.own.is_some_and(watches)
     {
         context.release(query.node, query.connection_key);
@@ -227,7 +229,7 @@ fn release_own(client: &RedisClient, query: &Query, context: &mut RequestContext
 /// that node as well, so that it is closed when the client goes.
 fn send_again(
     client: &mut RedisClient,
-    query: Query,
+    query: BackendQuery,
     node: NodeIndex,
     pause: Duration,
     context: &mut RequestContext<'_>,
@@ -249,7 +251,9 @@ fn send_again(
     };
     let pause = due.saturating_sub(context.now).max(least);
     let own = (node, query.connection_key);
-    if ConnectionProperties::of(query.connection_key).own.is_some()
+    if RedisConnectionProperties::of(query.connection_key)
+        .own
+        .is_some()
         && !client.own_connections.contains(&own)
     {
         client.own_connections.push(own);
@@ -258,10 +262,10 @@ fn send_again(
 }
 
 /// Returns a query as it was before another node was asked.
-fn plain(query: Query) -> Query {
+fn plain(query: BackendQuery) -> BackendQuery {
     if query.replies == 2 && query.bytes.starts_with(ASKING) {
         let bytes = query.bytes.slice(ASKING.len()..);
-        return Query {
+        return BackendQuery {
             bytes,
             replies: 1,
             ..query
@@ -272,7 +276,7 @@ fn plain(query: Query) -> Query {
 
 /// Handles that the connection that watched is of no use any more: the watched keys may have changed.
 /// Returns the reply to this query: a block is not executed. The next block is not executed either.
-fn lost_watch(client: &mut RedisClient, query: &Query) -> Bytes {
+fn lost_watch(client: &mut RedisClient, query: &BackendQuery) -> Bytes {
     let resp3 = client.protocol == resp::Protocol::Resp3;
     match client.pending(query.sequence) {
         Some(Pending::ThreadWatch(_)) => {

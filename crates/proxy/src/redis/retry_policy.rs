@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::runtime::query::{Answer, Failure, Query};
+use crate::runtime::query::{BackendAnswer, BackendQuery, QueryFailure};
 
 /// The first pause before a query is tried again; it doubles up to [`LONGEST_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(5);
@@ -23,7 +23,7 @@ pub(crate) enum RetryHint {
 }
 
 /// Returns the action that the answer asks for, if it is such an error.
-pub(crate) fn hint(answer: &Answer) -> Option<RetryHint> {
+pub(crate) fn hint(answer: &BackendAnswer) -> Option<RetryHint> {
     let error = match &answer.earlier_error {
         // When commands of a block were refused, their error precedes the one that says that it is not
         // executed.
@@ -58,15 +58,15 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// Returns `true` if a query that failed in this way may be sent again.
-pub(crate) fn may_repeat(query: &Query, failure: &Failure) -> bool {
+pub(crate) fn may_repeat(query: &BackendQuery, failure: &QueryFailure) -> bool {
     match failure {
-        Failure::Unsent(_) => true,
-        Failure::Lost(_) => query.safe,
+        QueryFailure::Unsent(_) => true,
+        QueryFailure::Lost(_) => query.safe,
     }
 }
 
 /// Returns how long to wait before a query is sent again; `None`: it has been retried for long enough.
-pub(crate) fn pause(query: &Query, now: Duration, patience: Duration) -> Option<Duration> {
+pub(crate) fn pause(query: &BackendQuery, now: Duration, patience: Duration) -> Option<Duration> {
     if now >= query.since + patience {
         return None;
     }
@@ -85,15 +85,15 @@ const UNAVAILABLE: &str = "LOADING";
 
 /// Returns the error for a query that failed at a node. A query that changes nothing has no unknown
 /// outcome.
-pub(crate) fn told(failure: &Failure, safe: bool, node: SocketAddr) -> Bytes {
+pub(crate) fn told(failure: &QueryFailure, safe: bool, node: SocketAddr) -> Bytes {
     let text = match failure {
-        Failure::Lost(why) if safe => {
+        QueryFailure::Lost(why) if safe => {
             format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
         }
-        Failure::Unsent(why) => {
+        QueryFailure::Unsent(why) => {
             format!("-{UNAVAILABLE} node {node} {why}{NOTHING}\r\n")
         }
-        Failure::Lost(why) => format!(
+        QueryFailure::Lost(why) => format!(
             "{UNKNOWN}node {node} {why}: whether the command took effect is not known; read what \
              it writes to find out, before it is given again\r\n"
         ),
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
     use crate::runtime::query::NodeError;
 
-    fn answer(bytes: &'static str, earlier: Option<&'static str>) -> Answer {
-        Answer {
+    fn answer(bytes: &'static str, earlier: Option<&'static str>) -> BackendAnswer {
+        BackendAnswer {
             bytes: bytes.into(),
             earlier_error: earlier.map(Bytes::from),
         }
@@ -169,14 +169,14 @@ mod tests {
         let node = SocketAddr::from(([127, 0, 0, 1], 7000));
         let why = NodeError::Closed("end of the connection".to_owned());
         for (failure, safe) in [
-            (Failure::Unsent(why.clone()), false),
-            (Failure::Lost(why.clone()), true),
+            (QueryFailure::Unsent(why.clone()), false),
+            (QueryFailure::Lost(why.clone()), true),
         ] {
             let nothing = told(&failure, safe, node);
             assert!(nothing.starts_with(b"-LOADING node 127.0.0.1:7000 has closed"));
             assert!(nothing.ends_with(b"; nothing has happened, retry it\r\n"));
         }
-        let lost = told(&Failure::Lost(why), false, node);
+        let lost = told(&QueryFailure::Lost(why), false, node);
         assert!(lost.starts_with(b"-UNKNOWN node 127.0.0.1:7000 has closed"));
         assert_eq!(
             refused(b"-MOVED 1 127.0.0.1:7001\r\n", node),

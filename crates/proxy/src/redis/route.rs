@@ -7,9 +7,9 @@ use cluster::slot;
 use resp::Args;
 use resp::command::write_command;
 
-use super::commands::{Command, KeySplit, ReplyReduction, Special};
+use super::commands::{KeySplit, NodeCommand, ReplyReduction, Special};
 use super::reply_merge::MergeRule;
-use super::slot_map::Map;
+use super::slot_map::SlotMap;
 use crate::node_kind::NodeKind;
 use crate::runtime::query::NodeIndex;
 
@@ -28,7 +28,10 @@ pub(crate) enum CommandRoute {
     /// On a connection of the client's own.
     Own { node: NodeIndex, route: u32 },
     /// To one node after another.
-    Scan { cursors: Cursors, part: CommandPart },
+    Scan {
+        cursors: ScanCursors,
+        part: CommandPart,
+    },
     /// Refused, with the error.
     Refused(&'static str),
 }
@@ -53,7 +56,7 @@ fn name(node: NodeIndex) -> u64 {
 
 /// The node names that the cursors of a step of `SCAN` may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cursors {
+pub(crate) struct ScanCursors {
     /// The name of the node that is asked.
     node: u64,
     /// The name of the next node; 0: there is none.
@@ -69,7 +72,7 @@ pub(crate) fn route(slot: u16) -> u32 {
 const SCRIPT: u32 = 1 << 31;
 
 /// Returns the route of a command, marked if the command is a script or a function.
-pub(crate) fn marked(route: u32, command: &Command) -> u32 {
+pub(crate) fn marked(route: u32, command: &NodeCommand) -> u32 {
     match command.is_script() {
         true => route | SCRIPT,
         false => route,
@@ -87,7 +90,7 @@ pub(crate) fn slot_of(route: u32) -> Option<u16> {
 }
 
 /// Returns `true` if keys of these slots can be sent to one node in one command.
-pub(crate) fn go_together(kind: NodeKind, map: &Map, slots: &[u16]) -> bool {
+pub(crate) fn go_together(kind: NodeKind, map: &SlotMap, slots: &[u16]) -> bool {
     let Some((first, others)) = slots.split_first() else {
         return true;
     };
@@ -104,8 +107,8 @@ pub(crate) fn go_together(kind: NodeKind, map: &Map, slots: &[u16]) -> bool {
 /// Returns the way of a command. `any` chooses the node where any will do.
 pub(crate) fn way(
     kind: NodeKind,
-    map: &Map,
-    command: &Command,
+    map: &SlotMap,
+    command: &NodeCommand,
     args: Args<'_>,
     any: usize,
 ) -> CommandRoute {
@@ -140,7 +143,7 @@ pub(crate) fn way(
     }
 }
 
-fn everywhere(map: &Map, how: ReplyReduction, args: Args<'_>) -> CommandRoute {
+fn everywhere(map: &SlotMap, how: ReplyReduction, args: Args<'_>) -> CommandRoute {
     let nodes = map.all();
     let rule = match how {
         ReplyReduction::Sum => MergeRule::Sum,
@@ -162,7 +165,7 @@ fn everywhere(map: &Map, how: ReplyReduction, args: Args<'_>) -> CommandRoute {
 
 /// Returns the way of a step of `SCAN`: the cursor's low bits name the node, the others are that node's
 /// cursor.
-fn scan(map: &Map, args: Args<'_>) -> CommandRoute {
+fn scan(map: &SlotMap, args: Args<'_>) -> CommandRoute {
     const INVALID: CommandRoute = CommandRoute::Refused("ERR invalid cursor");
     let cursor = args.get(1).and_then(|arg| std::str::from_utf8(arg).ok());
     let Some(cursor) = cursor.and_then(|text| text.parse::<u64>().ok()) else {
@@ -187,7 +190,7 @@ fn scan(map: &Map, args: Args<'_>) -> CommandRoute {
         route: 0,
         bytes: out.into(),
     };
-    let cursors = Cursors {
+    let cursors = ScanCursors {
         node: name(step.node),
         next: step.next.map_or(0, name),
     };
@@ -195,7 +198,7 @@ fn scan(map: &Map, args: Args<'_>) -> CommandRoute {
 }
 
 /// Returns one node's reply to a step of `SCAN`, with the cursor for the next step.
-pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
+pub(crate) fn scanned(reply: &Bytes, cursors: ScanCursors) -> Bytes {
     let elements = super::reply_merge::elements(reply);
     let &[cursor, keys] = &elements[..] else {
         return reply.clone();
@@ -228,7 +231,7 @@ pub(crate) fn scanned(reply: &Bytes, cursors: Cursors) -> Bytes {
 /// slots even if one node has them) or for each node. `None`: one part is enough.
 fn parts(
     kind: NodeKind,
-    map: &Map,
+    map: &SlotMap,
     split: KeySplit,
     args: Args<'_>,
     keys: &[usize],
@@ -281,8 +284,8 @@ mod tests {
     use super::super::commands::tests::{some, with_args};
     use super::*;
 
-    fn two() -> Map {
-        Map::even(&[NodeIndex(0), NodeIndex(1)])
+    fn two() -> SlotMap {
+        SlotMap::even(&[NodeIndex(0), NodeIndex(1)])
     }
 
     fn way_of(kind: NodeKind, words: &str) -> CommandRoute {
@@ -378,7 +381,7 @@ mod tests {
         let last = scanned(&reply("0"), cursors);
         assert_eq!(last, "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n");
         // Node 0 is gone, and node 2 has its slots: a cursor of node 0 means nothing there.
-        let mut map = Map::even(&[NodeIndex(2), NodeIndex(1)]);
+        let mut map = SlotMap::even(&[NodeIndex(2), NodeIndex(1)]);
         map.follow(&two());
         let way = with_args(&format!("scan {second}"), |args| scan(&map, args));
         let CommandRoute::Scan { part, .. } = way else {

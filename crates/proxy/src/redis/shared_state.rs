@@ -13,7 +13,7 @@ use base::log_limit::LogLimit;
 use parking_lot::{Mutex, RwLock};
 
 use super::commands::Commands;
-use super::slot_map::Map;
+use super::slot_map::SlotMap;
 use crate::config::Limits;
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
@@ -23,13 +23,13 @@ use crate::refresh_signal::RefreshSignal;
 use crate::runtime::query::NodeIndex;
 
 /// The node of each slot, and the addresses of all nodes.
-pub(crate) type SlotOwners = (Map, HashSet<SocketAddr>);
+pub(crate) type SlotOwners = (SlotMap, HashSet<SocketAddr>);
 
 /// The knowledge of the nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterMetadata {
     pub(crate) commands: Arc<Commands>,
-    pub(crate) map: Arc<Map>,
+    pub(crate) map: Arc<SlotMap>,
     /// All nodes that a node has reported, including those without slots, and those that were given to
     /// the proxy. No other address is trusted.
     pub(crate) addresses: Arc<HashSet<SocketAddr>>,

@@ -14,16 +14,16 @@ use crate::runtime::query::NodeIndex;
 /// scan that is under way skips no place and visits none twice. All other nodes that get slots come
 /// last.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Map {
+pub(crate) struct SlotMap {
     nodes: Vec<NodeIndex>,
-    places: Vec<Place>,
+    places: Vec<ScanPosition>,
     /// All nodes that have slots, in the order of their places.
     all: Vec<NodeIndex>,
 }
 
 /// A place in the order of nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Place {
+struct ScanPosition {
     /// The nodes that have had the place; the last one has it now if `is_taken`.
     nodes: Vec<NodeIndex>,
     is_taken: bool,
@@ -31,7 +31,7 @@ struct Place {
 
 /// A step of `SCAN`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ScanStep {
     /// The node that is asked.
     pub(crate) node: NodeIndex,
     /// The cursor names this node. Otherwise the node's part of the scan begins.
@@ -40,10 +40,10 @@ pub(crate) struct Step {
     pub(crate) next: Option<NodeIndex>,
 }
 
-impl Map {
+impl SlotMap {
     /// Creates a map of ranges of slots (including both ends). A slot that is in none belongs to
     /// `fallback`, whose error will explain the fault.
-    pub(crate) fn new(ranges: &[(u16, u16, NodeIndex)], fallback: NodeIndex) -> Map {
+    pub(crate) fn new(ranges: &[(u16, u16, NodeIndex)], fallback: NodeIndex) -> SlotMap {
         let mut nodes = vec![fallback; SLOTS.into()];
         for &(first, last, node) in ranges {
             let last = last.min(SLOTS - 1);
@@ -51,7 +51,7 @@ impl Map {
                 nodes[first.into()..=last.into()].fill(node);
             }
         }
-        let mut map = Map {
+        let mut map = SlotMap {
             nodes,
             places: Vec::new(),
             all: Vec::new(),
@@ -61,17 +61,17 @@ impl Map {
     }
 
     /// Creates a map that divides the slots evenly among the nodes, in this order.
-    pub(crate) fn even(nodes: &[NodeIndex]) -> Map {
+    pub(crate) fn even(nodes: &[NodeIndex]) -> SlotMap {
         let count = nodes.len() as u32;
         let share = |index: u32| (index * u32::from(SLOTS) / count) as u16;
         let ranges: Vec<(u16, u16, NodeIndex)> = (0..count)
             .map(|index| (share(index), share(index + 1) - 1, nodes[index as usize]))
             .collect();
-        Map::new(&ranges, nodes[0])
+        SlotMap::new(&ranges, nodes[0])
     }
 
     /// Adopts the order of the previous map.
-    pub(crate) fn follow(&mut self, before: &Map) {
+    pub(crate) fn follow(&mut self, before: &SlotMap) {
         self.places.clone_from(&before.places);
         self.settle(|node| before.nodes.iter().position(|&one| one == node));
     }
@@ -98,11 +98,12 @@ impl Map {
                 place.take(left.remove(at));
             }
         }
-        self.places.extend(left.into_iter().map(|node| Place {
-            nodes: vec![node],
-            is_taken: true,
-        }));
-        self.all = self.places.iter().filter_map(Place::node).collect();
+        self.places
+            .extend(left.into_iter().map(|node| ScanPosition {
+                nodes: vec![node],
+                is_taken: true,
+            }));
+        self.all = self.places.iter().filter_map(ScanPosition::node).collect();
     }
 
     pub(crate) fn of_slot(&self, slot: u16) -> NodeIndex {
@@ -116,7 +117,7 @@ impl Map {
 
     /// Returns `true` if other nodes have at least half of the slots that this node had before: it was
     /// replaced. Slots that are moved for balance leave a node one by one.
-    pub(crate) fn replaces(&self, before: &Map, node: NodeIndex) -> bool {
+    pub(crate) fn replaces(&self, before: &SlotMap, node: NodeIndex) -> bool {
         let slots = before.nodes.iter().zip(&self.nodes);
         let had = slots.filter(|&(&was, _)| was == node);
         let (mut lost, mut all) = (0, 0);
@@ -135,19 +136,19 @@ impl Map {
     /// Returns the step of a scan whose cursor names a node for which `is_named` is true; with `None`
     /// the scan begins. Returns `None` if no node ever matched, or if no node with slots is left at its
     /// place or after it.
-    pub(crate) fn step(&self, is_named: Option<impl Fn(NodeIndex) -> bool>) -> Option<Step> {
+    pub(crate) fn step(&self, is_named: Option<impl Fn(NodeIndex) -> bool>) -> Option<ScanStep> {
         let from = match &is_named {
             None => 0,
             Some(is_named) => {
-                let has = |place: &Place| place.node().is_some_and(is_named);
-                let had = |place: &Place| place.nodes.iter().any(|&node| is_named(node));
+                let has = |place: &ScanPosition| place.node().is_some_and(is_named);
+                let had = |place: &ScanPosition| place.nodes.iter().any(|&node| is_named(node));
                 let now = self.places.iter().position(has);
                 now.or_else(|| self.places.iter().position(had))?
             }
         };
-        let mut rest = self.places[from..].iter().filter_map(Place::node);
+        let mut rest = self.places[from..].iter().filter_map(ScanPosition::node);
         let node = rest.next()?;
-        Some(Step {
+        Some(ScanStep {
             node,
             is_named: is_named.is_some_and(|is_named| is_named(node)),
             next: rest.next(),
@@ -166,7 +167,7 @@ impl Map {
     }
 }
 
-impl Place {
+impl ScanPosition {
     /// Returns the node that has the place now.
     fn node(&self) -> Option<NodeIndex> {
         self.nodes.last().copied().filter(|_| self.is_taken)
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn slots_are_shared_out_evenly() {
         let nodes: Vec<NodeIndex> = (0..3).map(NodeIndex).collect();
-        let map = Map::even(&nodes);
+        let map = SlotMap::even(&nodes);
         let count = |node| (0..SLOTS).filter(|&slot| map.of_slot(slot) == node).count();
         assert_eq!(nodes.iter().map(|&node| count(node)).sum::<usize>(), 16_384);
         assert!(
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_slot_moves_alone() {
-        let mut map = Map::new(
+        let mut map = SlotMap::new(
             &[(0, 99, NodeIndex(1)), (100, 20_000, NodeIndex(2))],
             NodeIndex(0),
         );
@@ -218,7 +219,7 @@ mod tests {
 
     /// Returns the nodes that a scan asks after a cursor of this node, and if the first is the cursor's
     /// own.
-    fn rest(map: &Map, named: Option<u32>) -> Option<(Vec<u32>, bool)> {
+    fn rest(map: &SlotMap, named: Option<u32>) -> Option<(Vec<u32>, bool)> {
         let named_is = |named: u32| move |node: NodeIndex| node == NodeIndex(named);
         let mut step = map.step(named.map(named_is))?;
         let (mut rest, is_named) = (vec![step.node.0], step.is_named);
@@ -229,8 +230,8 @@ mod tests {
         Some((rest, is_named))
     }
 
-    fn thirds(nodes: [u32; 3]) -> Map {
-        Map::even(&nodes.map(NodeIndex))
+    fn thirds(nodes: [u32; 3]) -> SlotMap {
+        SlotMap::even(&nodes.map(NodeIndex))
     }
 
     #[test]
@@ -274,7 +275,7 @@ mod tests {
     fn slots_that_move_one_by_one_skip_no_node() {
         let ranges = [(0, 0, 0), (1, 99, 1), (100, SLOTS, 2)];
         let ranges = ranges.map(|(first, last, node)| (first, last, NodeIndex(node)));
-        let mut map = Map::new(&ranges, NodeIndex(0));
+        let mut map = SlotMap::new(&ranges, NodeIndex(0));
         // Node 0 has given its last slot to node 5, which has its place now.
         map.moved(0, NodeIndex(5));
         assert_eq!(rest(&map, Some(0)), Some((vec![5, 1, 2], false)));

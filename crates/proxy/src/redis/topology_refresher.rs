@@ -13,13 +13,13 @@ use resp::Value;
 use super::commands::Commands;
 use super::control_connection::RedisControlConnection;
 use super::shared_state::{ClusterMetadata, RedisState, SlotOwners};
-use super::slot_map::Map;
+use super::slot_map::SlotMap;
 use super::wire::Options;
 use crate::error::ProxyError;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::runtime::query::NodeIndex;
-use crate::seeds::Seeds;
+use crate::seeds::SeedAddresses;
 
 /// Interval at which the nodes are asked without a reason.
 const ROUTINE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const LOADING: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Keeps the knowledge up to date until it is stopped.
-pub(crate) fn run(state: &RedisState, seeds: &Seeds, options: &Options) {
+pub(crate) fn run(state: &RedisState, seeds: &SeedAddresses, options: &Options) {
     while !state.refresh.is_stopping() {
         state.refresh.wait(ROUTINE);
         if state.refresh.is_stopping() {
@@ -88,7 +88,7 @@ fn look(
 /// # Errors
 /// Returns the fault of each of them.
 pub(crate) fn discover(
-    seeds: &Seeds,
+    seeds: &SeedAddresses,
     kumiki: bool,
     options: &Options,
     nodes: &Nodes,
@@ -166,7 +166,7 @@ fn servers(addresses: &[SocketAddr], nodes: &Nodes) -> SlotOwners {
         .iter()
         .map(|&address| nodes.place(address))
         .collect();
-    (Map::even(&places), addresses.iter().copied().collect())
+    (SlotMap::even(&places), addresses.iter().copied().collect())
 }
 
 /// Asks one node for the slots and addresses of all; `None` if it belongs to no cluster.
@@ -212,7 +212,7 @@ fn slots(
         let text = String::from_utf8_lossy(&text).into_owned();
         told.extend(text.lines().filter_map(|line| listed(line, address)));
     }
-    Ok(Some((Map::new(&ranges, nodes.place(address)), told)))
+    Ok(Some((SlotMap::new(&ranges, nodes.place(address)), told)))
 }
 
 /// Returns `true` if this error of a node means that it belongs to no cluster. Other errors (the node

@@ -5,13 +5,13 @@ use cluster::slot;
 use resp::Args;
 
 use super::client::{Pending, RedisClient};
-use super::commands::{Command, LockCommand, Special};
+use super::commands::{LockCommand, NodeCommand, Special};
 use super::multi_block::{self, Block};
 use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
 use super::{local_commands, route};
 use crate::node_kind::NodeKind;
-use crate::runtime::protocol::{Dispatch, Progress, RequestContext};
+use crate::runtime::protocol::{Dispatch, InputProgress, RequestContext};
 
 impl RedisProtocol {
     /// Refuses a command; if it is part of a block, the block cannot be executed.
@@ -31,7 +31,7 @@ impl RedisProtocol {
     pub(super) fn queue(
         &self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         args: Args<'_>,
         bytes: &[u8],
         context: &mut RequestContext<'_>,
@@ -78,7 +78,7 @@ impl RedisProtocol {
     pub(super) fn block_command(
         &mut self,
         client: &mut RedisClient,
-        command: &Command,
+        command: &NodeCommand,
         args: Args<'_>,
         context: &mut RequestContext<'_>,
     ) -> CommandOutcome {
@@ -110,7 +110,7 @@ impl RedisProtocol {
             _ => {
                 if !client.is_idle() {
                     client.alone = true;
-                    return CommandOutcome::PutBack(Progress::AwaitsReply);
+                    return CommandOutcome::PutBack(InputProgress::AwaitsReply);
                 }
                 self.unwatch(client, context);
                 client.answer(context.out, Bytes::from_static(b"+OK\r\n"));
@@ -139,7 +139,7 @@ impl RedisProtocol {
     ) -> CommandOutcome {
         if !client.is_idle() {
             client.alone = true;
-            return CommandOutcome::PutBack(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
         let keys = client.watches.new_ones(args.iter().skip(1));
         let Some(first) = keys.first() else {
@@ -173,7 +173,7 @@ impl RedisProtocol {
             return CommandOutcome::Handled;
         }
         if !context.has_room(node) {
-            return CommandOutcome::PutBack(Progress::AwaitsRoom);
+            return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
         }
         let kumiki = self.state.kind == NodeKind::Kumiki;
         let name: &[u8] = if kumiki { b"WATCH.VERSION" } else { b"WATCH" };
@@ -240,10 +240,10 @@ impl RedisProtocol {
         let elsewhere = slots.iter().any(|&slot| self.map.of_slot(slot) != node);
         if (watches || elsewhere) && !client.is_idle() {
             client.alone = true;
-            return CommandOutcome::PutBack(Progress::AwaitsReply);
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
         if !context.has_room(node) {
-            return CommandOutcome::PutBack(Progress::AwaitsRoom);
+            return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
         }
         let block = client.block.take().expect("just seen");
         if client.watches.lost {

@@ -9,7 +9,7 @@ use resp::ReplyParser;
 use resp::command::write_command;
 
 use crate::runtime::out_batch::OutBatch;
-use crate::runtime::query::{Answer, ClientId, ConnectionKey, Query};
+use crate::runtime::query::{BackendAnswer, BackendQuery, ClientId, ConnectionKey};
 use crate::runtime::wire::{Wire, WireError};
 use reactor::tls::ClientTls;
 
@@ -33,16 +33,16 @@ pub(crate) struct Options {
 /// | 9 | it is one client's own |
 /// | 10…25, 26…57 | that client: its thread, its number |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ConnectionProperties {
+pub(crate) struct RedisConnectionProperties {
     pub(crate) resp3: bool,
     pub(crate) index: u8,
     pub(crate) own: Option<(u16, u32)>,
 }
 
-impl ConnectionProperties {
+impl RedisConnectionProperties {
     /// Returns the properties of a connection key of this client alone.
-    pub(crate) fn of_client(resp3: bool, id: ClientId) -> ConnectionProperties {
-        ConnectionProperties {
+    pub(crate) fn of_client(resp3: bool, id: ClientId) -> RedisConnectionProperties {
+        RedisConnectionProperties {
             resp3,
             index: 0,
             own: Some((id.thread, id.number)),
@@ -56,9 +56,9 @@ impl ConnectionProperties {
         ConnectionKey(u64::from(self.resp3) | u64::from(self.index) << 1 | own)
     }
 
-    pub(crate) fn of(connection_key: ConnectionKey) -> ConnectionProperties {
+    pub(crate) fn of(connection_key: ConnectionKey) -> RedisConnectionProperties {
         let bits = connection_key.0;
-        ConnectionProperties {
+        RedisConnectionProperties {
             resp3: bits & 1 == 1,
             index: (bits >> 1) as u8,
             own: (bits >> 9 & 1 == 1).then_some(((bits >> 10) as u16, (bits >> 26) as u32)),
@@ -69,7 +69,7 @@ impl ConnectionProperties {
 /// A request that is under way.
 struct InflightQuery {
     /// The query; `None`: a request of the proxy's own.
-    query: Option<Query>,
+    query: Option<BackendQuery>,
     /// How many replies are still to come.
     missing: u32,
     earlier_error: Option<Bytes>,
@@ -95,7 +95,7 @@ impl Wire for RespWire {
         pack: &mut OutBatch,
         now: Duration,
     ) -> RespWire {
-        let name = ConnectionProperties::of(connection_key);
+        let name = RedisConnectionProperties::of(connection_key);
         let mut wire = RespWire {
             flights: VecDeque::new(),
             parser: ReplyParser::new(),
@@ -125,7 +125,7 @@ impl Wire for RespWire {
         self.greeting == 0
     }
 
-    fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration) {
+    fn put(&mut self, query: BackendQuery, pack: &mut OutBatch, now: Duration) {
         pack.put(&query.bytes);
         self.flights.push_back(InflightQuery {
             missing: query.replies,
@@ -144,7 +144,7 @@ impl Wire for RespWire {
     fn receive(
         &mut self,
         input: &mut BytesMut,
-        told: &mut dyn FnMut(Query, Answer),
+        told: &mut dyn FnMut(BackendQuery, BackendAnswer),
     ) -> Result<(), WireError> {
         loop {
             let end = match self.parser.parse(input) {
@@ -174,7 +174,7 @@ impl Wire for RespWire {
                     let earlier_error = flight.earlier_error;
                     told(
                         query,
-                        Answer {
+                        BackendAnswer {
                             bytes,
                             earlier_error,
                         },
@@ -190,12 +190,12 @@ impl Wire for RespWire {
     }
 
     fn oldest(&self) -> Option<Duration> {
-        let waits = |query: &Query| query.waits;
+        let waits = |query: &BackendQuery| query.waits;
         let first = self.flights.front()?;
         (!first.query.as_ref().is_some_and(waits)).then_some(first.put)
     }
 
-    fn abandon(&mut self, given_up: &mut dyn FnMut(Query)) {
+    fn abandon(&mut self, given_up: &mut dyn FnMut(BackendQuery)) {
         for query in self.flights.drain(..).filter_map(|flight| flight.query) {
             given_up(query);
         }
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
     use crate::runtime::query::NodeIndex;
 
-    fn query(sequence: u64, replies: u32) -> Query {
-        Query {
+    fn query(sequence: u64, replies: u32) -> BackendQuery {
+        BackendQuery {
             client: ClientId {
                 place: 0,
                 thread: 0,
@@ -320,13 +320,13 @@ mod tests {
             thread: 7,
             number: u32::MAX,
         };
-        let shared = ConnectionProperties {
+        let shared = RedisConnectionProperties {
             resp3: true,
             index: 200,
             own: None,
         };
-        for name in [shared, ConnectionProperties::of_client(false, id)] {
-            assert_eq!(ConnectionProperties::of(name.connection_key()), name);
+        for name in [shared, RedisConnectionProperties::of_client(false, id)] {
+            assert_eq!(RedisConnectionProperties::of(name.connection_key()), name);
         }
     }
 }

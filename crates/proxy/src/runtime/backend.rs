@@ -9,12 +9,14 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::arena::ReadArena;
-use super::link::{Link, LinkContext, LinkLimits};
-use super::query::{BackendCommand, ConnectionKey, NodeError, NodeIndex, Query, Reply};
+use super::link::{LinkContext, LinkLimits, NodeLink};
+use super::query::{
+    BackendCommand, BackendQuery, BackendReply, ConnectionKey, NodeError, NodeIndex,
+};
 use super::thread_waker::ThreadWaker;
 use super::wire::Wire;
 use crate::figures::BackendFigures;
-use crate::node_figures::ConnectionState;
+use crate::node_figures::NodeConnectionState;
 use crate::nodes::Nodes;
 use crate::queue::{Consumer, Producer};
 use reactor::{Network, SocketEvent};
@@ -42,14 +44,14 @@ pub(crate) struct FrontendQueues {
     /// The number of the thread with clients.
     pub(crate) front: u16,
     pub(crate) orders: Consumer<BackendCommand>,
-    pub(crate) replies: Producer<Reply>,
+    pub(crate) replies: Producer<BackendReply>,
     pub(crate) waker: Arc<ThreadWaker>,
 }
 
 struct FrontendPeer {
     queues: FrontendQueues,
     /// Replies for which the queue had no room.
-    late: VecDeque<Reply>,
+    late: VecDeque<BackendReply>,
     /// Something was put since the thread was last woken.
     told: bool,
 }
@@ -60,11 +62,11 @@ pub(crate) struct Backend<N: Network, W: Wire> {
     limits: LinkLimits,
     nodes: Arc<Nodes>,
     fronts: Vec<FrontendPeer>,
-    links: Slab<Link<N, W>>,
+    links: Slab<NodeLink<N, W>>,
     by_key: HashMap<(NodeIndex, ConnectionKey), usize, foldhash::fast::RandomState>,
     /// Links that have something to read or to write.
     ready: Vec<usize>,
-    replies: Vec<Reply>,
+    replies: Vec<BackendReply>,
     ticked: Duration,
     /// The time since which the thread has run without interruption.
     running_since: Duration,
@@ -185,7 +187,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
     }
 
     /// Gives a query to its link, which is created if there is none.
-    fn assign(&mut self, query: Query) {
+    fn assign(&mut self, query: BackendQuery) {
         let key = (query.node, query.connection_key);
         let link = match self.by_key.get(&key) {
             Some(&link) => link,
@@ -223,7 +225,7 @@ impl<N: Network, W: Wire> Backend<N, W> {
         let entry = self.links.vacant_entry();
         let link = entry.key();
         let address = self.nodes.address(key.0);
-        entry.insert(Link::new(
+        entry.insert(NodeLink::new(
             key.0,
             key.1,
             address,
@@ -249,8 +251,8 @@ impl<N: Network, W: Wire> Backend<N, W> {
         let gone = self
             .seen
             .drain(..)
-            .map(|node| (node, ConnectionState::default()));
-        let mut in_hand: HashMap<NodeIndex, ConnectionState> = gone.collect();
+            .map(|node| (node, NodeConnectionState::default()));
+        let mut in_hand: HashMap<NodeIndex, NodeConnectionState> = gone.collect();
         let (mut unneeded, mut released) = (Vec::new(), Vec::new());
         for (_, link) in &mut self.links {
             let node = self.nodes.figures(link.node);

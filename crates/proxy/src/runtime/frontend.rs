@@ -31,8 +31,8 @@ use slab::Slab;
 use super::arena::ReadArena;
 use super::deadlines::Deadlines;
 use super::outbox::Outbox;
-use super::protocol::{ClientProtocol, DeferredReply, Ended, Progress};
-use super::query::Reply;
+use super::protocol::{ClientProtocol, DeferredReply, EndReason, InputProgress};
+use super::query::BackendReply;
 use super::wait_queue::WaitQueue;
 use crate::config::Limits;
 use crate::figures::FrontendFigures;
@@ -118,7 +118,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         };
         connection.ended |= happened.ended;
         if happened.ended {
-            self.give_up_waiting(place, Ended::Client, now);
+            self.give_up_waiting(place, EndReason::Client, now);
         }
         let Some(connection) = self.connections.get_mut(place) else {
             return;
@@ -201,7 +201,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 
     /// Gives a reply to the client that waits for it.
-    fn deliver_reply(&mut self, reply: Reply, now: Duration) {
+    fn deliver_reply(&mut self, reply: BackendReply, now: Duration) {
         self.outbox.inflight.give_back(&reply.query);
         self.wait_queue.freed(reply.query.node);
         let id = reply.query.client;
@@ -215,7 +215,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
         self.protocol.reply(client, reply, &mut context);
         list(&mut self.touched, &mut connection.in_touched, place);
-        if connection.progress == Progress::AwaitsReply {
+        if connection.progress == InputProgress::AwaitsReply {
             list(&mut self.ready, &mut connection.in_ready, place);
         }
     }
@@ -234,7 +234,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             context.forget_deferred_reply();
             self.protocol.deliver(client, deferred_reply, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
-            if connection.progress == Progress::AwaitsReply {
+            if connection.progress == InputProgress::AwaitsReply {
                 list(&mut self.ready, &mut connection.in_ready, place);
             }
         }
@@ -242,14 +242,14 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     }
 
     /// Lets the protocol give up the requests of the client that may wait without end.
-    fn give_up_waiting(&mut self, place: usize, why: Ended, now: Duration) {
+    fn give_up_waiting(&mut self, place: usize, why: EndReason, now: Duration) {
         let Some(connection) = self.connections.get_mut(place) else {
             return;
         };
         let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
         self.protocol.ended(client, why, &mut context);
         list(&mut self.touched, &mut connection.in_touched, place);
-        if connection.progress == Progress::AwaitsReply {
+        if connection.progress == InputProgress::AwaitsReply {
             list(&mut self.ready, &mut connection.in_ready, place);
         }
     }
@@ -260,7 +260,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             return;
         };
         connection.in_ready = false;
-        if connection.dead || connection.progress == Progress::Close || self.stopping {
+        if connection.dead || connection.progress == InputProgress::Close || self.stopping {
             return list(&mut self.touched, &mut connection.in_touched, place);
         }
         if connection.out.len() > self.protocol.unread() {
@@ -268,7 +268,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             return;
         }
         let mut has_come = false;
-        if connection.progress == Progress::Done && connection.readable {
+        if connection.progress == InputProgress::Done && connection.readable {
             let network = &mut *network;
             let stream = &mut connection.stream;
             match arena.receive(|room| network.read(stream, room)) {
@@ -304,7 +304,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         let before = context.orders.len();
         let progress = self.protocol.read(client, input, &mut context);
         // Requests that it sent before it ended are executed, but do not wait.
-        let given_up = ended && self.protocol.ended(client, Ended::Client, &mut context);
+        let given_up = ended && self.protocol.ended(client, EndReason::Client, &mut context);
         self.figures.asked(context.orders.len() - before);
         connection.progress = progress;
         if let Some(newcomer) = connection.newcomer
@@ -313,7 +313,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             self.newcomers.leave(newcomer);
             connection.newcomer = None;
         }
-        if given_up && progress == Progress::AwaitsReply {
+        if given_up && progress == InputProgress::AwaitsReply {
             // The reply that the connection waits for may have been this one.
             list(&mut self.ready, &mut connection.in_ready, place);
         }
@@ -330,9 +330,9 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             }
             connection.dead = true;
         }
-        let waits = connection.progress == Progress::AwaitsRoom;
+        let waits = connection.progress == InputProgress::AwaitsRoom;
         self.wait_queue.end(place, waits, &mut self.outbox.inflight);
-        let is_midway = connection.progress == Progress::Done
+        let is_midway = connection.progress == InputProgress::Done
             && self
                 .protocol
                 .is_midway(&connection.client, &connection.input);
@@ -341,7 +341,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         if let Some(due) = due(&self.protocol, &self.limits, connection) {
             self.deadlines.set(place, due);
         }
-        if connection.progress == Progress::Done && connection.readable {
+        if connection.progress == InputProgress::Done && connection.readable {
             list(&mut self.ready, &mut connection.in_ready, place);
         }
         list(&mut self.touched, &mut connection.in_touched, place);
@@ -384,9 +384,9 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             }
             let idle = connection.under_way == 0 && len == 0;
             let ends = match connection.progress {
-                Progress::Close => idle,
-                Progress::Done => idle && (connection.finished || self.stopping),
-                Progress::AwaitsReply | Progress::AwaitsRoom => idle && self.stopping,
+                InputProgress::Close => idle,
+                InputProgress::Done => idle && (connection.finished || self.stopping),
+                InputProgress::AwaitsReply | InputProgress::AwaitsRoom => idle && self.stopping,
             };
             if connection.dead || ends {
                 self.close(place, network, now);
@@ -420,7 +420,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
         if !std::mem::replace(&mut self.stopping, true) {
             let places: Vec<usize> = self.connections.iter().map(|(place, _)| place).collect();
             for place in places {
-                self.give_up_waiting(place, Ended::Proxy, now);
+                self.give_up_waiting(place, EndReason::Proxy, now);
             }
         }
         for (place, connection) in &mut self.connections {

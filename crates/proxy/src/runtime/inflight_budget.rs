@@ -10,10 +10,10 @@
 
 use smallvec::SmallVec;
 
-use super::query::{NodeIndex, Query};
+use super::query::{BackendQuery, NodeIndex};
 
 /// Numbers of queries, by node.
-pub(crate) type Counts = SmallVec<[(NodeIndex, u32); 4]>;
+pub(crate) type QueryCounts = SmallVec<[(NodeIndex, u32); 4]>;
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Node {
@@ -31,7 +31,7 @@ pub(crate) struct Shortfall {
     pub(crate) node: NodeIndex,
     pub(crate) wanted: u32,
     /// Room that the request needs of other nodes, as far as they have it.
-    pub(crate) beside: Counts,
+    pub(crate) beside: QueryCounts,
     /// The request needs several nodes.
     pub(crate) several: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct InflightBudget {
     most: u32,
     nodes: Vec<Node>,
     /// Places that are kept for the client that is being served.
-    own: Counts,
+    own: QueryCounts,
     /// The room that this client last asked for and did not get.
     lack: Option<Shortfall>,
 }
@@ -53,7 +53,7 @@ impl InflightBudget {
         InflightBudget {
             most,
             nodes: Vec::new(),
-            own: Counts::new(),
+            own: QueryCounts::new(),
             lack: None,
         }
     }
@@ -67,7 +67,7 @@ impl InflightBudget {
     }
 
     /// Takes a place for a query that is sent.
-    pub(crate) fn take(&mut self, query: &Query) {
+    pub(crate) fn take(&mut self, query: &BackendQuery) {
         if query.waits {
             return;
         }
@@ -80,7 +80,7 @@ impl InflightBudget {
     }
 
     /// Frees the place of a query that has come back.
-    pub(crate) fn give_back(&mut self, query: &Query) {
+    pub(crate) fn give_back(&mut self, query: &BackendQuery) {
         if !query.waits {
             self.at(query.node).taken -= 1;
         }
@@ -119,7 +119,7 @@ impl InflightBudget {
             self.lack = Some(Shortfall {
                 node,
                 wanted: 1,
-                beside: Counts::new(),
+                beside: QueryCounts::new(),
                 several: false,
             });
         }
@@ -130,7 +130,7 @@ impl InflightBudget {
     /// enough for any number: more might never be free.
     pub(crate) fn has_all(&mut self, wanted: &[(NodeIndex, u32)]) -> bool {
         let most = self.most.div_ceil(2);
-        let mut beside = Counts::new();
+        let mut beside = QueryCounts::new();
         let mut lacking = None;
         for &(node, count) in wanted {
             let count = count.min(most);
@@ -166,14 +166,14 @@ impl InflightBudget {
     }
 
     /// Begins to serve a client, for which `own` is kept.
-    pub(crate) fn begin(&mut self, own: Counts) {
+    pub(crate) fn begin(&mut self, own: QueryCounts) {
         self.own = own;
         self.lack = None;
     }
 
     /// Ends serving the client. Returns the room that it lacks, and the places that were kept for it
     /// and that it did not take. These are not kept any more.
-    pub(crate) fn end(&mut self) -> (Option<Shortfall>, Counts) {
+    pub(crate) fn end(&mut self) -> (Option<Shortfall>, QueryCounts) {
         let mut rest = std::mem::take(&mut self.own);
         rest.retain(|(_, count)| *count > 0);
         for &(node, count) in &rest {

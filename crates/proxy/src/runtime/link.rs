@@ -23,7 +23,9 @@ use bytes::BytesMut;
 use super::arena::ReadArena;
 use super::batch_window::BatchWindow;
 use super::out_batch::OutBatch;
-use super::query::{Answer, ConnectionKey, Failure, NodeError, NodeIndex, Query, Reply};
+use super::query::{
+    BackendAnswer, BackendQuery, BackendReply, ConnectionKey, NodeError, NodeIndex, QueryFailure,
+};
 use super::wire::{Wire, WireError};
 use reactor::{Network, SocketEvent};
 
@@ -83,14 +85,14 @@ enum State<S> {
 }
 
 /// See the module documentation.
-pub(crate) struct Link<N: Network, W: Wire> {
+pub(crate) struct NodeLink<N: Network, W: Wire> {
     pub(crate) node: NodeIndex,
     pub(crate) connection_key: ConnectionKey,
     address: SocketAddr,
     token: usize,
     state: State<N::Stream>,
     wire: Option<W>,
-    waiting: VecDeque<Query>,
+    waiting: VecDeque<BackendQuery>,
     pack: OutBatch,
     batch_window: BatchWindow,
     input: BytesMut,
@@ -131,17 +133,17 @@ pub(crate) struct LinkContext<'a, N: Network, W: Wire> {
     pub(crate) limits: &'a LinkLimits,
     /// Time since the proxy's start.
     pub(crate) now: Duration,
-    pub(crate) replies: &'a mut Vec<Reply>,
+    pub(crate) replies: &'a mut Vec<BackendReply>,
 }
 
-impl<N: Network, W: Wire> Link<N, W> {
+impl<N: Network, W: Wire> NodeLink<N, W> {
     pub(crate) fn new(
         node: NodeIndex,
         connection_key: ConnectionKey,
         address: SocketAddr,
         token: usize,
     ) -> Self {
-        Link {
+        NodeLink {
             node,
             connection_key,
             address,
@@ -171,8 +173,8 @@ impl<N: Network, W: Wire> Link<N, W> {
         }
     }
 
-    /// Adds a query for this node. [`Link::go_on`] writes it.
-    pub(crate) fn push(&mut self, query: Query) {
+    /// Adds a query for this node. [`NodeLink::go_on`] writes it.
+    pub(crate) fn push(&mut self, query: BackendQuery) {
         self.released = None;
         self.waiting.push_back(query);
     }
@@ -313,13 +315,13 @@ impl<N: Network, W: Wire> Link<N, W> {
         true
     }
 
-    fn split(&mut self, replies: &mut Vec<Reply>) -> Result<(), WireError> {
+    fn split(&mut self, replies: &mut Vec<BackendReply>) -> Result<(), WireError> {
         let connection = self.made;
         let batch_window = &mut self.batch_window;
         let wire = self.wire.as_mut().expect("it is connected");
-        let result = wire.receive(&mut self.input, &mut |query, answer: Answer| {
+        let result = wire.receive(&mut self.input, &mut |query, answer: BackendAnswer| {
             batch_window.answered();
-            replies.push(Reply {
+            replies.push(BackendReply {
                 query,
                 connection,
                 result: Ok(answer),
@@ -363,7 +365,9 @@ impl<N: Network, W: Wire> Link<N, W> {
             {
                 if query.connection.is_some_and(|number| number != self.made) {
                     let why = NodeError::Closed("the connection that it was for".to_owned());
-                    around.replies.push(failed(query, Failure::Unsent(why)));
+                    around
+                        .replies
+                        .push(failed(query, QueryFailure::Unsent(why)));
                     continue;
                 }
                 wire.put(query, &mut self.pack, around.now);
@@ -444,7 +448,7 @@ impl<N: Network, W: Wire> Link<N, W> {
                 if around.now >= running_since + timeout {
                     wire.give_up_late(around.now, timeout, &mut |query, why| {
                         batch_window.answered();
-                        replies.push(failed(query, Failure::Lost(why)));
+                        replies.push(failed(query, QueryFailure::Lost(why)));
                     });
                 }
                 let oldest = wire.oldest();
@@ -472,9 +476,10 @@ impl<N: Network, W: Wire> Link<N, W> {
             && around.now >= query.since.max(running_since) + timeout
         {
             let query = self.waiting.pop_front().expect("just seen");
-            around
-                .replies
-                .push(failed(query, Failure::Unsent(NodeError::Silent(timeout))));
+            around.replies.push(failed(
+                query,
+                QueryFailure::Unsent(NodeError::Silent(timeout)),
+            ));
         }
     }
 
@@ -512,11 +517,11 @@ impl<N: Network, W: Wire> Link<N, W> {
         let replies = &mut *around.replies;
         if let Some(mut wire) = self.wire.take() {
             wire.abandon(&mut |query| {
-                replies.push(failed(query, Failure::Lost(why.clone())));
+                replies.push(failed(query, QueryFailure::Lost(why.clone())));
             });
         }
         for query in self.waiting.drain(..) {
-            replies.push(failed(query, Failure::Unsent(why.clone())));
+            replies.push(failed(query, QueryFailure::Unsent(why.clone())));
         }
     }
 
@@ -541,8 +546,8 @@ impl<N: Network, W: Wire> Link<N, W> {
     }
 }
 
-fn failed(query: Query, failure: Failure) -> Reply {
-    Reply {
+fn failed(query: BackendQuery, failure: QueryFailure) -> BackendReply {
+    BackendReply {
         query,
         connection: 0,
         result: Err(failure),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inflight_budget::InflightBudget;
-use super::query::{BackendCommand, ClientId, NodeIndex, Query, Reply};
+use super::query::{BackendCommand, BackendQuery, BackendReply, ClientId, NodeIndex};
 use super::thread_waker::ThreadWaker;
 use crate::queue::{Consumer, Producer};
 
@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_micros(100);
 /// A queue to a thread with nodes, and one from it.
 pub(crate) struct BackendQueues {
     pub(crate) orders: Producer<BackendCommand>,
-    pub(crate) replies: Consumer<Reply>,
+    pub(crate) replies: Consumer<BackendReply>,
     pub(crate) waker: Arc<ThreadWaker>,
 }
 
@@ -30,7 +30,7 @@ struct BackendPeer {
 }
 
 /// A query that is to be sent later; the earliest first.
-struct DelayedQuery(Duration, u64, Query);
+struct DelayedQuery(Duration, u64, BackendQuery);
 
 impl PartialEq for DelayedQuery {
     fn eq(&self, other: &DelayedQuery) -> bool {
@@ -71,7 +71,7 @@ pub(crate) struct Outbox {
     pub(crate) inflight: InflightBudget,
     /// Filled while requests are read and replies given; emptied by [`Outbox::flush_queries`].
     pub(crate) orders: Vec<BackendCommand>,
-    pub(crate) later: Vec<(Duration, Query)>,
+    pub(crate) later: Vec<(Duration, BackendQuery)>,
     backends: Vec<BackendPeer>,
     shares: NodeShares,
     waiting: BinaryHeap<Reverse<DelayedQuery>>,
@@ -103,7 +103,7 @@ impl Outbox {
     }
 
     /// Returns the next reply from one of these threads.
-    pub(crate) fn reply(&mut self, backend: usize) -> Option<Reply> {
+    pub(crate) fn reply(&mut self, backend: usize) -> Option<BackendReply> {
         self.backends[backend].queues.replies.take()
     }
 

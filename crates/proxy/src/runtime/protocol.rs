@@ -7,11 +7,13 @@ use bytes::{Bytes, BytesMut};
 
 use super::inflight_budget::InflightBudget;
 use super::out_batch::OutBatch;
-use super::query::{BackendCommand, ClientId, ConnectionKey, NodeIndex, Query, Reply};
+use super::query::{
+    BackendCommand, BackendQuery, BackendReply, ClientId, ConnectionKey, NodeIndex,
+};
 
 /// How far a client's input was worked off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Progress {
+pub(crate) enum InputProgress {
     /// All whole requests were worked off; the rest is an incomplete request, or empty.
     Done,
     /// The next request waits until one of the client's earlier requests has its reply.
@@ -32,7 +34,7 @@ pub(crate) struct DeferredReply<T> {
 
 /// Why a client no longer waits for its replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
+pub(crate) enum EndReason {
     /// The client will send nothing more; most often it is gone.
     Client,
     /// The proxy is stopping.
@@ -75,10 +77,15 @@ pub(crate) trait ClientProtocol: Send + 'static {
         client: &mut Self::Client,
         input: &mut BytesMut,
         context: &mut RequestContext<'_>,
-    ) -> Progress;
+    ) -> InputProgress;
 
     /// Handles the answer to a query of the client.
-    fn reply(&mut self, client: &mut Self::Client, reply: Reply, context: &mut RequestContext<'_>);
+    fn reply(
+        &mut self,
+        client: &mut Self::Client,
+        reply: BackendReply,
+        context: &mut RequestContext<'_>,
+    );
 
     /// Returns `true` if the client waits for a reply that may never come: then its connection is
     /// closed at once when the client goes.
@@ -112,7 +119,7 @@ pub(crate) trait ClientProtocol: Send + 'static {
     fn ended(
         &mut self,
         _client: &mut Self::Client,
-        _why: Ended,
+        _why: EndReason,
         _context: &mut RequestContext<'_>,
     ) -> bool {
         false
@@ -154,7 +161,7 @@ pub(crate) struct RequestContext<'a> {
     /// Commands to the threads with nodes.
     pub(crate) orders: &'a mut Vec<BackendCommand>,
     /// Queries to be sent at a later time, counted from the proxy's start.
-    pub(crate) later: &'a mut Vec<(Duration, Query)>,
+    pub(crate) later: &'a mut Vec<(Duration, BackendQuery)>,
     pub(crate) inflight: &'a mut InflightBudget,
     /// Queries of this client that are with nodes, or are to be sent later.
     pub(crate) under_way: &'a mut u32,
@@ -201,7 +208,7 @@ impl RequestContext<'_> {
     }
 
     fn send_query(&mut self, dispatch: Dispatch, bytes: Bytes, waits: bool) {
-        let query = Query {
+        let query = BackendQuery {
             client: self.id,
             sequence: dispatch.sequence,
             part: dispatch.part,
@@ -222,7 +229,7 @@ impl RequestContext<'_> {
     }
 
     /// Sends a query that came back once more, to `node`, after `pause`.
-    pub(crate) fn send_again(&mut self, mut query: Query, node: NodeIndex, pause: Duration) {
+    pub(crate) fn send_again(&mut self, mut query: BackendQuery, node: NodeIndex, pause: Duration) {
         *self.under_way += 1;
         query.node = node;
         query.retries += 1;

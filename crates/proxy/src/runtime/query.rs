@@ -28,7 +28,7 @@ pub(crate) struct ConnectionKey(pub(crate) u64);
 
 /// A request on its way to a node, in bytes that the node understands. It comes back with the reply.
 #[derive(Debug)]
-pub(crate) struct Query {
+pub(crate) struct BackendQuery {
     pub(crate) client: ClientId,
     /// The request of the client that it belongs to.
     pub(crate) sequence: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Query {
 #[derive(Debug)]
 pub(crate) enum BackendCommand {
     /// Send this query.
-    Send(Query),
+    Send(BackendQuery),
     /// Close the connection with this connection key, which no other client uses.
     HangUp(NodeIndex, ConnectionKey),
     /// Close that connection if nothing is sent on it for a while.
@@ -68,17 +68,17 @@ pub(crate) enum BackendCommand {
 
 /// The outcome of a query.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) query: Query,
+pub(crate) struct BackendReply {
+    pub(crate) query: BackendQuery,
     /// The number of the connection that it came by, among those of its connection key; see
-    /// [`Query::connection`].
+    /// [`BackendQuery::connection`].
     pub(crate) connection: u64,
-    pub(crate) result: Result<Answer, Failure>,
+    pub(crate) result: Result<BackendAnswer, QueryFailure>,
 }
 
 /// A node's answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct BackendAnswer {
     /// The last reply.
     pub(crate) bytes: Bytes,
     /// The first of the other replies that was an error, if there was one.
@@ -87,7 +87,7 @@ pub(crate) struct Answer {
 
 /// Why there is no answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum QueryFailure {
     /// The query was not sent: it had no effect.
     Unsent(NodeError),
     /// The query was sent, and the connection was lost: it may have had its effect or not.

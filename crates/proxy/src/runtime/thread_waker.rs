@@ -60,9 +60,9 @@ mod tests {
     use std::sync::mpsc::{self, Sender};
     use std::time::Duration;
 
-    struct Told(Sender<()>);
+    struct WakeSignal(Sender<()>);
 
-    impl Wake for Told {
+    impl Wake for WakeSignal {
         fn wake(&self) {
             self.0.send(()).expect("it listens");
         }
@@ -73,7 +73,7 @@ mod tests {
         const COUNT: u32 = 200_000;
         let (mut producer, mut consumer) = queue(64);
         let (tell, told) = mpsc::channel();
-        let waker = ThreadWaker::new(Told(tell));
+        let waker = ThreadWaker::new(WakeSignal(tell));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..COUNT {

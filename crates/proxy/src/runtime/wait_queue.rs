@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::inflight_budget::{Counts, InflightBudget};
+use super::inflight_budget::{InflightBudget, QueryCounts};
 use super::query::NodeIndex;
 
 /// A client that waits for a node, and how much of the node's room it needs.
@@ -44,7 +44,7 @@ pub(crate) struct WaitQueue {
     tickets: HashMap<usize, u64, RandomState>,
     last_ticket: u64,
     /// Room that is kept for the first in the line.
-    claim: Counts,
+    claim: QueryCounts,
 }
 
 impl WaitQueue {
@@ -105,7 +105,7 @@ impl WaitQueue {
 
     /// Begins to serve a connection, which may use the room that is kept for it.
     pub(crate) fn begin(&mut self, place: usize, inflight: &mut InflightBudget) {
-        let mut own = Counts::new();
+        let mut own = QueryCounts::new();
         if !self.granted.is_empty() {
             own.extend(self.granted.remove(&place));
         }
@@ -196,7 +196,7 @@ impl WaitQueue {
         if let Some(node) = self.waits.remove(&place) {
             self.look_at(node);
         }
-        let mut kept: Counts = self.granted.remove(&place).into_iter().collect();
+        let mut kept: QueryCounts = self.granted.remove(&place).into_iter().collect();
         if self.first_in_line() == Some(place) {
             kept.append(&mut self.claim);
         }

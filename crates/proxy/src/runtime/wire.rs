@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::out_batch::OutBatch;
-use super::query::{Answer, ConnectionKey, NodeError, Query};
+use super::query::{BackendAnswer, BackendQuery, ConnectionKey, NodeError};
 
 /// Why a connection is of no use any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub(crate) trait Wire: Send + 'static {
     }
 
     /// Puts a query after the others.
-    fn put(&mut self, query: Query, pack: &mut OutBatch, now: Duration);
+    fn put(&mut self, query: BackendQuery, pack: &mut OutBatch, now: Duration);
 
     /// Ends the part of the batch that was put since the last call, and adds what the wire itself has
     /// to send. The batch is about to be written, if it is not empty.
@@ -74,7 +74,7 @@ pub(crate) trait Wire: Send + 'static {
     fn receive(
         &mut self,
         input: &mut BytesMut,
-        told: &mut dyn FnMut(Query, Answer),
+        told: &mut dyn FnMut(BackendQuery, BackendAnswer),
     ) -> Result<(), WireError>;
 
     /// Returns how many queries are under way.
@@ -90,10 +90,10 @@ pub(crate) trait Wire: Send + 'static {
         &mut self,
         _now: Duration,
         _timeout: Duration,
-        _given_up: &mut dyn FnMut(Query, NodeError),
+        _given_up: &mut dyn FnMut(BackendQuery, NodeError),
     ) {
     }
 
     /// Gives up all queries that are under way.
-    fn abandon(&mut self, given_up: &mut dyn FnMut(Query));
+    fn abandon(&mut self, given_up: &mut dyn FnMut(BackendQuery));
 }

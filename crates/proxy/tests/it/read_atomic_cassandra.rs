@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cassandra::{CassandraNodes, ConnectionError, CqlConnection, Installed, Options};
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
-use history::{History, Key, Op, Outcome, Recorder, Transaction, check};
+use history::{History, HistoryOp, Key, Outcome, RecordedTransaction, Recorder, check};
 use kumiki_proxy::{Config, NodeAddress, Nodes};
 use testkit::own_process::test_as_process;
 use testkit::peers::{self, Group};
@@ -319,14 +319,14 @@ fn read_at_the_end(history: &History, rows: &[Found]) -> History {
         keys.find(|key| history.name(*key) == name)
             .expect("a key of the history")
     };
-    let ops = rows.iter().map(|(name, value, version)| Op::Read {
+    let ops = rows.iter().map(|(name, value, version)| HistoryOp::Read {
         key: key(name),
         value: Some(*value),
         version: Some(*version),
     });
     let all = history.transactions.iter();
     let (id, end) = all.fold((0, 0), |(id, end), it| (it.id.max(id), it.end.max(end)));
-    let read = Transaction {
+    let read = RecordedTransaction {
         process: u32::MAX,
         id: id + 1,
         start: end + 1,

@@ -9,8 +9,8 @@ use super::buffers::BufferId;
 pub enum ReceiveEnd {
     /// The peer has closed its side.
     ClosedByPeer,
-    /// [`Ring::pause`](super::Ring::pause) asked for it, or the kernel had no buffer left:
-    /// [`Ring::receive`](super::Ring::receive) continues.
+    /// [`Ring::pause`](super::IoRing::pause) asked for it, or the kernel had no buffer left:
+    /// [`Ring::receive`](super::IoRing::receive) continues.
     Paused,
     /// The connection is broken.
     Broken(io::Error),

@@ -333,7 +333,7 @@ mod tests {
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::version::{TLS12, TLS13};
     use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
-    use testkit::tls::Authority;
+    use testkit::tls::CertificateAuthority;
 
     use super::super::certificates::{CertificateFiles, ClientCertificates, ServerTls};
     use super::*;
@@ -391,7 +391,7 @@ mod tests {
 
     /// Returns a client and a server whose handshake is over.
     fn connected(version: &'static SupportedProtocolVersion) -> (Side, Side) {
-        let authority = Authority::new("one");
+        let authority = CertificateAuthority::new("one");
         let (cert, key) = authority.sign("server", |_| {});
         let clients = ClientCertificates::None;
         let server = ServerTls::load(CertificateFiles { cert, key, clients }).expect("files");

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use kumiki_reactor::ring::{ReceiveEnd, Ring, SocketCompletion, SocketId};
+use kumiki_reactor::ring::{IoRing, ReceiveEnd, SocketCompletion, SocketId};
 use testkit::peers::{Group, program};
 
 use crate::strace::Strace;
@@ -21,15 +21,15 @@ fn pair() -> (TcpStream, TcpStream) {
     (ours, theirs)
 }
 
-fn ring_with_a_socket() -> (Ring, SocketId, TcpStream) {
-    let mut ring = Ring::new().expect("io_uring");
+fn ring_with_a_socket() -> (IoRing, SocketId, TcpStream) {
+    let mut ring = IoRing::new().expect("io_uring");
     let (ours, theirs) = pair();
     let socket = ring.add(ours.into(), KEY);
     (ring, socket, theirs)
 }
 
 /// Waits until `found` returns `true` for an outcome.
-fn until(ring: &mut Ring, mut found: impl FnMut(&mut Ring, SocketCompletion) -> bool) {
+fn until(ring: &mut IoRing, mut found: impl FnMut(&mut IoRing, SocketCompletion) -> bool) {
     let begin = Instant::now();
     let mut done = Vec::new();
     while begin.elapsed() < PATIENCE {
@@ -203,7 +203,7 @@ fn a_broken_connection_is_told_to_who_sends_and_to_who_receives() {
 
 #[test]
 fn listeners_tell_of_everybody_and_wakers_wake() {
-    let mut ring = Ring::new().expect("io_uring");
+    let mut ring = IoRing::new().expect("io_uring");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let socket = ring.add(listener.into(), KEY);
@@ -264,7 +264,7 @@ fn a_ring_that_the_kernel_does_not_wait_for_is_dropped() {
 fn submits_more_requests_than_the_queues_hold() {
     // The kernel's queues hold 1024 requests and 8192 completions.
     const EACH: usize = 40;
-    let mut ring = Ring::new().expect("io_uring");
+    let mut ring = IoRing::new().expect("io_uring");
     ring.wait(&mut Vec::new(), Some(Duration::ZERO))
         .expect("it waits");
     let pairs: Vec<_> = (0..300).map(|_| pair()).collect();

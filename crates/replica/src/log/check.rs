@@ -60,7 +60,7 @@ impl CheckedLog {
         all.filter_map(|index| self.state.entry(index))
     }
 
-    /// Joins the log and a snapshot, as [`super::Log::recover_snapshot`] does. Returns `true` if
+    /// Joins the log and a snapshot, as [`super::RaftLog::recover_snapshot`] does. Returns `true` if
     /// the snapshot would replace the log.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use raft::eraftpb::{Entry, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Result, Storage, StorageError};
 
-use super::Log;
+use super::RaftLog;
 
-impl Storage for Log {
+impl Storage for RaftLog {
     fn initial_state(&self) -> Result<RaftState> {
         let members = self.state.base.1.clone();
         Ok(RaftState::new(self.state.hard.clone(), members))

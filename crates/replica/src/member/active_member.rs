@@ -31,7 +31,7 @@ use super::snapshots::{MemberSnapshots, SnapshotPiece, install_snapshot, note_un
 use super::state_hash::StateHasher;
 use super::state_machine::StateMachine;
 use crate::failure::MemberFailure;
-use crate::log::Log;
+use crate::log::RaftLog;
 use crate::membership::{ChangeAnswer, MembershipChange};
 use crate::messages::MemberMessage;
 use crate::options::{ELECTION_TICKS, Grouping};
@@ -69,7 +69,7 @@ impl ActiveMember {
     /// Returns the error of the Raft library.
     pub(super) fn start(
         context: &mut MemberContext,
-        log: Log,
+        log: RaftLog,
         state: StateMachine,
         silent_until: Duration,
     ) -> Result<ActiveMember, MemberFailure> {

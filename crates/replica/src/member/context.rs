@@ -9,14 +9,14 @@ use disk::Disk;
 use raft::RawNode;
 
 use super::notes::MemberNotes;
-use crate::log::{Log, LogOptions};
+use crate::log::{LogOptions, RaftLog};
 use crate::messages::MemberMessage;
 use crate::options::MemberOptions;
 use crate::shared::MemberShared;
 use crate::time::Now;
 
 /// The Raft library's state, over the member's log.
-pub(super) type RaftNode = RawNode<Log>;
+pub(super) type RaftNode = RawNode<RaftLog>;
 
 /// Runs background work of the member: on a thread of its own, or at once.
 pub(crate) type SpawnWork = Box<dyn FnMut(Box<dyn FnOnce() + Send>) + Send>;

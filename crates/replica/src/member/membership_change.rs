@@ -19,7 +19,7 @@ use super::proposals::Proposals;
 use super::snapshot_maker::SnapshotMaker;
 use super::snapshot_sender::SnapshotSender;
 use super::tenure::LeaderTenure;
-use crate::log::Log;
+use crate::log::RaftLog;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::messages::MemberMessage;
 use crate::status::{node_of, raft_id};
@@ -391,7 +391,7 @@ fn propose(raft: &mut RaftNode, changes: &[(ConfChangeType, u64)]) -> ChangeResu
 
 /// Returns `true` if the entry that was added to the log behind `last` is a change of members.
 /// The library puts an empty entry in its place while an earlier change is not applied.
-fn took_change(log: &raft::RaftLog<Log>, last: u64) -> bool {
+fn took_change(log: &raft::RaftLog<RaftLog>, last: u64) -> bool {
     let entries = log.slice(
         last + 1,
         log.last_index() + 1,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use disk::{Access, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
-use kumiki_replica::log::{Log, LogError};
+use kumiki_replica::log::{LogError, RaftLog};
 use raft::eraftpb::{Entry, HardState, SnapshotMetadata};
 use raft::{Error, GetEntriesContext, Storage, StorageError};
 
@@ -23,7 +23,7 @@ fn entry(index: u64, term: u64, bytes: usize) -> Entry {
     entry
 }
 
-fn founded(disk: &FaultDisk, segment: u64) -> (Log, Model) {
+fn founded(disk: &FaultDisk, segment: u64) -> (RaftLog, Model) {
     let mut log = open(disk, segment).unwrap();
     assert!(log.is_blank());
     log.found(65_537, &members(&[65_537])).unwrap();
@@ -96,7 +96,7 @@ fn one_sync_writes_once_and_none_writes_nothing() {
 
 #[test]
 fn raft_sees_what_it_expects() {
-    let mut log = Log::in_memory();
+    let mut log = RaftLog::in_memory();
     log.found(1, &members(&[1, 2])).unwrap();
     log.append(
         &(1..=10)
@@ -195,7 +195,7 @@ fn write(disk: &FaultDisk, name: &str, at: usize, bytes: &[u8]) {
     file.sync_data().unwrap();
 }
 
-fn same(log: &Log, last: u64) -> bool {
+fn same(log: &RaftLog, last: u64) -> bool {
     log.last() == last && (1..=last).all(|index| log.entry(index) == Some(&entry(index, 1, 150)))
 }
 
@@ -412,7 +412,7 @@ fn progress_goes_to_the_end() {
     let mut seen = Vec::new();
     let options = kumiki_replica::log::LogOptions::default();
     let shared: std::sync::Arc<dyn Disk> = std::sync::Arc::new(disk);
-    Log::open(shared, Path::new(DIR), options, &mut |done, total| {
+    RaftLog::open(shared, Path::new(DIR), options, &mut |done, total| {
         seen.push((done, total))
     })
     .unwrap();

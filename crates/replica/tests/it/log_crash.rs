@@ -3,7 +3,7 @@
 
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
-use kumiki_replica::log::Log;
+use kumiki_replica::log::RaftLog;
 
 use crate::support::CRASHES;
 use crate::support::logs::{Model, append, members, open, step};
@@ -25,7 +25,7 @@ struct Played {
 }
 
 /// Goes on from `model` until a final error.
-fn play(log: &mut Log, mut model: Model, seed: u64) -> Played {
+fn play(log: &mut RaftLog, mut model: Model, seed: u64) -> Played {
     let mut rng = Rng::with_seed(seed);
     let mut played = Played {
         acknowledged: Some(model.clone()),
@@ -71,7 +71,7 @@ fn continue_unsynced(
     None
 }
 
-fn found(log: &Log, played: &Played) -> Result<Model, String> {
+fn found(log: &RaftLog, played: &Played) -> Result<Model, String> {
     let mut wrong = String::new();
     let models = || played.attempted.iter().chain(&played.acknowledged);
     // A compaction is written by itself, before what was added earlier.
@@ -96,7 +96,7 @@ fn found(log: &Log, played: &Played) -> Result<Model, String> {
     ))
 }
 
-fn begin(disk: &FaultDisk) -> Option<Log> {
+fn begin(disk: &FaultDisk) -> Option<RaftLog> {
     let mut log = open(disk, SEGMENT).ok()?;
     log.found(65_537, &members(&[65_537])).ok()?;
     Some(log)

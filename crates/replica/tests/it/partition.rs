@@ -10,7 +10,7 @@ use base::transaction::Observed;
 use base::{Abort, Epoch, Op, Reply};
 use disk::RealDisk;
 use kumiki_replica::{
-    Grouping, MemberOptions, MembershipChange, Now, Options, Partition, Role, Sequenced,
+    Grouping, MemberOptions, MembershipChange, Now, Options, ReplicatedPartition, Role, Sequenced,
     SystemTime, Time, Worker,
 };
 
@@ -112,7 +112,7 @@ impl Group {
 }
 
 /// Waits for a ticket. Returns `true` if it has resolved.
-fn wait(member: &Partition, ticket: Epoch) -> bool {
+fn wait(member: &ReplicatedPartition, ticket: Epoch) -> bool {
     eventually_some("a ticket", || {
         if member.is_lost(ticket) {
             return Some(false);
@@ -122,7 +122,7 @@ fn wait(member: &Partition, ticket: Epoch) -> bool {
 }
 
 fn execute(
-    member: &Partition,
+    member: &ReplicatedPartition,
     worker: &mut Worker,
     ops: &[Op<'_>],
 ) -> Result<Vec<OwnedReply>, Abort> {

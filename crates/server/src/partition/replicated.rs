@@ -38,7 +38,7 @@ pub(crate) enum SnapshotError {
 
 /// See the module's description.
 pub struct Replicated {
-    member: Arc<replica::Partition>,
+    member: Arc<replica::ReplicatedPartition>,
     recovery: RecoveryReport,
     saving: AtomicBool,
     saves: Mutex<CheckpointStatus>,
@@ -47,7 +47,10 @@ pub struct Replicated {
 impl Replicated {
     /// Creates it from a member and the report of its recovery.
     #[must_use]
-    pub fn new(member: Arc<replica::Partition>, mut recovery: RecoveryReport) -> Replicated {
+    pub fn new(
+        member: Arc<replica::ReplicatedPartition>,
+        mut recovery: RecoveryReport,
+    ) -> Replicated {
         recovery.keys = member.engine().stats().keys;
         Replicated {
             member,
@@ -59,7 +62,7 @@ impl Replicated {
 
     /// Returns the member.
     #[must_use]
-    pub fn member(&self) -> &Arc<replica::Partition> {
+    pub fn member(&self) -> &Arc<replica::ReplicatedPartition> {
         &self.member
     }
 

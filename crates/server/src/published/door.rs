@@ -24,14 +24,14 @@ pub(super) struct Doors {
 /// Lets visitors in through the device.
 struct Reception {
     domain: verbs::Domain,
-    region: Arc<verbs::Region>,
+    region: Arc<verbs::VerbsRegion>,
     guests: Mutex<VecDeque<verbs::AdmittedVisit>>,
 }
 
 impl Doors {
     pub(super) fn new(
         shm: Option<&Arc<ShmRegion>>,
-        registered: Option<(&verbs::Domain, Arc<verbs::Region>)>,
+        registered: Option<(&verbs::Domain, Arc<verbs::VerbsRegion>)>,
     ) -> Doors {
         Doors {
             shm: shm.map(|region| encoded(region.grant())),
@@ -87,7 +87,7 @@ fn encoded(grant: &Grant) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use fabric::memory::{Access, Kind, Memory};
+    use fabric::memory::{Access, Memory, RegionKind};
     use fabric::shm::Shm;
 
     use super::*;
@@ -98,7 +98,10 @@ mod tests {
         let doors = Doors::new(Some(&Arc::new(region)), None);
         let grant = doors.open(&[]).and_then(|bytes| Grant::decode(&bytes));
         let grant = grant.expect("memory of this machine");
-        assert_eq!((grant.kind(), grant.access()), (Kind::Shm, Access::Read));
+        assert_eq!(
+            (grant.kind(), grant.access()),
+            (RegionKind::Shm, Access::Read)
+        );
         assert_eq!(doors.open(&[1; 40]), None);
         assert_eq!(Doors::new(None, None).open(&[]), None);
     }

@@ -10,7 +10,7 @@ use kumiki_server::{Config, TlsListener};
 use reactor::Io;
 use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 use rustls::StreamOwned;
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::{Client, Reply};
 
 use crate::support::nodes::{Nodes, NodesOptions, slot_of};
@@ -19,7 +19,7 @@ use crate::support::{bulk, config, error, int};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns nodes that speak TLS, too.
-fn nodes(authority: &Authority, io: Io) -> Nodes {
+fn nodes(authority: &CertificateAuthority, io: Io) -> Nodes {
     let (cert, key) = authority.sign("server", |_| {});
     let clients = ClientCertificates::None;
     let certificate = ServerTls::load(CertificateFiles { cert, key, clients });
@@ -39,7 +39,11 @@ fn nodes(authority: &Authority, io: Io) -> Nodes {
 }
 
 /// Returns a client of a node that speaks TLS.
-fn encrypted(nodes: &Nodes, node: u16, authority: &Authority) -> Client<impl Read + Write> {
+fn encrypted(
+    nodes: &Nodes,
+    node: u16,
+    authority: &CertificateAuthority,
+) -> Client<impl Read + Write> {
     let stream = TcpStream::connect(nodes.tls_address(node)).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     Client::over(StreamOwned::new(authority.session(None), stream))
@@ -101,7 +105,7 @@ fn check<S: Read + Write>(client: &mut Client<S>, nodes: &Nodes, expected: [Sock
 
 #[test]
 fn each_client_gets_the_addresses_that_it_can_use() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     for io in [Io::Epoll, Io::Auto] {
         let nodes = nodes(&authority, io);
         let mut over_tls = encrypted(&nodes, 1, &authority);

@@ -12,7 +12,7 @@ use reactor::Io;
 use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
 use rustls::{ClientConnection, StreamOwned};
 use testkit::http;
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::tls::rcgen::date_time_ymd;
 use testkit::{Client, Reply};
 
@@ -23,7 +23,7 @@ type Encrypted = StreamOwned<ClientConnection, TcpStream>;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the server's certificate, which the authority signs.
-fn certificate(authority: &Authority, clients: ClientCertificates) -> Arc<ServerTls> {
+fn certificate(authority: &CertificateAuthority, clients: ClientCertificates) -> Arc<ServerTls> {
     let (cert, key) = authority.sign("server", |_| {});
     let files = CertificateFiles { cert, key, clients };
     Arc::new(ServerTls::load(files).expect("the files are whole"))
@@ -55,14 +55,18 @@ fn stream(served: &Served) -> TcpStream {
 
 fn client(
     served: &Served,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     own: Option<&(PathBuf, PathBuf)>,
 ) -> Client<Encrypted> {
     authority.client(tls_address(served), own)
 }
 
 /// Returns `true` if a client with the certificate `own` is served.
-fn is_served(served: &Served, authority: &Authority, own: Option<&(PathBuf, PathBuf)>) -> bool {
+fn is_served(
+    served: &Served,
+    authority: &CertificateAuthority,
+    own: Option<&(PathBuf, PathBuf)>,
+) -> bool {
     let mut stream = StreamOwned::new(authority.session(own), stream(served));
     let mut reply = [0; 7];
     let asked = stream.write_all(b"PING\r\n");
@@ -73,7 +77,7 @@ fn is_served(served: &Served, authority: &Authority, own: Option<&(PathBuf, Path
 
 #[test]
 fn values_of_all_sizes_and_pipelines_pass() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     for io in [Io::Epoll, Io::Auto] {
         let served = served(io, certificate(&authority, ClientCertificates::None));
         let mut encrypted = client(&served, &authority, None);
@@ -104,7 +108,7 @@ fn values_of_all_sizes_and_pipelines_pass() {
 /// Replies that the client does not take fill the socket, and ciphertext waits within the server.
 #[test]
 fn a_slow_reader_gets_everything_before_the_end() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     for io in [Io::Epoll, Io::Auto] {
         let served = served(io, certificate(&authority, ClientCertificates::None));
         let mut client = client(&served, &authority, None);
@@ -125,7 +129,10 @@ fn a_slow_reader_gets_everything_before_the_end() {
 
 #[test]
 fn certificates_of_clients_are_judged() {
-    let (authority, foreign) = (Authority::new("one"), Authority::new("another"));
+    let (authority, foreign) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("another"),
+    );
     let own = authority.sign("client", |_| {});
     let stranger = foreign.sign("client", |_| {});
     let expired = authority.sign("expired", |params| {
@@ -147,7 +154,7 @@ fn certificates_of_clients_are_judged() {
 
 #[test]
 fn bytes_that_are_no_tls_close_the_connection_alone() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let served = served(Io::Auto, certificate(&authority, ClientCertificates::None));
     let mut client = client(&served, &authority, None);
     for bytes in [
@@ -168,7 +175,10 @@ fn bytes_that_are_no_tls_close_the_connection_alone() {
 
 #[test]
 fn a_new_certificate_is_taken_under_load() {
-    let (authority, next) = (Authority::new("one"), Authority::new("next"));
+    let (authority, next) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("next"),
+    );
     let certificate = certificate(&authority, ClientCertificates::None);
     let served = served(Io::Auto, Arc::clone(&certificate));
     let stop = AtomicBool::new(false);
@@ -221,7 +231,7 @@ fn with_admin(certificate: &Arc<ServerTls>) -> (Served, SocketAddr) {
 /// Returns `true` if a client with the certificate `own` gets the metrics.
 fn shows_metrics(
     admin: SocketAddr,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     own: Option<&(PathBuf, PathBuf)>,
 ) -> bool {
     let answer = authority.get(admin, "/metrics", own);
@@ -233,10 +243,14 @@ fn shows_metrics(
 
 #[test]
 fn the_admin_endpoint_speaks_https_and_nothing_else() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (_served, admin) = with_admin(&certificate(&authority, ClientCertificates::None));
     assert!(shows_metrics(admin, &authority, None));
-    assert!(!shows_metrics(admin, &Authority::new("another"), None));
+    assert!(!shows_metrics(
+        admin,
+        &CertificateAuthority::new("another"),
+        None
+    ));
     for bytes in [
         &b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
         b"PRI * HTTP/2.0\r\n\r\n",
@@ -256,7 +270,7 @@ fn the_admin_endpoint_speaks_https_and_nothing_else() {
 
 #[test]
 fn unfinished_handshakes_keep_no_other_client_from_the_admin_endpoint() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (_served, admin) = with_admin(&certificate(&authority, ClientCertificates::None));
     let mut hello = Vec::new();
     let mut session = authority.session(None);
@@ -279,7 +293,10 @@ fn unfinished_handshakes_keep_no_other_client_from_the_admin_endpoint() {
 
 #[test]
 fn the_admin_endpoint_judges_certificates_of_clients() {
-    let (authority, foreign) = (Authority::new("one"), Authority::new("another"));
+    let (authority, foreign) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("another"),
+    );
     let own = authority.sign("client", |_| {});
     let stranger = foreign.sign("client", |_| {});
     let expired = authority.sign("expired", |params| {

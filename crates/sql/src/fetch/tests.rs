@@ -93,7 +93,7 @@ fn what_is_longer_than_it_may_be_is_handed_over_and_does_not_begin_anew() {
 #[test]
 fn untaken_results_are_not_requested_from_another_node() {
     let untaken = || {
-        Err(TaskError::Untaken(
+        Err(TaskError::ResultsNotTaken(
             "the reader did not take the results".to_owned(),
         ))
     };

@@ -39,13 +39,13 @@ const ROLE_ID: u32 = 10;
 
 /// The clients of a server.
 pub(crate) struct Activity {
-    clients: Mutex<BTreeMap<i32, Arc<Client>>>,
+    clients: Mutex<BTreeMap<i32, Arc<ClientActivity>>>,
     /// Where cancellations run.
     runtime: Handle,
 }
 
 /// A client that has authenticated.
-pub(crate) struct Client {
+pub(crate) struct ClientActivity {
     pid: i32,
     user: String,
     application: String,
@@ -68,7 +68,7 @@ struct Doing {
 /// A client's own view of the server's activity. It belongs to its connection.
 pub(crate) struct Own {
     activity: Arc<Activity>,
-    client: OnceLock<Arc<Client>>,
+    client: OnceLock<Arc<ClientActivity>>,
 }
 
 /// Has the client be shown until it is dropped.
@@ -184,7 +184,7 @@ impl Activity {
     }
 }
 
-impl Client {
+impl ClientActivity {
     /// Waits until another client has the connection closed.
     pub(crate) async fn terminated(&self) {
         self.terminate.notified().await;
@@ -199,12 +199,12 @@ impl Own {
         }
     }
 
-    /// The client has authenticated: it is shown from now on.
+    /// Registers a client that has authenticated: it is shown from now on.
     pub(crate) fn register<C: ClientInfo>(&self, client: &C) -> Registered<'_> {
         let said = |name: &str| client.metadata().get(name).cloned().unwrap_or_default();
         let now = now();
         let registered = self.client.get_or_init(|| {
-            Arc::new(Client {
+            Arc::new(ClientActivity {
                 pid: client.pid_and_secret_key().0,
                 user: said("user"),
                 application: said("application_name"),
@@ -230,12 +230,12 @@ impl Own {
         Registered(self)
     }
 
-    /// The client, once it has authenticated.
-    pub(crate) fn client(&self) -> Option<&Client> {
+    /// Returns the client, once it has authenticated.
+    pub(crate) fn client(&self) -> Option<&ClientActivity> {
         self.client.get().map(|client| &**client)
     }
 
-    /// The client's statement begins.
+    /// Notes that the client's statement begins.
     pub(crate) fn begin(&self, sql: &str) {
         let Some(client) = self.client.get() else {
             return;
@@ -249,7 +249,7 @@ impl Own {
         (doing.state, doing.changed) = ("active", now);
     }
 
-    /// The client's message was answered.
+    /// Notes that the client's message was answered.
     pub(crate) fn end(&self, transaction: TransactionStatus) {
         let Some(client) = self.client.get() else {
             return;

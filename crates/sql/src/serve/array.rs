@@ -100,7 +100,7 @@ fn word(length: usize) -> Result<i32, ArrowError> {
         .map_err(|_| ArrowError::InvalidArgumentError("an array is too long".into()))
 }
 
-/// The rows of a column of elements that are an array's.
+/// Returns the rows of a column of elements that are an array's.
 fn range(column: &Column, row: usize) -> Range<usize> {
     let offsets = column.array.as_list::<i32>().value_offsets();
     let offset = |row: usize| usize::try_from(offsets[row]).unwrap_or(0);

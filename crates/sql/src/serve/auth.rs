@@ -24,7 +24,7 @@ use crate::serve::errors::{FULL, NOT_ENCRYPTED, TOO_MANY_CLIENTS, fatal};
 const ITERATIONS: usize = 4096;
 
 /// Lets clients in.
-pub(crate) struct Door {
+pub(crate) struct Authenticator {
     lock: Lock,
     /// Clients must use TLS.
     encrypted: bool,
@@ -49,15 +49,15 @@ impl NoopStartupHandler for Open {
     }
 }
 
-impl Door {
+impl Authenticator {
     /// Clients need this password, with any user name; `None`: they need none.
     pub(crate) fn new(
-        secret: Option<&Secret>,
+        secret: Option<&PasswordHash>,
         connections: &Arc<ConnectionManager>,
         encrypted: bool,
         places: &Arc<Semaphore>,
-    ) -> Door {
-        Door {
+    ) -> Authenticator {
+        Authenticator {
             lock: Lock::new(secret, Arc::clone(connections)),
             encrypted,
             places: Arc::clone(places),
@@ -67,7 +67,7 @@ impl Door {
 }
 
 impl Lock {
-    fn new(secret: Option<&Secret>, connections: Arc<ConnectionManager>) -> Lock {
+    fn new(secret: Option<&PasswordHash>, connections: Arc<ConnectionManager>) -> Lock {
         let Some(secret) = secret else {
             return Lock::Open(Open(connections));
         };
@@ -82,7 +82,7 @@ impl Lock {
 }
 
 #[async_trait]
-impl StartupHandler for Door {
+impl StartupHandler for Authenticator {
     async fn on_startup<C>(
         &self,
         client: &mut C,
@@ -118,27 +118,27 @@ impl StartupHandler for Door {
 
 /// A password, hashed with a salt that was drawn for it.
 #[derive(Clone)]
-pub(crate) struct Secret {
+pub(crate) struct PasswordHash {
     salt: Vec<u8>,
     hashed: Vec<u8>,
 }
 
-impl Secret {
+impl PasswordHash {
     /// Hashes a password.
     ///
     /// # Errors
     /// If the system gives no random numbers.
-    pub(crate) fn new(password: &str) -> Result<Secret, Error> {
+    pub(crate) fn new(password: &str) -> Result<PasswordHash, Error> {
         let mut salt = vec![0; 16];
         getrandom::fill(&mut salt).map_err(|error| {
             Error::System(format!("the system gives no random numbers: {error}"))
         })?;
         let hashed = gen_salted_password(password, &salt, ITERATIONS);
-        Ok(Secret { salt, hashed })
+        Ok(PasswordHash { salt, hashed })
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
@@ -147,7 +147,7 @@ impl fmt::Debug for Secret {
 // The trait's own signature hides a lifetime, and must be met to the letter.
 #[allow(elided_lifetimes_in_paths)]
 #[async_trait]
-impl AuthSource for Secret {
+impl AuthSource for PasswordHash {
     async fn get_password(&self, _: &LoginInfo) -> PgWireResult<Password> {
         Ok(Password::new(Some(self.salt.clone()), self.hashed.clone()))
     }

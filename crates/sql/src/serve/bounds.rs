@@ -11,32 +11,32 @@ use tokio::time::{Instant, sleep_until};
 use crate::serve::errors::{CANCELLED, error};
 
 /// The bounds of one statement, or of one part of its rows.
-pub(crate) struct Bounds {
+pub(crate) struct StatementBounds {
     cancelled: oneshot::Receiver<()>,
     deadline: Option<Instant>,
 }
 
-impl Bounds {
-    /// For what a client wants from now on. The last task that waits for its cancellation hears of
-    /// it: so there is one for each message, and not one within another.
-    pub(crate) async fn of<C: ClientInfo>(client: &C, limit: Option<Duration>) -> Bounds {
+impl StatementBounds {
+    /// Returns the bounds of what a client asks from now on. Only the last task that waits for a client's
+    /// cancellation receives it: so there is one for each message, and not one within another.
+    pub(crate) async fn of<C: ClientInfo>(client: &C, limit: Option<Duration>) -> StatementBounds {
         let handle = client.session_extensions().get::<Arc<ConnectionHandle>>();
         let cancelled = match handle {
             Some(handle) => handle.start_query().await,
             None => oneshot::channel().1,
         };
-        Bounds {
+        StatementBounds {
             cancelled,
             deadline: limit.map(|limit| Instant::now() + limit),
         }
     }
 
-    /// For the next statement of the same message, which has a time of its own.
+    /// Begins the time of the next statement of the same message.
     pub(crate) fn again(&mut self, limit: Option<Duration>) {
         self.deadline = limit.map(|limit| Instant::now() + limit);
     }
 
-    /// What comes out of a part of the statement, unless the statement ends before.
+    /// Returns the result of a part of the statement, unless the statement ends before.
     pub(crate) async fn within<T>(&mut self, running: impl Future<Output = T>) -> PgWireResult<T> {
         let deadline = self.deadline;
         let late = async {

@@ -21,7 +21,7 @@ use crate::session::POSTGRESQL_VERSION;
 
 /// An answer that needs no query.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum SettingReply {
     /// A transaction began.
     Begin(&'static str),
     /// A transaction ended.
@@ -33,7 +33,7 @@ pub(crate) enum Answer {
     /// The value of a setting.
     Shown(RecordBatch),
     /// How long statements may take from now on, in milliseconds.
-    Limit(u64, Span),
+    Limit(u64, SettingSpan),
     /// How long statements may take is wanted.
     ShownLimit,
     /// Settings are to be as they were when the connection began.
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
 
 /// For how long a setting is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Span {
+pub(crate) enum SettingSpan {
     /// Until it is set again.
     Session,
     /// Until the transaction ends.
@@ -55,18 +55,18 @@ pub(crate) enum Span {
     Reset,
 }
 
-impl Answer {
-    /// The columns of its rows.
+impl SettingReply {
+    /// Returns the columns of its rows.
     pub(crate) fn columns(&self) -> SchemaRef {
         match self {
-            Answer::Shown(batch) => batch.schema(),
-            Answer::ShownLimit => shown(timeout::NAME, "").schema(),
+            SettingReply::Shown(batch) => batch.schema(),
+            SettingReply::ShownLimit => shown(timeout::NAME, "").schema(),
             _ => Arc::new(Schema::empty()),
         }
     }
 }
 
-/// One row, of a setting.
+/// Returns one row, of a setting.
 pub(crate) fn shown(name: &str, value: &str) -> RecordBatch {
     let value: ArrayRef = Arc::new(StringArray::from(vec![value]));
     RecordBatch::try_from_iter([(name, value)]).expect("a row of one text")
@@ -118,66 +118,68 @@ const SETTINGS: [Setting; 19] = [
 ];
 
 impl Setting {
-    /// The answer to a client that sets it.
-    fn set(&self, value: &str) -> Answer {
+    /// Returns the answer to a client that sets it.
+    fn set(&self, value: &str) -> SettingReply {
         let value = value.trim_matches(|c| matches!(c, '\'' | '"'));
         let known = self.given.is_empty() || value == "default";
         if known || self.given.iter().any(|given| value.starts_with(given)) {
-            return Answer::Done("SET");
+            return SettingReply::Done("SET");
         }
         let (name, only) = (self.name, self.value);
-        Answer::Refused(format!(
+        SettingReply::Refused(format!(
             "invalid value for parameter \"{name}\": \"{value}\": it is {only} here, and cannot be changed"
         ))
     }
 }
 
-/// The answer to a statement; `None` if it is DataFusion's to answer.
-pub(crate) fn answer(statement: &str) -> Option<Answer> {
+/// Returns the answer to a statement; `None` if it is DataFusion's to answer.
+pub(crate) fn answer(statement: &str) -> Option<SettingReply> {
     let sql = statement.to_ascii_lowercase();
     let mut words = sql.split(|c: char| c.is_whitespace() || matches!(c, '=' | ';'));
     let mut next = || words.find(|word| !word.is_empty());
     match next()? {
-        "begin" => Some(Answer::Begin("BEGIN")),
-        "start" if next() == Some("transaction") => Some(Answer::Begin("START TRANSACTION")),
-        "commit" | "end" => Some(Answer::End("COMMIT")),
-        "savepoint" => Some(Answer::Savepoint("SAVEPOINT")),
-        "release" => Some(Answer::Savepoint("RELEASE")),
+        "begin" => Some(SettingReply::Begin("BEGIN")),
+        "start" if next() == Some("transaction") => Some(SettingReply::Begin("START TRANSACTION")),
+        "commit" | "end" => Some(SettingReply::End("COMMIT")),
+        "savepoint" => Some(SettingReply::Savepoint("SAVEPOINT")),
+        "release" => Some(SettingReply::Savepoint("RELEASE")),
         "rollback" | "abort" => {
             let rest = next().filter(|word| !matches!(*word, "work" | "transaction"));
             Some(match rest.or_else(next) {
-                Some("to") => Answer::Savepoint("ROLLBACK"),
-                Some("prepared") => Answer::Refused("there are no prepared transactions".into()),
-                _ => Answer::End("ROLLBACK"),
+                Some("to") => SettingReply::Savepoint("ROLLBACK"),
+                Some("prepared") => {
+                    SettingReply::Refused("there are no prepared transactions".into())
+                }
+                _ => SettingReply::End("ROLLBACK"),
             })
         }
-        "discard" if next() == Some("all") => Some(Answer::Reset("DISCARD ALL")),
-        "discard" => Some(Answer::Done("DISCARD")),
+        "discard" if next() == Some("all") => Some(SettingReply::Reset("DISCARD ALL")),
+        "discard" => Some(SettingReply::Done("DISCARD")),
         "deallocate" => {
             let name = next().filter(|name| *name != "prepare").or_else(next)?;
             Some(match name {
-                "all" => Answer::Done("DEALLOCATE ALL"),
+                "all" => SettingReply::Done("DEALLOCATE ALL"),
                 // In quotes its letters are as they were written.
-                name => Answer::Deallocate(match name.strip_prefix('"') {
+                name => SettingReply::Deallocate(match name.strip_prefix('"') {
                     Some(_) => statement.split('"').nth(1)?.to_owned(),
                     None => name.to_owned(),
                 }),
             })
         }
-        "listen" => Some(Answer::Done("LISTEN")),
-        "unlisten" => Some(Answer::Done("UNLISTEN")),
+        "listen" => Some(SettingReply::Done("LISTEN")),
+        "unlisten" => Some(SettingReply::Done("UNLISTEN")),
         "reset" => match next()? {
             name if is_ours(name) => None,
-            timeout::NAME => Some(Answer::Limit(0, Span::Reset)),
-            "all" => Some(Answer::Reset("RESET")),
-            _ => Some(Answer::Done("RESET")),
+            timeout::NAME => Some(SettingReply::Limit(0, SettingSpan::Reset)),
+            "all" => Some(SettingReply::Reset("RESET")),
+            _ => Some(SettingReply::Done("RESET")),
         },
         "set" => {
             let mut name = next()?;
-            let mut span = Span::Session;
+            let mut span = SettingSpan::Session;
             if matches!(name, "session" | "local") {
                 if name == "local" {
-                    span = Span::Transaction;
+                    span = SettingSpan::Transaction;
                 }
                 name = next()?;
             }
@@ -186,12 +188,12 @@ pub(crate) fn answer(statement: &str) -> Option<Answer> {
             let value = value.strip_prefix("to ").unwrap_or(&value);
             if name == timeout::NAME {
                 return Some(match timeout::parse(value) {
-                    Ok(milliseconds) => Answer::Limit(milliseconds, span),
-                    Err(InvalidSetting(what)) => Answer::Refused(what),
+                    Ok(milliseconds) => SettingReply::Limit(milliseconds, span),
+                    Err(InvalidSetting(what)) => SettingReply::Refused(what),
                 });
             }
             if matches!(name, "transaction" | "characteristics" | "role") {
-                return Some(Answer::Done("SET"));
+                return Some(SettingReply::Done("SET"));
             }
             let name = match name {
                 "names" => "client_encoding",
@@ -206,10 +208,10 @@ pub(crate) fn answer(statement: &str) -> Option<Answer> {
                 (name, _) => name,
             };
             if name == timeout::NAME {
-                return Some(Answer::ShownLimit);
+                return Some(SettingReply::ShownLimit);
             }
             let setting = setting(name)?;
-            Some(Answer::Shown(shown(setting.name, setting.value)))
+            Some(SettingReply::Shown(shown(setting.name, setting.value)))
         }
         _ => None,
     }
@@ -234,12 +236,12 @@ pub(crate) fn set(name: &str, value: &str) -> Result<(), InvalidSetting> {
         return Err(InvalidSetting(unknown(name)));
     };
     match setting.set(&value.to_ascii_lowercase()) {
-        Answer::Refused(what) => Err(InvalidSetting(what)),
+        SettingReply::Refused(what) => Err(InvalidSetting(what)),
         _ => Ok(()),
     }
 }
 
-/// What is said of a setting that does not exist.
+/// Returns the text of the error about a setting that does not exist.
 pub(crate) fn unknown(name: &str) -> String {
     format!("unrecognized configuration parameter \"{name}\"")
 }
@@ -260,15 +262,15 @@ mod tests {
 
     #[test]
     fn what_concerns_postgresql_is_answered() {
-        assert_eq!(answer("BEGIN;"), Some(Answer::Begin("BEGIN")));
-        assert_eq!(answer("commit"), Some(Answer::End("COMMIT")));
+        assert_eq!(answer("BEGIN;"), Some(SettingReply::Begin("BEGIN")));
+        assert_eq!(answer("commit"), Some(SettingReply::End("COMMIT")));
         for sql in [
             "rollback",
             "ROLLBACK WORK;",
             "abort transaction",
             "rollback and chain",
         ] {
-            assert_eq!(answer(sql), Some(Answer::End("ROLLBACK")), "{sql}");
+            assert_eq!(answer(sql), Some(SettingReply::End("ROLLBACK")), "{sql}");
         }
         for (sql, tag) in [
             ("savepoint a", "SAVEPOINT"),
@@ -277,18 +279,18 @@ mod tests {
             ("rollback to a", "ROLLBACK"),
             ("rollback work to savepoint a", "ROLLBACK"),
         ] {
-            assert_eq!(answer(sql), Some(Answer::Savepoint(tag)), "{sql}");
+            assert_eq!(answer(sql), Some(SettingReply::Savepoint(tag)), "{sql}");
         }
         for (sql, name) in [
             ("DEALLOCATE One", "one"),
             ("deallocate prepare \"One two\";", "One two"),
         ] {
-            let named = Answer::Deallocate(name.to_owned());
+            let named = SettingReply::Deallocate(name.to_owned());
             assert_eq!(answer(sql), Some(named), "{sql}");
         }
         assert_eq!(
             answer("deallocate all"),
-            Some(Answer::Done("DEALLOCATE ALL"))
+            Some(SettingReply::Done("DEALLOCATE ALL"))
         );
         for set in [
             "SET client_encoding = 'UTF8'",
@@ -299,7 +301,7 @@ mod tests {
             "SET client_encoding TO DEFAULT",
             "SET datestyle = 'ISO, DMY'",
         ] {
-            assert_eq!(answer(set), Some(Answer::Done("SET")), "{set}");
+            assert_eq!(answer(set), Some(SettingReply::Done("SET")), "{set}");
         }
         // Who asked for another encoding would read nonsense.
         for refused in [
@@ -309,9 +311,12 @@ mod tests {
             "set standard_conforming_strings = off",
         ] {
             let answered = answer(refused);
-            assert!(matches!(answered, Some(Answer::Refused(_))), "{refused}");
+            assert!(
+                matches!(answered, Some(SettingReply::Refused(_))),
+                "{refused}"
+            );
         }
-        let Some(Answer::Shown(batch)) = answer("SHOW TRANSACTION ISOLATION LEVEL") else {
+        let Some(SettingReply::Shown(batch)) = answer("SHOW TRANSACTION ISOLATION LEVEL") else {
             panic!("it is shown");
         };
         assert_eq!(batch.schema().field(0).name(), "transaction_isolation");
@@ -320,24 +325,38 @@ mod tests {
     #[test]
     fn statements_can_be_limited_in_time() {
         for (sql, milliseconds, span) in [
-            ("SET statement_timeout = '5 s';", 5000, Span::Session),
-            ("set session statement_timeout to 7", 7, Span::Session),
-            ("set local statement_timeout to 7", 7, Span::Transaction),
-            ("set statement_timeout=default", 0, Span::Session),
-            ("reset statement_timeout", 0, Span::Reset),
+            ("SET statement_timeout = '5 s';", 5000, SettingSpan::Session),
+            (
+                "set session statement_timeout to 7",
+                7,
+                SettingSpan::Session,
+            ),
+            (
+                "set local statement_timeout to 7",
+                7,
+                SettingSpan::Transaction,
+            ),
+            ("set statement_timeout=default", 0, SettingSpan::Session),
+            ("reset statement_timeout", 0, SettingSpan::Reset),
         ] {
             assert_eq!(
                 answer(sql),
-                Some(Answer::Limit(milliseconds, span)),
+                Some(SettingReply::Limit(milliseconds, span)),
                 "{sql}"
             );
         }
-        assert_eq!(answer("DISCARD ALL"), Some(Answer::Reset("DISCARD ALL")));
-        assert_eq!(answer("reset all;"), Some(Answer::Reset("RESET")));
+        assert_eq!(
+            answer("DISCARD ALL"),
+            Some(SettingReply::Reset("DISCARD ALL"))
+        );
+        assert_eq!(answer("reset all;"), Some(SettingReply::Reset("RESET")));
         let refused = answer("set statement_timeout = soon");
-        assert!(matches!(refused, Some(Answer::Refused(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Some(SettingReply::Refused(_))),
+            "{refused:?}"
+        );
         let shown = answer("show statement_timeout").expect("it is ours");
-        assert_eq!(shown, Answer::ShownLimit);
+        assert_eq!(shown, SettingReply::ShownLimit);
         assert_eq!(shown.columns().field(0).name(), timeout::NAME);
     }
 

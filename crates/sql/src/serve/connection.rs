@@ -19,7 +19,7 @@ use pgwire::tokio::TlsAcceptor;
 use pgwire::tokio::server::{
     MaybeTls, PgWireMessageServerCodec, negotiate_tls, process_error, process_message,
 };
-use reactor::newcomers::{Newcomers, Place};
+use reactor::newcomers::{AdmissionTicket, Newcomers};
 use reactor::tls::handshake_error;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -28,11 +28,11 @@ use tokio::time::sleep;
 use tokio_util::codec::{Framed, FramedParts};
 
 use crate::serve::activity::Own;
-use crate::serve::auth::Door;
+use crate::serve::auth::Authenticator;
 use crate::serve::errors::{PROTOCOL_VIOLATION, TERMINATED, fatal};
 use crate::serve::handler::extended::Extended;
-use crate::serve::handler::{Handler, Prepared};
-use crate::serve::messages::{Malformed, Messages};
+use crate::serve::handler::{ExtendedStatement, Handler};
+use crate::serve::messages::{MalformedFrontendMessage, PgMessages};
 
 /// How long a client has to say who it is.
 pub(crate) const STARTUP: Duration = Duration::from_secs(60);
@@ -40,9 +40,9 @@ pub(crate) const STARTUP: Duration = Duration::from_secs(60);
 const WATCH: Duration = Duration::from_millis(250);
 
 /// What serves one connection.
-pub(crate) struct Connection {
+pub(crate) struct PgConnection {
     pub(crate) handler: Arc<Handler>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) door: Arc<Authenticator>,
     pub(crate) cancel: Arc<DefaultCancelHandler>,
     pub(crate) newcomer: Newcomer,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
 /// A place of a client that has not authenticated yet.
 pub(crate) struct Newcomer {
     places: Arc<Mutex<Newcomers<Arc<Notify>>>>,
-    place: Place,
+    place: AdmissionTicket,
     lost: Arc<Notify>,
 }
 
@@ -87,7 +87,7 @@ impl Drop for Newcomer {
     }
 }
 
-type Socket = Framed<Messages<MaybeTls>, PgWireMessageServerCodec<Prepared>>;
+type Socket = Framed<PgMessages<MaybeTls>, PgWireMessageServerCodec<ExtendedStatement>>;
 
 /// Serves a client until its connection ends.
 ///
@@ -97,7 +97,7 @@ pub(crate) async fn serve(
     socket: TcpStream,
     tls: Option<TlsAcceptor>,
     has_password: bool,
-    connection: Connection,
+    connection: PgConnection,
 ) -> io::Result<()> {
     let peer = Peer::of(&socket)?;
     let deadline = sleep(STARTUP);
@@ -162,7 +162,7 @@ pub(crate) async fn serve(
     }
 }
 
-impl Connection {
+impl PgConnection {
     async fn process(
         &self,
         message: PgWireFrontendMessage,
@@ -183,11 +183,11 @@ impl Connection {
 
 /// Has a client's messages be checked from now on.
 fn checked(
-    socket: Framed<MaybeTls, PgWireMessageServerCodec<Prepared>>,
+    socket: Framed<MaybeTls, PgWireMessageServerCodec<ExtendedStatement>>,
     has_password: bool,
 ) -> Socket {
     let parts = socket.into_parts();
-    let messages = Messages::new(parts.io, parts.read_buf, has_password);
+    let messages = PgMessages::new(parts.io, parts.read_buf, has_password);
     let mut checked = FramedParts::new(messages, parts.codec);
     checked.read_buf = BytesMut::new();
     checked.write_buf = parts.write_buf;
@@ -200,7 +200,7 @@ async fn refuse(socket: &mut Socket, error: &PgWireError) -> io::Result<()> {
         PgWireError::IoError(error) => {
             let malformed = error
                 .get_ref()
-                .and_then(|error| error.downcast_ref::<Malformed>());
+                .and_then(|error| error.downcast_ref::<MalformedFrontendMessage>());
             match malformed {
                 Some(malformed) => malformed.to_string(),
                 None => return Err(io::Error::new(error.kind(), error.to_string())),

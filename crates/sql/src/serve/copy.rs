@@ -45,10 +45,10 @@ struct Form {
 }
 
 /// Why nothing is copied, and the class of that error.
-pub(crate) type Refused = (SqlState, String);
+pub(crate) type CopyRefusal = (SqlState, String);
 
-/// What a statement wants copied to its client, or why that is not done; `None` if it is another statement.
-pub(crate) fn copy(sql: &str) -> Option<Result<Copy, Refused>> {
+/// Returns the copy that a statement asks for, or the reason of its refusal; `None` if it is another statement.
+pub(crate) fn copy(sql: &str) -> Option<Result<Copy, CopyRefusal>> {
     let first = sql.trim_start().split(|c: char| !c.is_alphanumeric());
     if !first.into_iter().next()?.eq_ignore_ascii_case("copy") {
         return None;
@@ -81,7 +81,7 @@ fn of(
     source: &CopySource,
     options: &[CopyOption],
     legacy: &[CopyLegacyOption],
-) -> Result<Copy, Refused> {
+) -> Result<Copy, CopyRefusal> {
     let query = match source {
         CopySource::Query(query) => query.clone(),
         CopySource::Table {
@@ -104,7 +104,7 @@ fn of(
     })
 }
 
-/// The query for columns of a table; for all, if none is named.
+/// Returns the query for columns of a table; for all, if none is named.
 fn all_of(table: &ObjectName, columns: &[Ident]) -> Query {
     let shape = "SELECT * FROM t";
     let read = Parser::new(&PostgreSqlDialect {}).try_with_sql(shape);
@@ -136,7 +136,7 @@ struct CopySettings {
 }
 
 impl CopySettings {
-    fn option(&mut self, option: &CopyOption) -> Result<(), Refused> {
+    fn option(&mut self, option: &CopyOption) -> Result<(), CopyRefusal> {
         match option {
             CopyOption::Format(name) => match name.value.to_ascii_lowercase().as_str() {
                 "csv" => self.csv = true,
@@ -160,7 +160,7 @@ impl CopySettings {
         Ok(())
     }
 
-    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), Refused> {
+    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<(), CopyRefusal> {
         match option {
             CopyLegacyOption::Csv(options) => {
                 self.csv = true;
@@ -182,8 +182,8 @@ impl CopySettings {
         Ok(())
     }
 
-    /// The form, if what is written in it can be read again.
-    fn form(self) -> Result<Form, Refused> {
+    /// Returns the form, if what is written in it can be read again.
+    fn form(self) -> Result<Form, CopyRefusal> {
         let invalid = |what: &str| (INVALID_SETTING, what.to_owned());
         let csv = self.csv;
         let is_text = self.delimiter.is_some() || self.null.is_some() || self.header;
@@ -251,7 +251,7 @@ fn unknown(option: &impl std::fmt::Display) -> String {
 }
 
 impl Copy {
-    /// What comes before the rows: the line of the columns' names, if it is wanted.
+    /// Returns the bytes before the rows: the line of the columns' names, if it is wanted.
     pub(crate) fn header<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<Bytes> {
         if self.is_binary {
             return Some(Bytes::from_static(BINARY_HEADER));
@@ -260,7 +260,7 @@ impl Copy {
         self.has_header.then(|| self.form.line(names))
     }
 
-    /// A row, whose values are texts or, for a binary copy, binary.
+    /// Returns a row, whose values are texts or, for a binary copy, binary.
     pub(crate) fn line(&self, row: &DataRow) -> Bytes {
         if self.is_binary {
             return [&row.field_count.to_be_bytes()[..], &row.data]
@@ -270,7 +270,7 @@ impl Copy {
         self.form.line(values(row))
     }
 
-    /// What comes behind the rows.
+    /// Returns the bytes behind the rows.
     pub(crate) fn trailer(&self) -> Option<Bytes> {
         self.is_binary.then(|| Bytes::from_static(BINARY_TRAILER))
     }
@@ -330,7 +330,7 @@ impl Form {
     }
 }
 
-/// The values of a row: each is a length, negative for null, and so many bytes.
+/// Returns the values of a row: each is a length, negative for null, and so many bytes.
 fn values(row: &DataRow) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = &row.data[..];
     (0..row.field_count).map(move |_| {

@@ -26,12 +26,12 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use pgwire::error::PgWireResult;
 
-use crate::serve::copy::Refused;
+use crate::serve::copy::CopyRefusal;
 use crate::serve::errors::{DUPLICATE_CURSOR, FORWARD_ONLY, NO_PORTAL, SYNTAX, error};
 
 /// A statement about cursors.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Command {
+pub(crate) enum CursorCommand {
     Declare(Declare),
     Fetch(Fetch),
     /// All, if there is no name.
@@ -57,8 +57,8 @@ pub(crate) struct Fetch {
     pub(crate) moves: bool,
 }
 
-/// What a statement wants of cursors, or why that is not done; `None` if it is another statement.
-pub(crate) fn command(sql: &str) -> Option<std::result::Result<Command, Refused>> {
+/// Returns the command for cursors in a statement, or the reason of its refusal; `None` if it is another statement.
+pub(crate) fn command(sql: &str) -> Option<std::result::Result<CursorCommand, CopyRefusal>> {
     let mut words = sql.split(|c: char| !c.is_ascii_alphabetic());
     let first = words.find(|word| !word.is_empty())?.to_ascii_lowercase();
     match &*first {
@@ -68,7 +68,7 @@ pub(crate) fn command(sql: &str) -> Option<std::result::Result<Command, Refused>
     }
 }
 
-fn declare(sql: &str) -> Option<std::result::Result<Command, Refused>> {
+fn declare(sql: &str) -> Option<std::result::Result<CursorCommand, CopyRefusal>> {
     let parsed = match Parser::parse_sql(&PostgreSqlDialect {}, sql) {
         Ok(parsed) => parsed,
         Err(failed) => return Some(Err((SYNTAX, failed.to_string()))),
@@ -81,14 +81,14 @@ fn declare(sql: &str) -> Option<std::result::Result<Command, Refused>> {
     if declared.scroll == Some(true) {
         return Some(Err(backward()));
     }
-    Some(Ok(Command::Declare(Declare {
+    Some(Ok(CursorCommand::Declare(Declare {
         name: folded(&name.value, name.quote_style.is_some()),
         query,
         hold: declared.hold == Some(true),
     })))
 }
 
-/// An identifier as PostgreSQL takes it.
+/// Returns an identifier as PostgreSQL takes it.
 fn folded(name: &str, is_quoted: bool) -> String {
     match is_quoted {
         true => name.to_owned(),
@@ -96,13 +96,13 @@ fn folded(name: &str, is_quoted: bool) -> String {
     }
 }
 
-fn backward() -> Refused {
+fn backward() -> CopyRefusal {
     let what = "cursor can only scan forward: declare it without SCROLL, and fetch with NEXT, FORWARD or ALL";
     (FORWARD_ONLY, what.to_owned())
 }
 
-/// `FETCH`, `MOVE` and `CLOSE`.
-fn of_tokens(sql: &str) -> std::result::Result<Command, Refused> {
+/// Reads `FETCH`, `MOVE` and `CLOSE`.
+fn of_tokens(sql: &str) -> std::result::Result<CursorCommand, CopyRefusal> {
     let syntax = || (SYNTAX, format!("syntax error in \"{}\"", sql.trim()));
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize();
     let tokens = tokens.map_err(|_| syntax())?;
@@ -123,7 +123,7 @@ fn of_tokens(sql: &str) -> std::result::Result<Command, Refused> {
         let is_all = tokens.peek().is_some_and(|token| keyword(token) == "all");
         let closed = name(tokens.next())?;
         return match tokens.next() {
-            None => Ok(Command::Close((!is_all).then_some(closed))),
+            None => Ok(CursorCommand::Close((!is_all).then_some(closed))),
             Some(_) => Err(syntax()),
         };
     }
@@ -156,7 +156,7 @@ fn of_tokens(sql: &str) -> std::result::Result<Command, Refused> {
         }
         _ => return Err(syntax()),
     };
-    Ok(Command::Fetch(Fetch {
+    Ok(CursorCommand::Fetch(Fetch {
         name: cursor,
         most,
         moves: verb == "move",
@@ -165,7 +165,7 @@ fn of_tokens(sql: &str) -> std::result::Result<Command, Refused> {
 
 /// A connection's cursors.
 #[derive(Default)]
-pub(crate) struct Cursors(Mutex<HashMap<String, Cursor>>);
+pub(crate) struct SqlCursors(Mutex<HashMap<String, Cursor>>);
 
 #[derive(Clone)]
 struct Cursor {
@@ -204,9 +204,11 @@ impl Rows {
     }
 }
 
-impl Cursors {
+impl SqlCursors {
+    /// Checks that no cursor has this name.
+    ///
     /// # Errors
-    /// There is a cursor of this name.
+    /// Returns an error if there is one.
     pub(crate) fn is_new(&self, name: &str) -> PgWireResult<()> {
         match self.0.lock().contains_key(name) {
             true => Err(error(
@@ -217,7 +219,7 @@ impl Cursors {
         }
     }
 
-    /// A cursor's query has begun, within a transaction or not.
+    /// Adds a cursor whose query has begun, within a transaction or not.
     pub(crate) fn open(&self, declare: &Declare, batches: SendableRecordBatchStream, within: bool) {
         let cursor = Cursor {
             schema: batches.schema(),
@@ -291,9 +293,9 @@ impl Cursors {
 mod tests {
     use super::*;
 
-    fn fetch(name: &str, most: Option<usize>, moves: bool) -> Command {
+    fn fetch(name: &str, most: Option<usize>, moves: bool) -> CursorCommand {
         let name = name.to_owned();
-        Command::Fetch(Fetch { name, most, moves })
+        CursorCommand::Fetch(Fetch { name, most, moves })
     }
 
     #[test]
@@ -312,13 +314,13 @@ mod tests {
             ),
             ("fetch all c", fetch("c", None, false)),
             ("move forward all in c", fetch("c", None, true)),
-            ("close c", Command::Close(Some("c".to_owned()))),
-            ("close all", Command::Close(None)),
+            ("close c", CursorCommand::Close(Some("c".to_owned()))),
+            ("close all", CursorCommand::Close(None)),
         ] {
             assert_eq!(command(sql), Some(Ok(expected)), "{sql}");
         }
         let declared = "declare \"C\" no scroll cursor with hold for select 1";
-        let Some(Ok(Command::Declare(declared))) = command(declared) else {
+        let Some(Ok(CursorCommand::Declare(declared))) = command(declared) else {
             panic!("it is declared");
         };
         assert_eq!((&*declared.name, declared.hold), ("C", true));

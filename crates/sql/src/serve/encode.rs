@@ -32,7 +32,7 @@ use crate::serve::{array, numeric, types};
 const DAYS_TO_2000: i32 = 10_957;
 const MICROS_TO_2000: i64 = DAYS_TO_2000 as i64 * 86_400_000_000;
 
-/// A batch's rows.
+/// Returns a batch's rows.
 pub(crate) fn rows(batch: &RecordBatch, fields: &[FieldInfo]) -> Result<Vec<DataRow>, ArrowError> {
     let columns = batch.columns().iter().zip(fields);
     let columns = columns.map(|(array, field)| Column::new(array, field));

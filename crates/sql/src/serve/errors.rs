@@ -47,7 +47,7 @@ pub(crate) const NO_PORTAL: SqlState = SqlState("34000");
 pub(crate) const DUPLICATE_CURSOR: SqlState = SqlState("42P03");
 /// Rows that have passed are wanted.
 pub(crate) const FORWARD_ONLY: SqlState = SqlState("55000");
-/// A parameter that makes no sense.
+/// A parameter is malformed.
 pub(crate) const BAD_PARAMETER: SqlState = SqlState("22P02");
 
 /// What is said to a query for which there is no place.
@@ -58,19 +58,19 @@ pub(crate) const TOO_MANY: &str = "too many queries run at once: ask again later
 pub(crate) const FULL: &str = "too many clients are connected: try again later, or start the server with a \
                                greater --connections";
 
-/// An error of a class.
+/// Returns an error of a class.
 pub(crate) fn error(state: SqlState, text: impl Into<String>) -> PgWireError {
     let info = ErrorInfo::new("ERROR".to_owned(), state.0.to_owned(), text.into());
     PgWireError::UserError(Box::new(info))
 }
 
-/// An error that ends its connection.
+/// Returns an error that ends its connection.
 pub(crate) fn fatal(state: SqlState, text: &str) -> PgWireError {
     let info = ErrorInfo::new("FATAL".to_owned(), state.0.to_owned(), text.to_owned());
     PgWireError::UserError(Box::new(info))
 }
 
-/// An error of DataFusion.
+/// Returns an error of DataFusion.
 pub(crate) fn of_query(failed: &DataFusionError) -> PgWireError {
     error(state(failed), explain(failed))
 }

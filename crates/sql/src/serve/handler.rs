@@ -33,12 +33,12 @@ use tokio::task::spawn_blocking;
 
 use crate::query_resources::with_resources;
 use crate::serve::activity::Own;
-use crate::serve::bounds::Bounds;
+use crate::serve::bounds::StatementBounds;
 use crate::serve::catalogue_queries::object_numbers;
 use crate::serve::catalogue_tables::SharedCatalogue;
-use crate::serve::compatible::{self, Answer, Span, answer};
+use crate::serve::compatible::{self, SettingReply, SettingSpan, answer};
 use crate::serve::copy::{Copy, copy};
-use crate::serve::cursor::{Command, Cursors, command};
+use crate::serve::cursor::{CursorCommand, SqlCursors, command};
 use crate::serve::errors::{
     COMPLEX, INTERNAL, INVALID_SETTING, NO_TRANSACTION, SYNTAX, TOO_MANY, UNSUPPORTED, error,
     of_query,
@@ -48,7 +48,7 @@ use crate::serve::system::System;
 use crate::serve::timeout::{self, Timeout};
 use crate::serve::{encode, parameters, types};
 use crate::session::{MOST_OPERATORS, Session, TOO_COMPLEX};
-use crate::shell::script::{Part, cut, operators};
+use crate::shell::script::{ScriptPart, cut, operators};
 
 /// How long a query waits for others to end before it is refused.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,7 +66,7 @@ pub(crate) struct Handler {
     timeout: Timeout,
     /// Statements that may be planned at once, of all connections.
     planning: Arc<Semaphore>,
-    cursors: Cursors,
+    cursors: SqlCursors,
     /// Portals that have more rows, by their names.
     portals: parking_lot::Mutex<HashMap<String, Weak<PortalState>>>,
 }
@@ -77,7 +77,7 @@ type PortalState = tokio::sync::Mutex<PortalExecutionState>;
 /// A statement that was prepared: what is known of it from its plan. When it is executed it is planned anew,
 /// over the versions that tables have then.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct ExtendedStatement {
     sql: String,
     kind: Kind,
     parameters: Vec<Type>,
@@ -88,17 +88,17 @@ pub(crate) struct Prepared {
 #[derive(Clone, Debug)]
 enum Kind {
     /// One that needs no query.
-    Answer(Answer),
+    Answer(SettingReply),
     /// Rows as lines of text.
     Copy(Copy),
     /// A statement about cursors.
-    Cursor(Command),
+    Cursor(CursorCommand),
     /// All others, which are DataFusion's.
     Query,
 }
 
 impl Kind {
-    /// Nothing walks over a statement's tree before it is known not to be too deep.
+    /// Returns the kind of a statement. Nothing walks over its tree before it is known not to be too deep.
     fn of(sql: &str) -> PgWireResult<Kind> {
         if let Some(answer) = answer(sql) {
             return Ok(Kind::Answer(answer));
@@ -136,12 +136,12 @@ impl Handler {
             patience,
             timeout: Timeout::default(),
             planning: Arc::clone(planning),
-            cursors: Cursors::default(),
+            cursors: SqlCursors::default(),
             portals: parking_lot::Mutex::default(),
         }
     }
 
-    /// Who the client is, and what it does.
+    /// Returns the client's own part of the list of clients.
     pub(crate) fn own(&self) -> &Own {
         &self.own
     }
@@ -165,7 +165,7 @@ impl Handler {
     async fn respond<C>(
         &self,
         client: &mut C,
-        answer: &Answer,
+        answer: &SettingReply,
         formats: Option<&Format>,
     ) -> PgWireResult<Response>
     where
@@ -180,33 +180,37 @@ impl Handler {
         };
         let within = client.transaction_status() != TransactionStatus::Idle;
         Ok(match answer {
-            Answer::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
-            Answer::End(tag) => {
+            SettingReply::Begin(tag) => Response::TransactionStart(Tag::new(tag)),
+            SettingReply::End(tag) => {
                 self.timeout.end_transaction();
                 self.cursors.end_transaction(*tag == "COMMIT");
                 client.portal_store().clear_portals();
                 Response::TransactionEnd(Tag::new(tag))
             }
-            Answer::Savepoint(_) if !within => {
+            SettingReply::Savepoint(_) if !within => {
                 let what = "savepoints are part of transactions: begin one first";
                 return Err(error(NO_TRANSACTION, what));
             }
             // Response for a transaction that goes on, also after an error.
-            Answer::Savepoint("ROLLBACK") => Response::TransactionStart(Tag::new("ROLLBACK")),
-            Answer::Savepoint(tag) | Answer::Done(tag) => Response::Execution(Tag::new(tag)),
-            Answer::Limit(milliseconds, span) => {
+            SettingReply::Savepoint("ROLLBACK") => Response::TransactionStart(Tag::new("ROLLBACK")),
+            SettingReply::Savepoint(tag) | SettingReply::Done(tag) => {
+                Response::Execution(Tag::new(tag))
+            }
+            SettingReply::Limit(milliseconds, span) => {
                 match span {
-                    Span::Transaction if within => self.timeout.set_local(*milliseconds),
+                    SettingSpan::Transaction if within => self.timeout.set_local(*milliseconds),
                     // It would end at once.
-                    Span::Transaction => {}
-                    Span::Session | Span::Reset => self.timeout.set(*milliseconds),
+                    SettingSpan::Transaction => {}
+                    SettingSpan::Session | SettingSpan::Reset => self.timeout.set(*milliseconds),
                 }
-                let is_reset = *span == Span::Reset;
+                let is_reset = *span == SettingSpan::Reset;
                 Response::Execution(Tag::new(if is_reset { "RESET" } else { "SET" }))
             }
-            Answer::Shown(batch) => shown(batch.clone()),
-            Answer::ShownLimit => shown(compatible::shown(timeout::NAME, &self.timeout.show())),
-            Answer::Reset(tag) => {
+            SettingReply::Shown(batch) => shown(batch.clone()),
+            SettingReply::ShownLimit => {
+                shown(compatible::shown(timeout::NAME, &self.timeout.show()))
+            }
+            SettingReply::Reset(tag) => {
                 self.timeout.set(0);
                 let settings = self.session.session().reset().await;
                 settings.map_err(|failed| of_query(&failed))?;
@@ -216,12 +220,12 @@ impl Handler {
                 }
                 Response::Execution(Tag::new(tag))
             }
-            Answer::Deallocate(name) => {
+            SettingReply::Deallocate(name) => {
                 client.portal_store().rm_statement(name);
                 self.session.session().deallocate(name).await;
                 Response::Execution(Tag::new("DEALLOCATE"))
             }
-            Answer::Refused(what) => return Err(error(INVALID_SETTING, what)),
+            SettingReply::Refused(what) => return Err(error(INVALID_SETTING, what)),
         })
     }
 
@@ -230,7 +234,7 @@ impl Handler {
         let session = self.session.clone();
         let query = match kind {
             Kind::Copy(copy) => Err(copy.query.clone()),
-            Kind::Cursor(Command::Declare(declare)) => Err(declare.query.clone()),
+            Kind::Cursor(CursorCommand::Declare(declare)) => Err(declare.query.clone()),
             Kind::Answer(_) | Kind::Cursor(_) | Kind::Query => Ok(sql.to_owned()),
         };
         self.planned(async move {
@@ -276,7 +280,7 @@ impl Handler {
             return Err(error(INTERNAL, "this statement is not about cursors"));
         };
         match command {
-            Command::Declare(declare) => {
+            CursorCommand::Declare(declare) => {
                 if !within && !declare.hold {
                     let what = "DECLARE CURSOR can only be used in transaction blocks: begin one first, or \
                                 declare it WITH HOLD";
@@ -289,7 +293,7 @@ impl Handler {
                 self.cursors.open(declare, batches, within);
                 Ok(Response::Execution(Tag::new("DECLARE CURSOR")))
             }
-            Command::Fetch(fetch) if fetch.moves => {
+            CursorCommand::Fetch(fetch) if fetch.moves => {
                 let mut batches = self.cursors.fetch(fetch)?;
                 let mut passed = 0;
                 while let Some(batch) = batches.next().await {
@@ -297,7 +301,7 @@ impl Handler {
                 }
                 Ok(Response::Execution(Tag::new("MOVE").with_rows(passed)))
             }
-            Command::Fetch(fetch) => {
+            CursorCommand::Fetch(fetch) => {
                 let batches = self.cursors.fetch(fetch)?;
                 let schema = batches.schema();
                 let mut response = query(batches, &schema, formats);
@@ -306,7 +310,7 @@ impl Handler {
                 }
                 Ok(response)
             }
-            Command::Close(name) => {
+            CursorCommand::Close(name) => {
                 self.cursors.close(name.as_deref())?;
                 let tag = if name.is_some() {
                     "CLOSE CURSOR"
@@ -337,7 +341,7 @@ impl Handler {
         })
     }
 
-    /// As [`Handler::begun`]; `None` if the statement has no rows.
+    /// Does the same as [`Handler::begun`]; returns `None` if the statement has no rows.
     async fn batches(
         &self,
         plan: LogicalPlan,
@@ -377,7 +381,12 @@ impl Handler {
     }
 
     /// Executes one statement of a script, from planning to the last row.
-    async fn execute<C>(&self, client: &mut C, bounds: &mut Bounds, sql: &str) -> PgWireResult<()>
+    async fn execute<C>(
+        &self,
+        client: &mut C,
+        bounds: &mut StatementBounds,
+        sql: &str,
+    ) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore,
@@ -389,11 +398,11 @@ impl Handler {
             Kind::Cursor(command) => {
                 let within = client.transaction_status() != TransactionStatus::Idle;
                 let portal = match command {
-                    Command::Fetch(fetch) if fetch.moves => self.suspended(&fetch.name),
+                    CursorCommand::Fetch(fetch) if fetch.moves => self.suspended(&fetch.name),
                     _ => None,
                 };
                 match (portal, command) {
-                    (Some(portal), Command::Fetch(fetch)) => {
+                    (Some(portal), CursorCommand::Fetch(fetch)) => {
                         let passed = bounds.within(pass(&portal, fetch.most)).await??;
                         Response::Execution(Tag::new("MOVE").with_rows(passed))
                     }
@@ -448,12 +457,12 @@ async fn pass(portal: &PortalState, most: Option<usize>) -> PgWireResult<usize> 
     Ok(passed)
 }
 
-/// The form of the values of which a copy is made: texts, if there is none.
+/// Returns the form of the values of which a copy is made: texts, if there is none.
 fn formats_of(copy: &Copy) -> Option<&'static Format> {
     copy.is_binary.then_some(&Format::UnifiedBinary)
 }
 
-/// A place among the queries that run.
+/// Returns a place among the queries that run.
 async fn admitted(running: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, DataFusionError> {
     let place = Arc::clone(running).acquire_owned();
     match tokio::time::timeout(PATIENCE, place).await {
@@ -462,7 +471,7 @@ async fn admitted(running: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Data
     }
 }
 
-/// What the client is told that a statement without rows did.
+/// Returns the tag of a statement without rows, which says what it did.
 fn tag(plan: &LogicalPlan) -> &'static str {
     match plan {
         LogicalPlan::Statement(Statement::Prepare(_)) => "PREPARE",
@@ -471,7 +480,7 @@ fn tag(plan: &LogicalPlan) -> &'static str {
     }
 }
 
-/// A result that is written as it comes.
+/// Returns a result that is written as it comes.
 fn query(
     batches: SendableRecordBatchStream,
     schema: &SchemaRef,
@@ -518,20 +527,20 @@ impl SimpleQueryHandler for Handler {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let script = cut(text);
-        let parts: Vec<Part> = script
+        let parts: Vec<ScriptPart> = script
             .parts
             .into_iter()
-            .chain(script.rest.map(Part::Statement))
+            .chain(script.rest.map(ScriptPart::Statement))
             .collect();
         if parts.is_empty() {
             let nothing = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
             client.feed(nothing).await?;
         }
-        let mut bounds = Bounds::of(client, None).await;
+        let mut bounds = StatementBounds::of(client, None).await;
         for part in parts {
             let sql = match part {
-                Part::Statement(sql) => sql,
-                Part::Command(line) => {
+                ScriptPart::Statement(sql) => sql,
+                ScriptPart::Command(line) => {
                     return Err(error(SYNTAX, format!("{line} is no statement")));
                 }
             };
@@ -543,7 +552,7 @@ impl SimpleQueryHandler for Handler {
     }
 }
 
-/// A client's message is taken up, if it is its turn.
+/// Takes up a client's message, if it is its turn.
 fn begin<C: ClientInfo>(client: &mut C) -> PgWireResult<()> {
     if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
         return Err(PgWireError::NotReadyForQuery);
@@ -554,28 +563,28 @@ fn begin<C: ClientInfo>(client: &mut C) -> PgWireResult<()> {
 
 #[async_trait]
 impl QueryParser for Handler {
-    type Statement = Prepared;
+    type Statement = ExtendedStatement;
 
     async fn parse_sql<C>(
         &self,
         client: &C,
         sql: &str,
         declared: &[Option<Type>],
-    ) -> PgWireResult<Option<Prepared>>
+    ) -> PgWireResult<Option<ExtendedStatement>>
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
         let kind = Kind::of(sql)?;
         let (parameters, columns) = match &kind {
             Kind::Answer(answer) => (Vec::new(), answer.columns()),
-            Kind::Cursor(Command::Fetch(fetch)) if !fetch.moves => {
+            Kind::Cursor(CursorCommand::Fetch(fetch)) if !fetch.moves => {
                 (Vec::new(), self.cursors.columns(&fetch.name)?)
             }
-            Kind::Cursor(Command::Fetch(_) | Command::Close(_)) => {
+            Kind::Cursor(CursorCommand::Fetch(_) | CursorCommand::Close(_)) => {
                 (Vec::new(), Arc::new(Schema::empty()))
             }
-            Kind::Cursor(Command::Declare(_)) | Kind::Copy(_) | Kind::Query => {
-                let mut bounds = Bounds::of(client, self.timeout.get()).await;
+            Kind::Cursor(CursorCommand::Declare(_)) | Kind::Copy(_) | Kind::Query => {
+                let mut bounds = StatementBounds::of(client, self.timeout.get()).await;
                 let plan = bounds.within(self.logical(sql, &kind)).await??;
                 let types = parameters::types_of(&plan, declared, &object_numbers(sql))?;
                 let columns = match &kind {
@@ -586,7 +595,7 @@ impl QueryParser for Handler {
                 (types, columns)
             }
         };
-        Ok(Some(Prepared {
+        Ok(Some(ExtendedStatement {
             sql: sql.to_owned(),
             kind,
             parameters,
@@ -594,13 +603,13 @@ impl QueryParser for Handler {
         }))
     }
 
-    fn get_parameter_types(&self, prepared: &Prepared) -> PgWireResult<Vec<Type>> {
+    fn get_parameter_types(&self, prepared: &ExtendedStatement) -> PgWireResult<Vec<Type>> {
         Ok(prepared.parameters.clone())
     }
 
     fn get_result_schema(
         &self,
-        prepared: &Prepared,
+        prepared: &ExtendedStatement,
         formats: Option<&Format>,
     ) -> PgWireResult<Vec<FieldInfo>> {
         Ok(types::fields(&prepared.columns, formats).to_vec())

@@ -33,7 +33,7 @@ const MOST: usize = 0x3fff_fffe;
 const PIECE: usize = 16 << 10;
 
 /// Messages of a client, of which each comes out when it is complete and has the form that it should have.
-pub(crate) struct Messages<S> {
+pub(crate) struct PgMessages<S> {
     socket: S,
     /// What the client has sent and was not checked.
     sent: BytesMut,
@@ -58,20 +58,20 @@ enum Stage {
 
 /// A message has another form than it should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Malformed(pub(crate) &'static str);
+pub(crate) struct MalformedFrontendMessage(pub(crate) &'static str);
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedFrontendMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedFrontendMessage {}
 
-impl<S> Messages<S> {
+impl<S> PgMessages<S> {
     /// Messages that come from a socket, of which some bytes were read already.
-    pub(crate) fn new(socket: S, read: BytesMut, has_password: bool) -> Messages<S> {
-        Messages {
+    pub(crate) fn new(socket: S, read: BytesMut, has_password: bool) -> PgMessages<S> {
+        PgMessages {
             socket,
             sent: read,
             checked: BytesMut::new(),
@@ -87,7 +87,7 @@ impl<S> Messages<S> {
     }
 
     /// Takes the next message, if there is a complete one.
-    fn take(&mut self) -> Result<bool, Malformed> {
+    fn take(&mut self) -> Result<bool, MalformedFrontendMessage> {
         let typed = usize::from(self.stage != Stage::Startup);
         let head = typed + 4;
         if self.sent.len() < head {
@@ -95,10 +95,10 @@ impl<S> Messages<S> {
         }
         let kind = self.sent[0];
         if typed == 1 && !b"QPBCDEHSXcdfp".contains(&kind) {
-            return Err(Malformed("invalid frontend message type"));
+            return Err(MalformedFrontendMessage("invalid frontend message type"));
         }
         if self.stage == Stage::Authentication && !matches!(kind, b'p' | b'X') {
-            return Err(Malformed("expected a password message"));
+            return Err(MalformedFrontendMessage("expected a password message"));
         }
         let length = (&self.sent[typed..]).get_u32() as usize;
         let most = match self.stage {
@@ -106,7 +106,7 @@ impl<S> Messages<S> {
             Stage::Startup | Stage::Authentication => MOST_BEFORE,
         };
         if length < 4 || length > most {
-            return Err(Malformed("invalid message length"));
+            return Err(MalformedFrontendMessage("invalid message length"));
         }
         if self.sent.len() < typed + length {
             return Ok(false);
@@ -136,59 +136,60 @@ impl<S> Messages<S> {
 struct Body<'b>(&'b [u8]);
 
 impl<'b> Body<'b> {
-    fn bytes(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
-        let short = Malformed("insufficient data left in message");
+    fn bytes(&mut self, count: usize) -> Result<&'b [u8], MalformedFrontendMessage> {
+        let short = MalformedFrontendMessage("insufficient data left in message");
         let (taken, rest) = self.0.split_at_checked(count).ok_or(short)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn text(&mut self) -> Result<&'b [u8], Malformed> {
+    fn text(&mut self) -> Result<&'b [u8], MalformedFrontendMessage> {
         let end = self.0.iter().position(|byte| *byte == 0);
-        let end = end.ok_or(Malformed("invalid string in message"))?;
+        let end = end.ok_or(MalformedFrontendMessage("invalid string in message"))?;
         let text = self.bytes(end)?;
         self.bytes(1)?;
         Ok(text)
     }
 
-    /// A number of things, each of so many bytes.
-    fn several(&mut self, size: usize) -> Result<(), Malformed> {
+    /// Reads a count, and as many things of so many bytes each.
+    fn several(&mut self, size: usize) -> Result<(), MalformedFrontendMessage> {
         let count = usize::from(self.bytes(2)?.get_u16());
         self.bytes(count * size).map(|_| ())
     }
 
-    /// A value with its length before it.
-    fn value(&mut self) -> Result<(), Malformed> {
+    /// Reads a value with its length before it.
+    fn value(&mut self) -> Result<(), MalformedFrontendMessage> {
         match self.bytes(4)?.get_i32() {
             -1 => Ok(()),
             length => {
                 let length = usize::try_from(length);
-                let length = length.map_err(|_| Malformed("invalid length of a value"))?;
+                let length =
+                    length.map_err(|_| MalformedFrontendMessage("invalid length of a value"))?;
                 self.bytes(length).map(|_| ())
             }
         }
     }
 
-    fn end(&self) -> Result<(), Malformed> {
+    fn end(&self) -> Result<(), MalformedFrontendMessage> {
         match self.0 {
             [] => Ok(()),
-            _ => Err(Malformed("invalid message format")),
+            _ => Err(MalformedFrontendMessage("invalid message format")),
         }
     }
 }
 
-fn startup(body: &[u8]) -> Result<(), Malformed> {
+fn startup(body: &[u8]) -> Result<(), MalformedFrontendMessage> {
     let mut body = Body(body);
     let code = body.bytes(4)?.get_u32();
     if code == CANCEL {
         body.bytes(4)?;
         return match body.0.len() {
             4..=256 => Ok(()),
-            _ => Err(Malformed("invalid length of a cancellation")),
+            _ => Err(MalformedFrontendMessage("invalid length of a cancellation")),
         };
     }
     if code >> 16 != 3 {
-        return Err(Malformed(
+        return Err(MalformedFrontendMessage(
             "unsupported frontend protocol: the server speaks 3.0",
         ));
     }
@@ -198,7 +199,7 @@ fn startup(body: &[u8]) -> Result<(), Malformed> {
     body.end()
 }
 
-fn check(kind: u8, body: &[u8], is_first_password: bool) -> Result<(), Malformed> {
+fn check(kind: u8, body: &[u8], is_first_password: bool) -> Result<(), MalformedFrontendMessage> {
     let mut body = Body(body);
     match kind {
         b'Q' | b'f' => {
@@ -219,7 +220,7 @@ fn check(kind: u8, body: &[u8], is_first_password: bool) -> Result<(), Malformed
         }
         b'C' | b'D' => {
             if !matches!(body.bytes(1)?, b"S" | b"P") {
-                return Err(Malformed("invalid subtype: it is S or P"));
+                return Err(MalformedFrontendMessage("invalid subtype: it is S or P"));
             }
             body.text()?;
         }
@@ -237,7 +238,7 @@ fn check(kind: u8, body: &[u8], is_first_password: bool) -> Result<(), Malformed
     body.end()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Messages<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PgMessages<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -267,7 +268,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Messages<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Messages<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PgMessages<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

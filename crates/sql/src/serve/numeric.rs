@@ -41,7 +41,7 @@ pub(crate) fn write(unscaled: i128, scale: i8, into: &mut BytesMut) {
     put(&digits, weight, unscaled < 0, shown, into);
 }
 
-/// The value times ten to the power of less than four, without its lowest digit to base 10,000, and
+/// Returns the value times ten to the power of less than four, without its lowest digit to base 10,000, and
 /// that digit.
 fn shifted(magnitude: u128, fill: u32) -> (u128, u16) {
     let factor = 10u128.pow(fill);
@@ -50,7 +50,7 @@ fn shifted(magnitude: u128, fill: u32) -> (u128, u16) {
     (magnitude / taken, digit(magnitude % taken * factor))
 }
 
-/// A number with so many zeros behind it.
+/// Writes a number with so many zeros behind it.
 fn write_text_digits(magnitude: u128, zeros: u32, negative: bool, into: &mut BytesMut) {
     let mut text = magnitude.to_string();
     text.extend(std::iter::repeat_n('0', zeros as usize));

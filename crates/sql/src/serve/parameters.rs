@@ -91,7 +91,7 @@ fn inferred(plan: &LogicalPlan) -> PgWireResult<HashMap<String, Type>> {
     Ok(inferred)
 }
 
-/// The columns of a plan whose parameters have these types: a parameter may be one of them.
+/// Returns the columns of a plan whose parameters have these types: a parameter may be one of them.
 pub(crate) fn columns(plan: &LogicalPlan, parameters: &[Type]) -> SchemaRef {
     let nulls: Vec<ScalarValue> = parameters.iter().map(types::null).collect();
     let typed = (!nulls.is_empty()).then(|| plan.clone().with_param_values(nulls));
@@ -103,7 +103,7 @@ pub(crate) fn columns(plan: &LogicalPlan, parameters: &[Type]) -> SchemaRef {
     Arc::new(schema.as_arrow().clone())
 }
 
-/// The values of a portal's parameters, which have these types.
+/// Returns the values of a portal's parameters, which have these types.
 pub(crate) fn values<S: Clone>(
     portal: &Portal<S>,
     types: &[Type],
@@ -141,7 +141,7 @@ fn wrong(place: usize, data_type: &Type) -> PgWireError {
     )
 }
 
-/// A value that came as text.
+/// Reads a value that came as text.
 fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
     // Spaces around values mean nothing, but in texts.
     let text = match types::null(data_type) {
@@ -181,8 +181,8 @@ fn parse(data_type: &Type, text: &str) -> Option<ScalarValue> {
     })
 }
 
-/// A truth value: `true`, `yes`, `on` and `1`, their opposites, and what these begin with, as far as it says which
-/// is meant.
+/// Reads a truth value: `true`, `yes`, `on` and `1`, their opposites, and what these begin with, as far as it says
+/// which is meant.
 fn boolean(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
@@ -193,13 +193,14 @@ fn boolean(text: &str) -> Option<bool> {
     is_false.then_some(false)
 }
 
-/// A date without the time or the zone that may stand behind it, as in `1996-01-02 +00`: these mean nothing.
+/// Returns a date without the time or the zone that may stand behind it, as in `1996-01-02 +00`: PostgreSQL
+/// ignores them.
 fn date(text: &str) -> &str {
     let day = without_zone(text);
     day.split([' ', 'T']).next().unwrap_or(day)
 }
 
-/// A date, or a date and a time, without the zone that may stand behind it, which means nothing.
+/// Returns a date, or a date and a time, without the zone that may stand behind it: PostgreSQL ignores it.
 fn without_zone(text: &str) -> &str {
     let is_zone = |byte: u8| matches!(byte, b'+' | b'-' | b'Z');
     match text.bytes().skip(DAY.len()).position(is_zone) {
@@ -208,7 +209,7 @@ fn without_zone(text: &str) -> &str {
     }
 }
 
-/// A value that came in its binary form.
+/// Reads a value that came in its binary form.
 fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
     Some(match *data_type {
         Type::BOOL => ScalarValue::Boolean(Some(*bytes.first()? != 0)),
@@ -239,7 +240,7 @@ fn binary(data_type: &Type, bytes: &[u8]) -> Option<ScalarValue> {
     })
 }
 
-/// The elements of an array in its binary form, if it has one dimension: their number, whether there are nulls,
+/// Reads the elements of an array in its binary form, if it has one dimension: their number, whether there are nulls,
 /// their type, how many there are, the number of the first; then each with its length before it.
 fn binary_elements(element: &Type, bytes: &[u8]) -> Option<Vec<ScalarValue>> {
     let word = |at: usize| {
@@ -273,7 +274,7 @@ fn binary_elements(element: &Type, bytes: &[u8]) -> Option<Vec<ScalarValue>> {
     rest.is_empty().then_some(elements)
 }
 
-/// A list of values, of decimals with as many digits behind the point as any of them has.
+/// Returns a list of values, of decimals with as many digits behind the point as any of them has.
 fn list(elements: Vec<ScalarValue>, element: &Type) -> Option<ScalarValue> {
     let scales = elements.iter().map(|value| match value.data_type() {
         DataType::Decimal128(_, scale) if !value.is_null() => scale,
@@ -290,7 +291,7 @@ fn list(elements: Vec<ScalarValue>, element: &Type) -> Option<ScalarValue> {
     )))
 }
 
-/// A decimal with the digits that its text has.
+/// Returns a decimal with the digits that its text has.
 fn decimal(text: &str) -> Option<ScalarValue> {
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
@@ -312,7 +313,7 @@ fn cast(text: &str, to: &DataType) -> Option<ScalarValue> {
     ScalarValue::Utf8(Some(text.to_owned())).cast_to(to).ok()
 }
 
-/// Bytes as PostgreSQL's clients write them: two digits for each.
+/// Reads bytes as PostgreSQL's clients write them: two digits for each.
 fn bytea(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("\\x")?.as_bytes();
     let (pairs, rest) = digits.as_chunks::<2>();

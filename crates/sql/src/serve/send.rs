@@ -12,7 +12,7 @@ use pgwire::messages::copy::{CopyData, CopyDone, CopyOutResponse};
 use pgwire::messages::data::RowDescription;
 use pgwire::messages::response::TransactionStatus;
 
-use crate::serve::bounds::Bounds;
+use crate::serve::bounds::StatementBounds;
 use crate::serve::copy::Copy;
 use crate::serve::errors::{SYNTAX, error};
 
@@ -32,7 +32,7 @@ where
 /// more.
 pub(crate) async fn rows<C>(
     client: &mut C,
-    bounds: &mut Bounds,
+    bounds: &mut StatementBounds,
     query: &mut QueryResponse,
     most: Option<usize>,
 ) -> PgWireResult<bool>
@@ -57,7 +57,7 @@ where
 /// knows that the copy is over.
 pub(crate) async fn lines<C>(
     client: &mut C,
-    bounds: &mut Bounds,
+    bounds: &mut StatementBounds,
     mut query: QueryResponse,
     copy: &Copy,
 ) -> PgWireResult<()>

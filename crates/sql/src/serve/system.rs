@@ -115,7 +115,7 @@ impl System {
         }
     }
 
-    /// [`System::logical`] of a query that was read already, and has no more operators than one may.
+    /// Does the same as [`System::logical`] for a query that was read already, and has no more operators than one may.
     ///
     /// # Errors
     /// The same.

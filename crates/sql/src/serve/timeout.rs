@@ -46,23 +46,23 @@ impl Timeout {
         };
     }
 
-    /// Until the transaction ends.
+    /// Sets the time limit until the transaction ends.
     pub(crate) fn set_local(&self, milliseconds: u64) {
         self.0.lock().local = Some(milliseconds);
     }
 
-    /// A transaction has ended.
+    /// Restores the time limit at the end of a transaction.
     pub(crate) fn end_transaction(&self) {
         self.0.lock().local = None;
     }
 
-    /// How long a statement may take; `None` is without end.
+    /// Returns the time that a statement may take; `None` is without end.
     pub(crate) fn get(&self) -> Option<Duration> {
         let milliseconds = self.0.lock().now();
         (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
     }
 
-    /// The value as it is shown: in the longest unit that has no rest.
+    /// Returns the value as it is shown: in the longest unit that has no rest.
     pub(crate) fn show(&self) -> String {
         let milliseconds = self.0.lock().now();
         let whole = |(_, unit): &&(&str, u64)| milliseconds.is_multiple_of(*unit);

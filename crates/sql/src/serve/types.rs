@@ -26,7 +26,7 @@ use pgwire::api::results::{FieldFormat, FieldInfo};
 
 use crate::statement::shown;
 
-/// PostgreSQL's type for a column.
+/// Returns PostgreSQL's type for a column.
 pub(crate) fn of_column(data_type: &DataType) -> Type {
     match data_type {
         DataType::Boolean => Type::BOOL,
@@ -93,7 +93,7 @@ pub(crate) fn array_of(element: &DataType) -> Type {
     found.map_or(Type::TEXT_ARRAY, |(array, _)| array.clone())
 }
 
-/// The type of an array's elements; `None` if it is no array.
+/// Returns the type of an array's elements; `None` if it is no array.
 pub(crate) fn element_of(data_type: &Type) -> Option<&'static Type> {
     let found = ARRAYS.iter().find(|(array, _)| array == data_type);
     found.map(|(_, element)| element)
@@ -129,7 +129,7 @@ pub(crate) fn number_of(name: &str) -> Option<i32> {
     i32::try_from(found?.oid()).ok()
 }
 
-/// The description of a result's columns, in the formats that the client wants; text if it wants none.
+/// Returns the description of a result's columns, in the formats that the client wants; text if it wants none.
 pub(crate) fn fields(schema: &Schema, formats: Option<&Format>) -> Arc<Vec<FieldInfo>> {
     let fields = schema.fields().iter().enumerate();
     let fields = fields.map(|(place, field)| {
@@ -145,7 +145,7 @@ pub(crate) fn fields(schema: &Schema, formats: Option<&Format>) -> Arc<Vec<Field
     Arc::new(fields.collect())
 }
 
-/// A column's format. A client that names fewer formats than there are columns gets text for the others.
+/// Returns a column's format. A client that names fewer formats than there are columns gets text for the others.
 fn format(formats: &Format, place: usize) -> FieldFormat {
     match formats {
         Format::Individual(codes) => {
@@ -167,7 +167,7 @@ pub(crate) fn same(one: &Schema, other: &Schema) -> bool {
     types(one) == types(other)
 }
 
-/// A null of a parameter's type.
+/// Returns a null of a parameter's type.
 pub(crate) fn null(data_type: &Type) -> ScalarValue {
     match *data_type {
         Type::BOOL => ScalarValue::Boolean(None),

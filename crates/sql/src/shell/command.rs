@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::catalogue::{Catalogue, Replica};
 use crate::error::Error;
-use crate::shell::format::Format;
+use crate::shell::format::OutputFormat;
 
 /// The list of commands, for `\?`.
 pub const HELP: &str = "\
@@ -20,7 +20,7 @@ queries run; EXPLAIN shows it, EXPLAIN ANALYZE measures it.";
 
 /// A command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum MetaCommand {
     /// `\d`
     Tables,
     /// `\d TABLE`
@@ -28,7 +28,7 @@ pub enum Command {
     /// `\timing`
     Timing,
     /// `\format HOW`
-    Format(Format),
+    Format(OutputFormat),
     /// `\q`
     Quit,
     /// `\?`
@@ -40,16 +40,16 @@ pub enum Command {
 /// # Errors
 /// Returns an error if there is none of that name, or its arguments are invalid; the text says what
 /// is valid.
-pub fn parse(line: &str) -> Result<Command, Error> {
+pub fn parse(line: &str) -> Result<MetaCommand, Error> {
     let mut words = line.trim_end_matches(';').split_whitespace();
     let name = words.next().unwrap_or_default();
     let command = match (name, words.next()) {
-        ("\\d" | "\\dt", None) => Command::Tables,
-        ("\\d", Some(table)) => Command::Table(table.to_owned()),
-        ("\\timing", None) => Command::Timing,
-        ("\\format", Some(format)) => Command::Format(format.parse()?),
-        ("\\q", None) => Command::Quit,
-        ("\\?" | "\\h" | "\\help", None) => Command::Help,
+        ("\\d" | "\\dt", None) => MetaCommand::Tables,
+        ("\\d", Some(table)) => MetaCommand::Table(table.to_owned()),
+        ("\\timing", None) => MetaCommand::Timing,
+        ("\\format", Some(format)) => MetaCommand::Format(format.parse()?),
+        ("\\q", None) => MetaCommand::Quit,
+        ("\\?" | "\\h" | "\\help", None) => MetaCommand::Help,
         _ => return Err(format!("there is no command '{line}'; \\? lists them").into()),
     };
     match words.next() {
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn commands_are_understood_or_explained() {
-        assert_eq!(parse("\\d").unwrap(), Command::Tables);
-        let table = Command::Table("lineitem".into());
+        assert_eq!(parse("\\d").unwrap(), MetaCommand::Tables);
+        let table = MetaCommand::Table("lineitem".into());
         assert_eq!(parse("\\d lineitem;").unwrap(), table);
-        let csv = Command::Format(Format::Csv);
+        let csv = MetaCommand::Format(OutputFormat::Csv);
         assert_eq!(parse("\\format csv").unwrap(), csv);
         for wrong in ["\\x", "\\format", "\\format xml", "\\q now", "\\d a b"] {
             assert!(parse(wrong).is_err(), "{wrong}");

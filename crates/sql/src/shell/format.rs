@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Format {
+pub enum OutputFormat {
     /// Columns below each other, written after the last row is known.
     #[default]
     Table,
@@ -25,21 +25,21 @@ pub enum Format {
     Json,
 }
 
-impl FromStr for Format {
+impl FromStr for OutputFormat {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Format, Error> {
+    fn from_str(text: &str) -> Result<OutputFormat, Error> {
         match text {
-            "table" => Ok(Format::Table),
-            "csv" => Ok(Format::Csv),
-            "json" => Ok(Format::Json),
+            "table" => Ok(OutputFormat::Table),
+            "csv" => Ok(OutputFormat::Csv),
+            "json" => Ok(OutputFormat::Json),
             other => Err(format!("'{other}' is no format: table, csv and json are").into()),
         }
     }
 }
 
 /// Writes a result, batch by batch.
-pub struct Writer<W: Write> {
+pub struct ResultWriter<W: Write> {
     schema: SchemaRef,
     rows: usize,
     kind: Kind<W>,
@@ -51,26 +51,30 @@ enum Kind<W: Write> {
     Json(LineDelimitedWriter<W>),
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ResultWriter<W> {
     /// Begins a result with these columns.
     ///
     /// # Errors
     /// Returns an error if the header cannot be written.
-    pub fn new(out: W, format: Format, schema: SchemaRef) -> Result<Writer<W>, ArrowError> {
+    pub fn new(
+        out: W,
+        format: OutputFormat,
+        schema: SchemaRef,
+    ) -> Result<ResultWriter<W>, ArrowError> {
         let kind = match format {
-            Format::Table => Kind::Table {
+            OutputFormat::Table => Kind::Table {
                 out,
                 kept: Vec::new(),
             },
-            Format::Csv => {
+            OutputFormat::Csv => {
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
                 // The header is written even if there are no rows.
                 writer.write(&RecordBatch::new_empty(SchemaRef::clone(&schema)))?;
                 Kind::Csv(Box::new(writer))
             }
-            Format::Json => Kind::Json(LineDelimitedWriter::new(out)),
+            OutputFormat::Json => Kind::Json(LineDelimitedWriter::new(out)),
         };
-        Ok(Writer {
+        Ok(ResultWriter {
             schema,
             rows: 0,
             kind,
@@ -94,7 +98,7 @@ impl<W: Write> Writer<W> {
     /// Writes the rest, and returns the number of rows.
     ///
     /// # Errors
-    /// Returns the errors of [`Writer::write`].
+    /// Returns the errors of [`ResultWriter::write`].
     pub fn finish(self) -> Result<usize, ArrowError> {
         match self.kind {
             Kind::Table { mut out, kept } if is_plan(&self.schema) => {
@@ -157,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn written(format: Format, rows: usize) -> String {
+    fn written(format: OutputFormat, rows: usize) -> String {
         let amount = Decimal128Array::from(vec![Some(1250), None]);
         let amount = amount.with_precision_and_scale(15, 2).unwrap();
         let columns: [(&str, ArrayRef); 3] = [
@@ -170,7 +174,7 @@ mod tests {
         );
         let batch = batch.unwrap().slice(0, rows);
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out, format, batch.schema()).unwrap();
+        let mut writer = ResultWriter::new(&mut out, format, batch.schema()).unwrap();
         if rows > 0 {
             writer.write(batch).unwrap();
         }
@@ -181,26 +185,26 @@ mod tests {
     #[test]
     fn csv_has_a_header_and_quotes_what_needs_it() {
         let lines = "n,text,amount\n1,\"a,\"\"b\"\"\",12.50\n2,ü,\n";
-        assert_eq!(written(Format::Csv, 2), lines);
-        assert_eq!(written(Format::Csv, 0), "n,text,amount\n");
+        assert_eq!(written(OutputFormat::Csv, 2), lines);
+        assert_eq!(written(OutputFormat::Csv, 0), "n,text,amount\n");
     }
 
     #[test]
     fn json_has_an_object_for_each_row() {
-        let json = written(Format::Json, 2);
+        let json = written(OutputFormat::Json, 2);
         let lines: Vec<_> = json.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].contains(r#""text":"a,\"b\"""#), "{json}");
-        assert_eq!(written(Format::Json, 0), "");
+        assert_eq!(written(OutputFormat::Json, 0), "");
     }
 
     #[test]
     fn tables_say_how_many_rows_they_have() {
-        let table = written(Format::Table, 2);
+        let table = written(OutputFormat::Table, 2);
         assert!(table.contains("| 2 | ü     | NULL   |"), "{table}");
         assert!(table.ends_with("(2 rows)\n"), "{table}");
-        assert!(written(Format::Table, 0).ends_with("(0 rows)\n"));
-        assert!(written(Format::Table, 1).ends_with("(1 row)\n"));
+        assert!(written(OutputFormat::Table, 0).ends_with("(0 rows)\n"));
+        assert!(written(OutputFormat::Table, 1).ends_with("(1 row)\n"));
     }
 
     #[test]
@@ -214,7 +218,7 @@ mod tests {
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut out = Vec::new();
-        let mut writer = Writer::new(&mut out, Format::Table, batch.schema()).unwrap();
+        let mut writer = ResultWriter::new(&mut out, OutputFormat::Table, batch.schema()).unwrap();
         writer.write(batch).unwrap();
         writer.finish().unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "physical_plan:\nA\n  B\n");

@@ -16,10 +16,10 @@ use crate::error::Error;
 use crate::explain::explain;
 use crate::meter::PageFigures;
 use crate::session::{Session, Shared, runtime};
-use crate::shell::command::{self, Command};
-use crate::shell::format::{Format, Writer};
+use crate::shell::command::{self, MetaCommand};
+use crate::shell::format::{OutputFormat, ResultWriter};
 use crate::shell::progress::{Progress, Tell, figures};
-use crate::shell::script::{Part, cut};
+use crate::shell::script::{ScriptPart, cut};
 use crate::statement::shown_schema;
 
 /// Why a statement, or a script, did not complete.
@@ -57,9 +57,9 @@ impl Failed {
 
 /// The settings of a shell.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
+pub struct ShellSettings {
     /// How results are written.
-    pub format: Format,
+    pub format: OutputFormat,
     /// `true` if the time of statements is shown.
     pub timing: bool,
     /// When the progress of long queries is shown.
@@ -72,7 +72,7 @@ pub struct Shell<W> {
     catalogue: Arc<Catalogue>,
     /// The runtime, until the shell ends.
     runtime: Option<tokio::runtime::Runtime>,
-    settings: Settings,
+    settings: ShellSettings,
     out: W,
 }
 
@@ -99,7 +99,7 @@ impl<W: Write> Shell<W> {
     ///
     /// # Errors
     /// Returns an error if there are no threads for it.
-    pub fn new(shared: &Shared, settings: Settings, out: W) -> Result<Shell<W>, Failed> {
+    pub fn new(shared: &Shared, settings: ShellSettings, out: W) -> Result<Shell<W>, Failed> {
         let runtime = runtime(Some(NonZeroUsize::MIN))
             .map_err(|error| Failed::Query(format!("no threads for statements: {error}")))?;
         Ok(Shell {
@@ -117,7 +117,7 @@ impl<W: Write> Shell<W> {
     /// Returns the error of the statement that failed.
     pub fn script(&mut self, text: &str) -> Result<Next, Failed> {
         let script = cut(text);
-        let rest = script.rest.map(Part::Statement);
+        let rest = script.rest.map(ScriptPart::Statement);
         for part in script.parts.into_iter().chain(rest) {
             if self.part(&part)? == Next::Stop {
                 return Ok(Next::Stop);
@@ -130,28 +130,28 @@ impl<W: Write> Shell<W> {
     ///
     /// # Errors
     /// Returns an error if it fails.
-    pub fn part(&mut self, part: &Part) -> Result<Next, Failed> {
+    pub fn part(&mut self, part: &ScriptPart) -> Result<Next, Failed> {
         match part {
-            Part::Statement(sql) => {
+            ScriptPart::Statement(sql) => {
                 self.statement(sql)?;
                 Ok(Next::Go)
             }
-            Part::Command(line) => self.command(line),
+            ScriptPart::Command(line) => self.command(line),
         }
     }
 
     fn command(&mut self, line: &str) -> Result<Next, Failed> {
         let text = match command::parse(line)? {
-            Command::Quit => return Ok(Next::Stop),
-            Command::Help => format!("{}\n", command::HELP),
-            Command::Tables => command::tables(&self.catalogue)?,
-            Command::Table(name) => command::table(&self.catalogue, &name)?,
-            Command::Timing => {
+            MetaCommand::Quit => return Ok(Next::Stop),
+            MetaCommand::Help => format!("{}\n", command::HELP),
+            MetaCommand::Tables => command::tables(&self.catalogue)?,
+            MetaCommand::Table(name) => command::table(&self.catalogue, &name)?,
+            MetaCommand::Timing => {
                 self.settings.timing = !self.settings.timing;
                 let now = if self.settings.timing { "on" } else { "off" };
                 format!("timing is {now}\n")
             }
-            Command::Format(format) => {
+            MetaCommand::Format(format) => {
                 self.settings.format = format;
                 return Ok(Next::Go);
             }
@@ -189,7 +189,7 @@ impl<W: Write> Shell<W> {
 /// Runs a statement, and returns the counts of its pages. Dropping the future ends the query.
 async fn statement(
     session: &Session,
-    settings: Settings,
+    settings: ShellSettings,
     sql: &str,
     out: impl Write,
 ) -> Result<Option<PageFigures>, Failed> {
@@ -201,7 +201,9 @@ async fn statement(
     // A statement that changes settings has no columns, and no result.
     let mut writer = match schema.fields().is_empty() {
         true => None,
-        false => Some(Writer::new(out, settings.format, Arc::clone(&schema)).map_err(written)?),
+        false => {
+            Some(ResultWriter::new(out, settings.format, Arc::clone(&schema)).map_err(written)?)
+        }
     };
     let mut progress = Progress::new(Arc::clone(&plan), settings.progress);
     let stream = session.run(Arc::clone(&plan), session.context().task_ctx(), None);

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 /// A part of a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum ScriptPart {
     /// A statement, without its semicolon.
     Statement(String),
     /// A command, from its backslash to the line's end.
@@ -20,7 +20,7 @@ pub enum Part {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
     /// Its parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ScriptPart>,
     /// The text after the last semicolon, if it is more than blanks and comments.
     pub rest: Option<String>,
 }
@@ -34,7 +34,7 @@ pub fn cut(text: &str) -> Script {
         let begun = skip_blank(rest);
         if begun.starts_with('\\') {
             let end = begun.find('\n').unwrap_or(begun.len());
-            parts.push(Part::Command(begun[..end].trim_end().to_owned()));
+            parts.push(ScriptPart::Command(begun[..end].trim_end().to_owned()));
             rest = &begun[end..];
             continue;
         }
@@ -42,7 +42,7 @@ pub fn cut(text: &str) -> Script {
             Some(end) => {
                 let statement = begun[..end].trim();
                 if !statement.is_empty() {
-                    parts.push(Part::Statement(statement.to_owned()));
+                    parts.push(ScriptPart::Statement(statement.to_owned()));
                 }
                 rest = &begun[end + 1..];
             }
@@ -251,7 +251,7 @@ mod tests {
 
     fn parts(text: &str) -> Vec<String> {
         let parts = cut(text).parts.into_iter().map(|part| match part {
-            Part::Statement(text) | Part::Command(text) => text,
+            ScriptPart::Statement(text) | ScriptPart::Command(text) => text,
         });
         parts.collect()
     }
@@ -293,9 +293,9 @@ mod tests {
         assert_eq!(
             script.parts,
             [
-                Part::Command("\\d a".to_owned()),
-                Part::Statement("select 1".to_owned()),
-                Part::Command("\\timing".to_owned())
+                ScriptPart::Command("\\d a".to_owned()),
+                ScriptPart::Statement("select 1".to_owned()),
+                ScriptPart::Command("\\timing".to_owned())
             ]
         );
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use kumiki_sql::serve::{Options, Server};
+use kumiki_sql::serve::{Options, SqlServer};
 use kumiki_sql::{Catalogue, Settings, Shared};
 
 use crate::serve::{LONG, Served, bind, execute, options, parse, psql_by, text};
@@ -71,7 +71,7 @@ fn a_statement_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn a_long_query_holds_up_nobody() {
+fn a_long_query_does_not_delay_other_clients() {
     let served = Served::start(|_| ());
     let mut busy = Client::connect(served.address);
     let (address, pid, key) = (served.address, busy.pid, busy.key);
@@ -108,7 +108,7 @@ fn statements_of_one_message_do_not_wait_for_each_other_s_places() {
 }
 
 #[test]
-fn a_query_whose_rows_nobody_takes_gives_its_place_to_others() {
+fn a_query_whose_rows_are_not_taken_gives_its_place_to_others() {
     let served = Served::start(|options| {
         options.queries = NonZeroUsize::MIN;
         options.patience = Some(Duration::from_millis(300));
@@ -158,13 +158,13 @@ fn a_password_is_asked_for_and_public_addresses_need_one() {
         listen: "0.0.0.0:0".parse().unwrap(),
         ..options()
     };
-    let refused = runtime.block_on(Server::bind(&public, shared.clone()));
+    let refused = runtime.block_on(SqlServer::bind(&public, shared.clone()));
     assert!(refused.is_err_and(|error| error.to_string().contains("--password-file")));
     let insecure = Options {
         insecure: true,
         ..public
     };
-    assert!(runtime.block_on(Server::bind(&insecure, shared)).is_ok());
+    assert!(runtime.block_on(SqlServer::bind(&insecure, shared)).is_ok());
 }
 
 #[test]

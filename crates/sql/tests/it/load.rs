@@ -10,7 +10,7 @@ use datafusion::parquet::file::writer::SerializedFileWriter;
 use datafusion::parquet::schema::parser::parse_message_type;
 use datafusion::prelude::SessionContext;
 use disk::RealDisk;
-use kumiki_sql::load::{Columns, Csv, Format, Request, load};
+use kumiki_sql::load::{Csv, FileFormat, LoadColumns, LoadRequest, load};
 use kumiki_sql::{Directory, Session, StorageNode, Store};
 use pages::node::Node;
 use pages::remote::Replicas;
@@ -19,25 +19,25 @@ use pages::{LoadOptions, Mode, Table, TableStore, Tables};
 use crate::support::node::{far, far_options, serve};
 use crate::support::{ask, session};
 
-/// The depot into which files are loaded.
-struct Place {
+/// The table store into which files are loaded.
+struct LoadTarget {
     dir: tempfile::TempDir,
     nodes: Vec<Node>,
 }
 
-impl Place {
+impl LoadTarget {
     /// Makes a directory, or so many nodes.
-    fn new(nodes: usize) -> Place {
+    fn new(nodes: usize) -> LoadTarget {
         let dir = tempfile::tempdir().unwrap();
         let nodes = (0..nodes).map(|node| serve(&dir.path().join(format!("node-{node}"))));
-        Place {
+        LoadTarget {
             nodes: nodes.collect(),
             dir,
         }
     }
 
-    fn all() -> [Place; 3] {
-        [Place::new(0), Place::new(1), Place::new(2)]
+    fn all() -> [LoadTarget; 3] {
+        [LoadTarget::new(0), LoadTarget::new(1), LoadTarget::new(2)]
     }
 
     fn pages(&self) -> PathBuf {
@@ -63,11 +63,11 @@ impl Place {
         self.depot().table("t").unwrap()
     }
 
-    fn load(&self, files: &[&Path], change: impl FnOnce(&mut Request)) -> Result<u64, String> {
-        let mut request = Request {
+    fn load(&self, files: &[&Path], change: impl FnOnce(&mut LoadRequest)) -> Result<u64, String> {
+        let mut request = LoadRequest {
             table: "t".to_owned(),
             files: files.iter().map(|file| file.to_path_buf()).collect(),
-            format: Format::Csv(Csv::default()),
+            format: FileFormat::Csv(Csv::default()),
             columns: None,
             sort_by: None,
             options: LoadOptions::default(),
@@ -107,14 +107,14 @@ fn texts(rows: &crate::support::Rows) -> Vec<Vec<String>> {
 
 #[test]
 fn csv_files_are_loaded_in_their_order_and_more_is_appended() {
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let one = place.file("b.csv", "n,name\n1,\"a, \"\"b\"\"\"\n2,\n");
         let two = place.file("a.csv", "n,name\n3,ü\n");
         assert_eq!(place.load(&[&one, &two], |_| ()), Ok(3));
         let more = place.file("more.txt", "4|x\n");
         let appended = place.load(&[&more], |request| {
             request.mode = Mode::Append;
-            request.format = Format::Csv(Csv {
+            request.format = FileFormat::Csv(Csv {
                 header: false,
                 delimiter: b'|',
                 null: None,
@@ -134,14 +134,14 @@ fn csv_files_are_loaded_in_their_order_and_more_is_appended() {
 
 #[test]
 fn empty_values_are_texts_and_null_by_option() {
-    let place = Place::new(0);
+    let place = LoadTarget::new(0);
     let file = place.file("t.csv", "a,b,n\n\"\",x,1\nNA,,2\n(*),NA,\n");
     let load = |null: Option<&str>, columns: &str| {
-        let columns: Columns = columns.parse().unwrap();
+        let columns: LoadColumns = columns.parse().unwrap();
         let loaded = place.load(&[&file], |request| {
             request.mode = Mode::Replace;
             request.columns = Some(columns);
-            request.format = Format::Csv(Csv {
+            request.format = FileFormat::Csv(Csv {
                 null: null.map(str::to_owned),
                 ..Csv::default()
             });
@@ -176,9 +176,9 @@ fn empty_values_are_texts_and_null_by_option() {
 
 #[test]
 fn columns_may_be_told() {
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let file = place.file("t.csv", "id,price\n7,12.5\n");
-        let columns: Columns = "id bigint not null, price decimal(15, 2)".parse().unwrap();
+        let columns: LoadColumns = "id bigint not null, price decimal(15, 2)".parse().unwrap();
         assert_eq!(
             place.load(&[&file], |request| request.columns = Some(columns)),
             Ok(1)
@@ -190,11 +190,11 @@ fn columns_may_be_told() {
 
 #[test]
 fn columns_are_found_by_their_names() {
-    let place = Place::new(0);
+    let place = LoadTarget::new(0);
     let one = place.file("one.csv", "a,b\n1,x\n");
     let turned = place.file("turned.csv", "b,a\ny,2\n");
     assert_eq!(place.load(&[&one, &turned], |_| ()), Ok(2));
-    let append = |request: &mut Request| request.mode = Mode::Append;
+    let append = |request: &mut LoadRequest| request.mode = Mode::Append;
     assert_eq!(place.load(&[&turned], append), Ok(3));
     let rows = place.ask("select a, b from t order by a, b");
     assert_eq!(rows, [["1", "x"], ["2", "y"], ["2", "y"]]);
@@ -212,7 +212,7 @@ fn columns_are_found_by_their_names() {
 
 #[test]
 fn rows_are_sorted_over_all_files() {
-    for place in [Place::new(0), Place::new(1)] {
+    for place in [LoadTarget::new(0), LoadTarget::new(1)] {
         let one = place.file("one.csv", "n\n5\n1\n3\n");
         let two = place.file("two.csv", "n\n4\n2\n");
         let loaded = place.load(&[&one, &two], |request| {
@@ -232,7 +232,7 @@ fn rows_are_sorted_over_all_files() {
 
 #[test]
 fn a_load_that_fails_leaves_nothing() {
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let good = place.file("good.csv", "n\n1\n");
         let other = place.file("other.csv", "n\nword\n");
         let error = place.load(&[&good, &other], |_| ()).unwrap_err();
@@ -259,13 +259,13 @@ fn a_load_that_fails_leaves_nothing() {
 
 #[test]
 fn a_value_that_does_not_fit_is_an_error_and_no_null() {
-    let place = Place::new(1);
+    let place = LoadTarget::new(1);
     let small = place.file("small.csv", "n\n1\n");
-    let columns: Columns = "n smallint".parse().unwrap();
+    let columns: LoadColumns = "n smallint".parse().unwrap();
     place
         .load(&[&small], |request| request.columns = Some(columns))
         .unwrap();
-    let append = |request: &mut Request| request.mode = Mode::Append;
+    let append = |request: &mut LoadRequest| request.mode = Mode::Append;
     let large = place.file("large.csv", "n\n70000\n");
     let error = place.load(&[&large], append).unwrap_err();
     assert!(error.contains("large.csv"), "{error}");
@@ -273,7 +273,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
     parquet("select 70000 as n", &file);
     let error = place.load(&[&file], |request| {
         append(request);
-        request.format = Format::Parquet;
+        request.format = FileFormat::Parquet;
     });
     let error = error.unwrap_err();
     assert!(
@@ -286,7 +286,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
         parquet(&format!("select {number} as n"), &file);
         let error = place.load(&[&file], |request| {
             append(request);
-            request.format = Format::Parquet;
+            request.format = FileFormat::Parquet;
         });
         let error = error.unwrap_err();
         assert!(
@@ -295,7 +295,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
         );
     }
     let null = place.file("null.csv", "n,m\n,1\n");
-    let columns: Columns = "n smallint not null, m int".parse().unwrap();
+    let columns: LoadColumns = "n smallint not null, m int".parse().unwrap();
     let error = place.load(&[&null], |request| {
         request.mode = Mode::Replace;
         request.columns = Some(columns);
@@ -310,7 +310,7 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
     place
         .load(&[&whole], |request| {
             append(request);
-            request.format = Format::Parquet;
+            request.format = FileFormat::Parquet;
         })
         .unwrap();
     assert_eq!(place.ask("select sum(n), count(*) from t"), [["3", "4"]]);
@@ -319,15 +319,15 @@ fn a_value_that_does_not_fit_is_an_error_and_no_null() {
 /// If a node is lost in the middle of a load, the other one has none of its rows.
 #[test]
 fn a_node_that_is_lost_in_the_middle_leaves_no_table() {
-    let mut place = Place::new(2);
+    let mut place = LoadTarget::new(2);
     let file = place.file("rows.csv", &format!("n\n{}", "12345\n".repeat(100_000)));
     let lost = place.nodes.pop().unwrap();
     let address = lost.address().to_string();
     let depot = Replicas::new(vec![far(&place.nodes[0]), far(&lost)]);
-    let request = Request {
+    let request = LoadRequest {
         table: "t".to_owned(),
         files: vec![file],
-        format: Format::Csv(Csv::default()),
+        format: FileFormat::Csv(Csv::default()),
         columns: None,
         sort_by: None,
         options: LoadOptions::default(),
@@ -359,7 +359,7 @@ fn parquet(sql: &str, file: &Path) {
 
 #[test]
 fn parquet_files_are_loaded() {
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let file = place.dir.path().join("t.parquet");
         parquet(
             "select value as n, cast(value as varchar) as s, date '1996-01-01' as day, \
@@ -367,7 +367,7 @@ fn parquet_files_are_loaded() {
             &file,
         );
         assert_eq!(
-            place.load(&[&file], |request| request.format = Format::Parquet),
+            place.load(&[&file], |request| request.format = FileFormat::Parquet),
             Ok(20_000)
         );
         let rows = place.ask("select sum(n), min(s), max(day), sum(d) from t");
@@ -379,7 +379,7 @@ fn parquet_files_are_loaded() {
 #[test]
 fn plans_that_are_kept_are_of_the_newest_version() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let one = place.file("one.csv", "n\n1\n");
         place.load(&[&one], |_| ()).unwrap();
         let session = place.session();
@@ -436,20 +436,20 @@ fn plans_that_are_kept_are_of_the_newest_version() {
 
 #[test]
 fn columns_of_parquet_files_may_be_left_out() {
-    for place in Place::all() {
+    for place in LoadTarget::all() {
         let file = place.dir.path().join("nested.parquet");
         parquet("select 1 as id, [1, 2] as list, 'a' as name", &file);
-        let refused = place.load(&[&file], |request| request.format = Format::Parquet);
+        let refused = place.load(&[&file], |request| request.format = FileFormat::Parquet);
         assert!(refused.unwrap_err().contains("list"));
         let columns = "name varchar, id int";
         let loaded = place.load(&[&file], |request| {
-            request.format = Format::Parquet;
+            request.format = FileFormat::Parquet;
             request.columns = Some(columns.parse().unwrap());
         });
         assert_eq!(loaded, Ok(1));
         assert_eq!(place.ask("select id, name from t"), [["1", "a"]]);
         let refused = place.load(&[&file], |request| {
-            request.format = Format::Parquet;
+            request.format = FileFormat::Parquet;
             request.columns = Some("id int, nothing int".parse().unwrap());
             request.mode = Mode::Replace;
         });
@@ -481,12 +481,12 @@ fn int96(values: &[(u64, u32)], file: &Path) {
 
 #[test]
 fn timestamps_of_parquet_s_old_type_reach_beyond_nanoseconds() {
-    let place = Place::new(0);
+    let place = LoadTarget::new(0);
     let file = place.dir.path().join("old.parquet");
     // 9999-12-31 and 1500-01-01, at a quarter past midnight.
     let quarter = 900_000_000_000;
     int96(&[(quarter, 5_373_484), (quarter, 2_268_924)], &file);
-    let loaded = place.load(&[&file], |request| request.format = Format::Parquet);
+    let loaded = place.load(&[&file], |request| request.format = FileFormat::Parquet);
     assert_eq!(loaded, Ok(2));
     assert_eq!(
         place.ask("select t from t order by t"),

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use kumiki_sql::catalogue::StoreLocation;
 use kumiki_sql::error::Error;
 use kumiki_sql::meter::PageMeter;
-use kumiki_sql::serve::{Options, Server, Stopper};
+use kumiki_sql::serve::{Options, SqlServer, Stopper};
 use kumiki_sql::{Catalogue, Placement, Rights, Settings, Shared, Store};
 use operators::Site;
 use pages::{Groups, PageSize, Table};
@@ -45,7 +45,7 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let runtime = kumiki_sql::session::runtime(None).unwrap();
             runtime.block_on(async {
-                let (server, stopper) = Server::bind(&options, shared).await.unwrap();
+                let (server, stopper) = SqlServer::bind(&options, shared).await.unwrap();
                 told.send((server.address().unwrap(), stopper)).unwrap();
                 server.serve().await;
             });

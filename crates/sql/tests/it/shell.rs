@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kumiki_sql::shell::{Format, Shell, run};
+use kumiki_sql::shell::{OutputFormat, Shell, run};
 use kumiki_sql::{Catalogue, Settings, Shared, Store};
 use pages::{Groups, PageSize};
 
@@ -19,11 +19,11 @@ fn shared() -> Shared {
 }
 
 /// Returns the output of a script, or its error.
-fn written(script: &str, format: Format) -> Result<String, String> {
+fn written(script: &str, format: OutputFormat) -> Result<String, String> {
     let mut out = Vec::new();
-    let settings = run::Settings {
+    let settings = run::ShellSettings {
         format,
-        ..run::Settings::default()
+        ..run::ShellSettings::default()
     };
     let mut shell = Shell::new(&shared(), settings, &mut out).unwrap();
     let done = shell.script(script);
@@ -36,11 +36,11 @@ fn written(script: &str, format: Format) -> Result<String, String> {
 #[test]
 fn scripts_write_what_they_ask_for() {
     let script = "select n_name from nation where n_nationkey = 3; -- and\nselect 1 + 1 as two";
-    let csv = written(script, Format::Csv);
+    let csv = written(script, OutputFormat::Csv);
     assert_eq!(csv.unwrap(), "n_name\nCANADA\ntwo\n2\n");
     let json = written(
         "select r_regionkey, r_name from region where r_regionkey = 1;",
-        Format::Json,
+        OutputFormat::Json,
     );
     assert_eq!(
         json.unwrap(),
@@ -48,7 +48,7 @@ fn scripts_write_what_they_ask_for() {
     );
     let table = written(
         "select r_name from region order by 1 limit 1;",
-        Format::Table,
+        OutputFormat::Table,
     )
     .unwrap();
     assert!(
@@ -59,16 +59,16 @@ fn scripts_write_what_they_ask_for() {
 
 #[test]
 fn commands_tell_of_tables() {
-    let text = written("\\d\n\\d nation\n", Format::Table).unwrap();
+    let text = written("\\d\n\\d nation\n", OutputFormat::Table).unwrap();
     assert!(
         text.contains("nation: 25 rows in 4 pages of 128 KiB"),
         "{text}"
     );
     assert!(text.contains("n_nationkey  Int64 not null"), "{text}");
     assert!(text.contains("on memory"), "{text}");
-    let quit = written("\\q\nselect 1;", Format::Csv);
+    let quit = written("\\q\nselect 1;", OutputFormat::Csv);
     assert_eq!(quit.unwrap(), "");
-    let format = written("\\format csv\nselect 1 as x;", Format::Table);
+    let format = written("\\format csv\nselect 1 as x;", OutputFormat::Table);
     assert_eq!(format.unwrap(), "x\n1\n");
 }
 
@@ -76,7 +76,7 @@ fn commands_tell_of_tables() {
 fn errors_say_what_to_do_and_end_the_script() {
     let error = written(
         "select 1 as x; select * from nowhere; select 2 as y;",
-        Format::Csv,
+        OutputFormat::Csv,
     );
     let error = error.unwrap_err();
     assert!(error.starts_with("x\n1\n"), "{error}");
@@ -84,7 +84,7 @@ fn errors_say_what_to_do_and_end_the_script() {
         error.contains("nowhere") && error.contains("\\d lists the tables"),
         "{error}"
     );
-    let error = written("\\d nowhere", Format::Table).unwrap_err();
+    let error = written("\\d nowhere", OutputFormat::Table).unwrap_err();
     assert!(error.contains("there is no table nowhere"), "{error}");
 }
 
@@ -92,8 +92,12 @@ fn errors_say_what_to_do_and_end_the_script() {
 fn what_a_session_makes_is_its_own() {
     let script = "create view small as select * from region where r_regionkey < 2;\n\
                   select count(*) as c from small; drop view small;";
-    assert!(written(script, Format::Csv).unwrap().ends_with("c\n2\n"));
-    let error = written("create view nation as select 1;", Format::Csv).unwrap_err();
+    assert!(
+        written(script, OutputFormat::Csv)
+            .unwrap()
+            .ends_with("c\n2\n")
+    );
+    let error = written("create view nation as select 1;", OutputFormat::Csv).unwrap_err();
     assert!(error.contains("nation"), "{error}");
 }
 
@@ -101,7 +105,7 @@ fn what_a_session_makes_is_its_own() {
 fn plans_are_explained() {
     let text = written(
         "explain select n_name from nation where n_regionkey = 1;",
-        Format::Table,
+        OutputFormat::Table,
     );
     let text = text.unwrap();
     assert!(

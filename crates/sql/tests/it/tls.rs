@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kumiki_sql::serve::{Options, Server};
+use kumiki_sql::serve::{Options, SqlServer};
 use kumiki_sql::{Catalogue, Settings, Shared};
 use reactor::tls::{CertificateFiles, ClientCertificates, ServerTls};
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::tls::rcgen::date_time_ymd;
 
 use crate::serve::{NATIONS, Served, options, psql_by, text};
 use crate::support::wire::Client;
 
 /// Returns the server's certificate, which the authority signs.
-fn certificate(authority: &Authority, clients: ClientCertificates) -> Arc<ServerTls> {
+fn certificate(authority: &CertificateAuthority, clients: ClientCertificates) -> Arc<ServerTls> {
     let (cert, key) = authority.sign("server", |_| {});
     let files = CertificateFiles { cert, key, clients };
     Arc::new(ServerTls::load(files).unwrap())
@@ -27,7 +27,7 @@ fn served(certificate: &Arc<ServerTls>) -> Served {
 /// other.
 fn client(
     served: &Served,
-    authority: &Authority,
+    authority: &CertificateAuthority,
     own: Option<&(PathBuf, PathBuf)>,
 ) -> Option<Client> {
     let mut client = Client::greet_by(served.address, authority.session(own)).ok()?;
@@ -37,7 +37,11 @@ fn client(
 }
 
 /// Returns `true` if such a client is served.
-fn is_served(served: &Served, authority: &Authority, own: Option<&(PathBuf, PathBuf)>) -> bool {
+fn is_served(
+    served: &Served,
+    authority: &CertificateAuthority,
+    own: Option<&(PathBuf, PathBuf)>,
+) -> bool {
     let Some(mut client) = client(served, authority, own) else {
         return false;
     };
@@ -56,7 +60,7 @@ fn refuses_plain_clients(served: &Served) {
 
 #[test]
 fn with_a_certificate_clients_speak_tls_and_nothing_else() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let certificate = certificate(&authority, ClientCertificates::None);
     let served = Served::start(|options| {
         options.password = Some("secret".to_owned());
@@ -78,7 +82,7 @@ fn with_a_certificate_clients_speak_tls_and_nothing_else() {
 
 #[test]
 fn clients_may_begin_with_tls_at_once() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let served = served(&certificate(&authority, ClientCertificates::None));
     let mut config = authority.client_config(None);
     config.alpn_protocols = vec![b"postgresql".to_vec()];
@@ -90,7 +94,10 @@ fn clients_may_begin_with_tls_at_once() {
 
 #[test]
 fn certificates_of_clients_are_judged() {
-    let (authority, foreign) = (Authority::new("one"), Authority::new("another"));
+    let (authority, foreign) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("another"),
+    );
     let own = authority.sign("client", |_| {});
     let stranger = foreign.sign("client", |_| {});
     let expired = authority.sign("expired", |params| {
@@ -115,7 +122,10 @@ fn certificates_of_clients_are_judged() {
 
 #[test]
 fn a_new_certificate_is_for_new_clients() {
-    let (authority, next) = (Authority::new("one"), Authority::new("next"));
+    let (authority, next) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("next"),
+    );
     let certificate = certificate(&authority, ClientCertificates::None);
     let served = served(&certificate);
     let mut before = client(&served, &authority, None).expect("it is served");
@@ -139,13 +149,15 @@ fn refusal(change: impl FnOnce(&mut Options)) -> Option<String> {
     change(&mut options);
     let runtime = kumiki_sql::session::runtime(None).unwrap();
     let shared = Shared::new(Catalogue::new(Vec::new()), Settings::default()).unwrap();
-    let bound = runtime.block_on(Server::bind(&options, shared)).map(drop);
+    let bound = runtime
+        .block_on(SqlServer::bind(&options, shared))
+        .map(drop);
     bound.err().map(|error| error.to_string())
 }
 
 #[test]
 fn a_public_address_needs_certificates_of_clients_or_a_password() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let ca = authority.ca();
     for (clients, is_enough) in [
         (ClientCertificates::None, false),

@@ -5,7 +5,7 @@
 
 use base::planted::{self, Bug};
 use base::{Abort, Op, Reply, Tid};
-use history::recorder::Entry;
+use history::recorder::HistoryEntry;
 use history::{Outcome, Recorder, check};
 use kumiki_store::{Db, Options, TransactionError, Txn, Worker};
 use testkit::workload::{
@@ -188,7 +188,7 @@ fn mixed_history(db: &Db, seed: u64, keys: usize, transactions: usize) -> histor
     recorder.finish()
 }
 
-fn record(entry: &mut Entry<'_>, step: &Step, seen: Seen, tid: u64) {
+fn record(entry: &mut HistoryEntry<'_>, step: &Step, seen: Seen, tid: u64) {
     match (step, seen) {
         (Step::Get { key }, Seen::Versioned(value, version)) => {
             entry.read(key, value, Some(version));

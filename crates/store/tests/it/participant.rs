@@ -410,8 +410,8 @@ fn a_waiter_continues_when_the_hold_is_given_back() {
             }
             // The thread waits until a transaction meets the first hold, in whichever order threads
             // come.
-            let nobody_has_waited = || db.stats().hold_waits == 0 && start.elapsed() < MEETING;
-            while n == 0 && nobody_has_waited() {
+            let none_has_waited = || db.stats().hold_waits == 0 && start.elapsed() < MEETING;
+            while n == 0 && none_has_waited() {
                 std::thread::yield_now();
             }
             if n % 3 == 0 {

@@ -14,7 +14,7 @@ use xtask::process;
 /// How both servers keep data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum BenchMode {
     /// Not at all: `--ephemeral`; `save ""`, `appendonly no`.
     Ephemeral,
     /// Not at all, and connections are encrypted.
@@ -35,7 +35,7 @@ pub enum Test {
 
 /// The work of redis-benchmark.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Load {
+pub struct BenchLoad {
     /// The requests.
     pub test: Test,
     /// Bytes in a value.
@@ -48,12 +48,12 @@ pub struct Load {
 
 /// One cell.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Cell {
+pub struct BenchCell {
     /// How data is kept.
-    pub mode: Mode,
+    pub mode: BenchMode,
     /// The requests.
     #[serde(flatten)]
-    pub load: Load,
+    pub load: BenchLoad,
 }
 
 /// The results of redis-benchmark.
@@ -92,28 +92,32 @@ pub struct Asked<'a> {
     pub is_pinned: bool,
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for BenchMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Mode::Ephemeral => "ephemeral",
-            Mode::Tls => "tls",
-            Mode::Durable => "durable",
+            BenchMode::Ephemeral => "ephemeral",
+            BenchMode::Tls => "tls",
+            BenchMode::Durable => "durable",
         })
     }
 }
 
-impl Cell {
+impl BenchCell {
     /// Returns the aims. Without pipelining and without a log the client's core is the limit, so that rates say
     /// little there.
     #[must_use]
     pub fn aims(&self) -> Vec<CellAim> {
         match (self.mode, self.load.test, self.load.pipeline) {
-            (Mode::Ephemeral, Test::Get, 1) => vec![CellAim::Cpu(0.7), CellAim::CpuByEcho(1.2)],
-            (Mode::Ephemeral, Test::Set, 1) => vec![CellAim::Cpu(0.8), CellAim::CpuByEcho(1.2)],
-            (Mode::Ephemeral, Test::Get, _) => vec![CellAim::Rate(2.5)],
-            (Mode::Ephemeral, Test::Set, _) => vec![CellAim::Rate(2.0)],
-            (Mode::Tls, _, 1) => vec![CellAim::Cpu(0.8)],
-            (Mode::Durable, Test::Set, 1) if self.load.clients > 1 => vec![CellAim::Rate(1.4)],
+            (BenchMode::Ephemeral, Test::Get, 1) => {
+                vec![CellAim::Cpu(0.7), CellAim::CpuByEcho(1.2)]
+            }
+            (BenchMode::Ephemeral, Test::Set, 1) => {
+                vec![CellAim::Cpu(0.8), CellAim::CpuByEcho(1.2)]
+            }
+            (BenchMode::Ephemeral, Test::Get, _) => vec![CellAim::Rate(2.5)],
+            (BenchMode::Ephemeral, Test::Set, _) => vec![CellAim::Rate(2.0)],
+            (BenchMode::Tls, _, 1) => vec![CellAim::Cpu(0.8)],
+            (BenchMode::Durable, Test::Set, 1) if self.load.clients > 1 => vec![CellAim::Rate(1.4)],
             _ => Vec::new(),
         }
     }
@@ -137,7 +141,7 @@ impl Test {
     }
 }
 
-impl Load {
+impl BenchLoad {
     /// Runs redis-benchmark for `requests` requests.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::bench::machine::Host;
 use crate::bench::report::median;
-use crate::cluster::Nodes;
+use crate::cluster::ClusterNodes;
 use crate::server::Program;
 use testkit::SetOnDrop;
 use testkit::{Client, Reply};
@@ -96,7 +96,7 @@ struct Reads {
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let program = Program::kumiki(binary.to_owned(), vec![]);
-    let mut nodes = Nodes::anywhere(&program, dir.path(), NODES)?;
+    let mut nodes = ClusterNodes::anywhere(&program, dir.path(), NODES)?;
     nodes.start_all()?;
     nodes.wait_together()?;
     let bench = Bench {
@@ -275,14 +275,14 @@ impl Bench {
 
     fn reads(&self, time: Duration) -> Result<Reads> {
         Ok(Reads {
-            together: self.read(time, Way::Together)?,
-            split: self.read(time, Way::Split)?,
-            pipelined: self.read(time, Way::Pipelined)?,
+            together: self.read(time, ReadMode::Together)?,
+            split: self.read(time, ReadMode::Split)?,
+            pipelined: self.read(time, ReadMode::Pipelined)?,
         })
     }
 
     /// Returns the reads of eight keys per second.
-    fn read(&self, time: Duration, way: Way) -> Result<f64> {
+    fn read(&self, time: Duration, way: ReadMode) -> Result<f64> {
         let over = AtomicBool::new(false);
         let begun = Instant::now();
         let counts: Result<Vec<u64>> = thread::scope(|scope| {
@@ -306,7 +306,7 @@ impl Bench {
     }
 
     /// Runs one thread's share: sends on all of its connections, then takes all replies.
-    fn drive(&self, thread: usize, way: Way, over: &AtomicBool) -> Result<u64> {
+    fn drive(&self, thread: usize, way: ReadMode, over: &AtomicBool) -> Result<u64> {
         let mut random = fastrand::Rng::with_seed(thread as u64);
         let mut readers: Vec<Reader> = (0..CONNECTIONS)
             .map(|at| Reader::new(&self.addresses, way, thread + at))
@@ -333,7 +333,7 @@ fn sync(file: &mut File) -> Result<()> {
 
 /// The ways to read eight keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReadMode {
     Together,
     Split,
     Pipelined,
@@ -341,7 +341,7 @@ enum Way {
 
 /// A client that reads eight keys again and again.
 struct Reader {
-    way: Way,
+    way: ReadMode,
     /// The node that it asks, if it asks only one.
     node: usize,
     clients: Vec<Client>,
@@ -350,11 +350,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(addresses: &[SocketAddr], way: Way, number: usize) -> Result<Reader> {
+    fn new(addresses: &[SocketAddr], way: ReadMode, number: usize) -> Result<Reader> {
         let node = number % addresses.len();
         let asked = match way {
-            Way::Split => addresses,
-            Way::Together | Way::Pipelined => &addresses[node..=node],
+            ReadMode::Split => addresses,
+            ReadMode::Together | ReadMode::Pipelined => &addresses[node..=node],
         };
         let clients = asked.iter().map(|address| Client::try_connect(*address));
         Ok(Reader {
@@ -371,11 +371,11 @@ impl Reader {
             [key(), key()]
         };
         let groups: Vec<(usize, Vec<String>)> = match self.way {
-            Way::Together => vec![(0, (0..NODES.into()).flat_map(&mut two).collect())],
-            Way::Split => (0..NODES.into())
+            ReadMode::Together => vec![(0, (0..NODES.into()).flat_map(&mut two).collect())],
+            ReadMode::Split => (0..NODES.into())
                 .map(|node| (node, two(node).to_vec()))
                 .collect(),
-            Way::Pipelined => (0..4).map(|_| (0, two(self.node).to_vec())).collect(),
+            ReadMode::Pipelined => (0..4).map(|_| (0, two(self.node).to_vec())).collect(),
         };
         for (client, keys) in groups {
             let mut line = vec!["MGET".to_owned()];

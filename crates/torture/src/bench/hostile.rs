@@ -15,7 +15,7 @@ use xtask::interrupt;
 use super::machine::SERVER_CORE;
 use super::report::median;
 use crate::percentiles::Percentiles;
-use crate::server::{Program, Server};
+use crate::server::{Program, ServerUnderTest};
 
 /// The clients that are measured.
 const CLIENTS: usize = 20;
@@ -137,7 +137,7 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
 }
 
 /// Returns the latencies of the measured clients beside a connection with this behaviour.
-fn measure(server: &Server, behaviour: &Behaviour, time: Duration) -> Result<Percentiles> {
+fn measure(server: &ServerUnderTest, behaviour: &Behaviour, time: Duration) -> Result<Percentiles> {
     have_memory();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -157,7 +157,7 @@ fn have_memory() {
 }
 
 /// Reads keys by all clients at a time, and returns how long each reply took.
-fn ask(server: &Server, time: Duration) -> Result<Vec<Duration>> {
+fn ask(server: &ServerUnderTest, time: Duration) -> Result<Vec<Duration>> {
     let clients: Result<Vec<Client>> = (0..CLIENTS).map(|_| server.connect()).collect();
     let (mut clients, begin) = (clients?, Instant::now());
     let (mut latencies, mut random) = (Vec::new(), fastrand::Rng::with_seed(1));

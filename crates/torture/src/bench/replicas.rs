@@ -24,12 +24,12 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use self::point::{Point, Run, SIDES, Side, header};
-use super::cell::{Asked, Load, Test};
+use super::cell::{Asked, BenchLoad, Test};
 use super::machine::{Host, Meter};
 use super::{TOLERATED, WASTE, calibrate, check, preload};
-use crate::cluster::Nodes;
-use crate::server::{Program, Server};
-use crate::status::Status;
+use crate::cluster::ClusterNodes;
+use crate::server::{Program, ServerUnderTest};
+use crate::status::ReportedStatus;
 use xtask::interrupt;
 
 /// Nodes that hold the partition.
@@ -86,7 +86,7 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let mut points = Vec::new();
     for test in [Test::Get, Test::Set] {
         for pipeline in [1, 16] {
-            let load = Load {
+            let load = BenchLoad {
                 test,
                 size: SIZE,
                 pipeline,
@@ -124,9 +124,9 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
 }
 
 struct Bench<'a> {
-    one: Server,
-    read_index: Nodes,
-    lease: Nodes,
+    one: ServerUnderTest,
+    read_index: ClusterNodes,
+    lease: ClusterNodes,
     meter: Meter,
     options: &'a Options,
 }
@@ -137,7 +137,8 @@ impl<'a> Bench<'a> {
         let mut one = program.start(&dir.join("one"), &vec![])?;
         one.wait_ready()?;
         let replicas = |program: &Program, name: &str| {
-            let mut nodes = Nodes::replicated_anywhere(program, &dir.join(name), NODES, NODES)?;
+            let mut nodes =
+                ClusterNodes::replicated_anywhere(program, &dir.join(name), NODES, NODES)?;
             nodes.start_all()?;
             nodes.wait_together()?;
             anyhow::Ok(nodes)
@@ -162,7 +163,7 @@ impl<'a> Bench<'a> {
         self.lease.stop()
     }
 
-    fn nodes(&mut self, side: Side) -> Option<&mut Nodes> {
+    fn nodes(&mut self, side: Side) -> Option<&mut ClusterNodes> {
         match side {
             Side::OneNode => None,
             Side::ReadIndex => Some(&mut self.read_index),
@@ -170,7 +171,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn server(&mut self, side: Side, asked: usize) -> &Server {
+    fn server(&mut self, side: Side, asked: usize) -> &ServerUnderTest {
         match side {
             Side::OneNode => &self.one,
             _ => self
@@ -196,8 +197,9 @@ impl<'a> Bench<'a> {
             return Ok(0);
         };
         let addresses = nodes.addresses();
-        let leads =
-            |address: &SocketAddr| Status::of(*address).is_ok_and(|status| status.role == "leader");
+        let leads = |address: &SocketAddr| {
+            ReportedStatus::of(*address).is_ok_and(|status| status.role == "leader")
+        };
         let deadline = Instant::now() + ELECTED;
         loop {
             interrupt::check()?;
@@ -211,7 +213,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn measure(&mut self, load: Load) -> Result<Point> {
+    fn measure(&mut self, load: BenchLoad) -> Result<Point> {
         let mut requests = [0; SIDES.len()];
         for side in SIDES {
             let asked = self.asked(side)?;
@@ -237,7 +239,7 @@ impl<'a> Bench<'a> {
 
     /// Makes a run that counts: on a quiet machine, and with one leader from its beginning to its
     /// end.
-    fn measure_once(&mut self, load: Load, side: Side, requests: u64) -> Result<Run> {
+    fn measure_once(&mut self, load: BenchLoad, side: Side, requests: u64) -> Result<Run> {
         for _ in 0..WASTE {
             interrupt::check()?;
             if !self.options.noisy {
@@ -256,7 +258,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn processes(nodes: &mut Nodes) -> Vec<Pid> {
+fn processes(nodes: &mut ClusterNodes) -> Vec<Pid> {
     let all = 0..nodes.count();
     let server = |index| nodes.server(index).expect("it was started").pid();
     all.map(server).collect()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::bench::cell::{Cell, CellAim, Sample};
+use crate::bench::cell::{BenchCell, CellAim, Sample};
 use crate::bench::machine::Host;
 
 /// One run of redis-benchmark against one server.
@@ -29,10 +29,10 @@ pub struct Repetition {
 
 /// A cell with all its repetitions, ours and the peer's.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub struct BenchPoint {
     /// The cell.
     #[serde(flatten)]
-    pub cell: Cell,
+    pub cell: BenchCell,
     /// The aims.
     pub aims: Vec<CellAim>,
     /// Kumiki's.
@@ -45,7 +45,7 @@ pub struct Point {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// The machine.
     pub host: Host,
     /// Keys in each store.
@@ -55,10 +55,10 @@ pub struct Report {
     /// The approximate seconds of a run.
     pub seconds: f64,
     /// The cells.
-    pub points: Vec<Point>,
+    pub points: Vec<BenchPoint>,
 }
 
-impl Point {
+impl BenchPoint {
     /// Returns the medians of Kumiki, the peer and the echo; not a number where nothing was measured.
     fn medians(&self, field: impl Fn(&Repetition) -> f64) -> [f64; 3] {
         [&self.kumiki, &self.redis, &self.echo]
@@ -149,7 +149,7 @@ pub fn header() -> String {
     )
 }
 
-impl Report {
+impl BenchReport {
     /// Writes `bench-redis.json` into `dir`.
     ///
     /// # Errors

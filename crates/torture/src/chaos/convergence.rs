@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use history::recorder::Log;
-use history::{History, Op, Outcome, Value};
+use history::recorder::HistoryLog;
+use history::{History, HistoryOp, Outcome, Value};
 
 use super::load::{Books, REGISTERS, Values, register};
-use super::nodes::{Nodes, client_address};
-use super::session::{Answer, Session, World};
+use super::nodes::{PartitionNodes, client_address};
+use super::session::{ChaosAnswer, ChaosSession, World};
 use testkit::workload::resp::number;
 use testkit::workload::{Ended, Plan, Subject, Workload};
 use testkit::{Client, Reply};
@@ -29,8 +29,8 @@ const SERVING: Duration = Duration::from_secs(30);
 /// Returns an error if it takes half a minute, or the user asked to stop.
 pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Result<Duration> {
     let begun = Instant::now();
-    let mut session = Session::new(world, patience, rng);
-    while !matches!(session.ask(&[&["SET", "probe", "1"]]), Answer::Done(_)) {
+    let mut session = ChaosSession::new(world, patience, rng);
+    while !matches!(session.ask(&[&["SET", "probe", "1"]]), ChaosAnswer::Done(_)) {
         interrupt::check()?;
         if begun.elapsed() > SERVING {
             bail!("the partition has served no client for {SERVING:?} after all faults had ended");
@@ -45,7 +45,7 @@ pub fn first_write(world: &World, patience: Duration, rng: fastrand::Rng) -> Res
 /// Returns an error if it takes half a minute, or the user asked to stop.
 pub fn set_up(world: &World, patience: Duration, plan: &Plan) -> Result<()> {
     let begun = Instant::now();
-    let mut session = Session::new(world, patience, fastrand::Rng::new());
+    let mut session = ChaosSession::new(world, patience, fastrand::Rng::new());
     while !matches!(session.run(plan), Ended::Committed(_)) {
         interrupt::check()?;
         if begun.elapsed() > SERVING {
@@ -57,28 +57,28 @@ pub fn set_up(world: &World, patience: Duration, plan: &Plan) -> Result<()> {
 
 /// The keys that are compared, by kind.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct ComparedKeys {
     names: Vec<String>,
     counters: usize,
     accounts: usize,
 }
 
-/// The values of [`Keys`].
+/// The values of [`ComparedKeys`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct NodeValues {
     values: Vec<Option<Value>>,
     counters: usize,
     accounts: usize,
 }
 
-impl Keys {
+impl ComparedKeys {
     /// Returns the registers of this round, counters, accounts, and the registers of earlier
     /// rounds.
     #[must_use]
-    pub fn of(round: u64, books: &Books, earlier: impl Iterator<Item = String>) -> Keys {
+    pub fn of(round: u64, books: &Books, earlier: impl Iterator<Item = String>) -> ComparedKeys {
         let (counters, accounts) = (books.counters.keys(), books.transfers.keys());
         let registers = (0..REGISTERS).map(|index| register(round, index));
-        Keys {
+        ComparedKeys {
             counters: counters.len(),
             accounts: accounts.len(),
             names: registers
@@ -94,9 +94,9 @@ impl Keys {
         ["MGET"].into_iter().chain(names).collect()
     }
 
-    fn found(&self, reply: &Reply) -> Option<Found> {
+    fn found(&self, reply: &Reply) -> Option<NodeValues> {
         match reply {
-            Reply::Array(items) if items.len() == self.names.len() => Some(Found {
+            Reply::Array(items) if items.len() == self.names.len() => Some(NodeValues {
                 values: items.iter().map(number).collect(),
                 counters: self.counters,
                 accounts: self.accounts,
@@ -106,7 +106,7 @@ impl Keys {
     }
 }
 
-impl Found {
+impl NodeValues {
     /// Returns the values of this round's registers.
     #[must_use]
     pub fn registers(&self) -> &[Option<Value>] {
@@ -130,7 +130,7 @@ impl Found {
 /// The states of the nodes when they had had time to become equal.
 pub enum Convergence {
     /// All nodes have the leader's state.
-    Equal(Found),
+    Equal(NodeValues),
     /// They differ, which is a complaint about them; the text says how.
     Different(String),
 }
@@ -141,14 +141,14 @@ pub enum Convergence {
 /// # Errors
 /// Returns an error if the user asked to stop.
 pub fn equal(
-    nodes: &Nodes,
+    nodes: &PartitionNodes,
     world: &World,
-    keys: &Keys,
+    keys: &ComparedKeys,
     round: u64,
-    log: &mut Log<'_>,
+    log: &mut HistoryLog<'_>,
 ) -> Result<Convergence> {
     let deadline = Instant::now() + EQUAL;
-    let mut session = Session::new(world, Duration::from_secs(2), fastrand::Rng::new());
+    let mut session = ChaosSession::new(world, Duration::from_secs(2), fastrand::Rng::new());
     loop {
         interrupt::check()?;
         let led = read_leader(&mut session, keys, round, log);
@@ -165,18 +165,18 @@ pub fn equal(
 }
 
 fn read_leader(
-    session: &mut Session<'_>,
-    keys: &Keys,
+    session: &mut ChaosSession<'_>,
+    keys: &ComparedKeys,
     round: u64,
-    log: &mut Log<'_>,
-) -> Option<Found> {
+    log: &mut HistoryLog<'_>,
+) -> Option<NodeValues> {
     let mut entry = log.begin();
     let answer = session.ask(&[&keys.request()]);
     let found = match &answer {
-        Answer::Done(replies) => keys.found(&replies[0]),
+        ChaosAnswer::Done(replies) => keys.found(&replies[0]),
         _ => None,
     };
-    let seen = found.iter().flat_map(Found::registers).enumerate();
+    let seen = found.iter().flat_map(NodeValues::registers).enumerate();
     seen.for_each(|(index, value)| entry.read(&register(round, index), *value, None));
     entry.end(match found {
         Some(_) => Outcome::Committed,
@@ -186,17 +186,21 @@ fn read_leader(
 }
 
 /// Returns the state of a node, whether it leads or not.
-fn read_node(id: u16, keys: &Keys) -> Result<Found> {
+fn read_node(id: u16, keys: &ComparedKeys) -> Result<NodeValues> {
     let patience = Duration::from_secs(2);
     let mut client = Client::connect_within(client_address(id), patience)?;
     client.expect(&["READONLY"])?;
     let reply = client.expect(&keys.request())?;
     keys.found(&reply)
-        .with_context(|| format!("its answer makes no sense: {reply:?}"))
+        .with_context(|| format!("its answer is malformed: {reply:?}"))
 }
 
 /// Describes how a node's state differs from the leader's.
-fn difference(keys: &Keys, led: Option<&Found>, others: &[(u16, Result<Found>)]) -> Option<String> {
+fn difference(
+    keys: &ComparedKeys,
+    led: Option<&NodeValues>,
+    others: &[(u16, Result<NodeValues>)],
+) -> Option<String> {
     let Some(led) = led else {
         return Some("no member leads".to_owned());
     };
@@ -218,7 +222,7 @@ pub fn unknown_values(history: &History) -> HashSet<Value> {
     let unknown = unknown.filter(|transaction| transaction.outcome == Outcome::Unknown);
     let written = unknown.flat_map(|transaction| &transaction.ops);
     let written = written.filter_map(|op| match op {
-        Op::Write { value, .. } => Some(*value),
+        HistoryOp::Write { value, .. } => Some(*value),
         _ => None,
     });
     written.collect()
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn what_was_found_is_told_apart_and_differences_are_named() {
         let books = Books::new();
-        let keys = Keys::of(7, &books, ["r6:0".to_owned()].into_iter());
+        let keys = ComparedKeys::of(7, &books, ["r6:0".to_owned()].into_iter());
         let counters = books.counters.keys().len();
         let all = REGISTERS + counters + books.transfers.keys().len() + 1;
         let items: Vec<Reply> = (0..all as i64).map(bulk).collect();

@@ -18,7 +18,7 @@ pub enum Whom {
 
 /// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ChaosFault {
     /// Its plug is pulled: neither nodes nor clients can reach it.
     Unplug(Whom),
     /// The other nodes and it cannot reach each other; clients can reach it.
@@ -62,13 +62,13 @@ pub enum Fault {
 
 /// A fault and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedFault {
     /// When it strikes, after the round has begun.
     pub at: Duration,
     /// Its duration.
     pub lasts: Duration,
     /// The fault.
-    pub fault: Fault,
+    pub fault: ChaosFault,
 }
 
 /// The conditions of the draw.
@@ -87,26 +87,29 @@ pub struct Terms {
 }
 
 /// Returns the faults of a round, by their time.
-pub fn plan(rng: &mut fastrand::Rng, terms: &Terms) -> Vec<Planned> {
+pub fn plan(rng: &mut fastrand::Rng, terms: &Terms) -> Vec<PlannedFault> {
     if terms.drowsy {
         return (0..SLEEPS).map(|turn| drowse(rng, terms, turn)).collect();
     }
     let count = rng.usize(2..=5);
-    let mut faults: Vec<Planned> = (0..count).map(|_| one(rng, terms)).collect();
+    let mut faults: Vec<PlannedFault> = (0..count).map(|_| one(rng, terms)).collect();
     // A second lost disk may lose entries that the majority relied upon.
     let mut wiped = false;
     faults.retain(|planned| {
-        !(matches!(planned.fault, Fault::Wipe(_)) && std::mem::replace(&mut wiped, true))
+        !(matches!(planned.fault, ChaosFault::Wipe(_)) && std::mem::replace(&mut wiped, true))
     });
     faults.sort_by_key(|planned| planned.at);
     faults
 }
 
-fn one(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
+fn one(rng: &mut fastrand::Rng, terms: &Terms) -> PlannedFault {
     let fault = draw(rng, terms);
     let most = match fault {
-        Fault::Kill(_) | Fault::KillAll | Fault::Wipe(_) | Fault::Transfer(_) => terms.election,
-        Fault::Pause(_) => 4 * terms.election,
+        ChaosFault::Kill(_)
+        | ChaosFault::KillAll
+        | ChaosFault::Wipe(_)
+        | ChaosFault::Transfer(_) => terms.election,
+        ChaosFault::Pause(_) => 4 * terms.election,
         _ => 5 * terms.election,
     };
     let at = terms.span.mul_f64(rng.f64());
@@ -115,43 +118,43 @@ fn one(rng: &mut fastrand::Rng, terms: &Terms) -> Planned {
         0 => terms.span + terms.election - at,
         _ => most.mul_f64(0.1 + 0.9 * rng.f64()),
     };
-    Planned { at, lasts, fault }
+    PlannedFault { at, lasts, fault }
 }
 
 /// The number of sleeping leaders in a round without other faults.
 const SLEEPS: u32 = 4;
 
 /// Returns a leader that sleeps until another one has been elected.
-fn drowse(rng: &mut fastrand::Rng, terms: &Terms, turn: u32) -> Planned {
-    Planned {
+fn drowse(rng: &mut fastrand::Rng, terms: &Terms, turn: u32) -> PlannedFault {
+    PlannedFault {
         at: 5 * turn * terms.election,
         lasts: terms.election.mul_f64(2.5 + 1.5 * rng.f64()),
-        fault: Fault::Pause(Whom::Leader),
+        fault: ChaosFault::Pause(Whom::Leader),
     }
 }
 
-fn draw(rng: &mut fastrand::Rng, terms: &Terms) -> Fault {
+fn draw(rng: &mut fastrand::Rng, terms: &Terms) -> ChaosFault {
     let whom = match rng.bool() {
         true => Whom::Leader,
         false => Whom::Node(rng.u16(1..=terms.nodes)),
     };
     let behind = rng.u16(1..terms.nodes);
     match rng.u32(0..24) {
-        0..2 => Fault::Unplug(whom),
-        2..4 => Fault::Isolate(Whom::Leader),
-        4..6 => Fault::Split {
+        0..2 => ChaosFault::Unplug(whom),
+        2..4 => ChaosFault::Isolate(Whom::Leader),
+        4..6 => ChaosFault::Split {
             minority: minority(rng, terms.nodes),
         },
-        6..8 => Fault::Cut { one: whom, behind },
-        8..11 => Fault::Mute { from: whom, behind },
-        11..14 => Fault::Kill(whom),
-        14..15 => Fault::KillAll,
-        15..18 => Fault::Pause(whom),
-        18..20 if terms.may_fill => Fault::Fill(whom),
-        18..20 => Fault::Kill(whom),
-        20..21 => Fault::Wipe(whom),
-        21..22 => Fault::Restart(whom),
-        _ => Fault::Transfer(rng.u16(1..=terms.nodes)),
+        6..8 => ChaosFault::Cut { one: whom, behind },
+        8..11 => ChaosFault::Mute { from: whom, behind },
+        11..14 => ChaosFault::Kill(whom),
+        14..15 => ChaosFault::KillAll,
+        15..18 => ChaosFault::Pause(whom),
+        18..20 if terms.may_fill => ChaosFault::Fill(whom),
+        18..20 => ChaosFault::Kill(whom),
+        20..21 => ChaosFault::Wipe(whom),
+        21..22 => ChaosFault::Restart(whom),
+        _ => ChaosFault::Transfer(rng.u16(1..=terms.nodes)),
     }
 }
 
@@ -168,7 +171,7 @@ pub fn behind(node: u16, count: u16, nodes: u16) -> u16 {
     (node - 1 + count) % nodes + 1
 }
 
-impl fmt::Display for Planned {
+impl fmt::Display for PlannedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, lasts) = (self.at.as_millis(), self.lasts.as_millis());
         write!(f, "{at} ms: {:?} for {lasts} ms", self.fault)
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_faults_again_and_all_kinds_are_drawn() {
-        let many = |seed| -> Vec<Vec<Planned>> {
+        let many = |seed| -> Vec<Vec<PlannedFault>> {
             let mut rng = fastrand::Rng::with_seed(seed);
             (0..200).map(|_| plan(&mut rng, &terms(5))).collect()
         };
@@ -203,8 +206,8 @@ mod tests {
             .flatten()
             .map(|planned| std::mem::discriminant(&planned.fault))
             .collect();
-        let wipes = |round: &Vec<Planned>| {
-            let wipe = |planned: &&Planned| matches!(planned.fault, Fault::Wipe(_));
+        let wipes = |round: &Vec<PlannedFault>| {
+            let wipe = |planned: &&PlannedFault| matches!(planned.fault, ChaosFault::Wipe(_));
             round.iter().filter(wipe).count()
         };
         assert!(
@@ -247,9 +250,12 @@ mod tests {
         };
         for _ in 0..100 {
             let round = plan(&mut rng, &terms);
-            let has = |fault: fn(&Fault) -> bool| round.iter().any(|one| fault(&one.fault));
-            assert!(!has(|fault| matches!(fault, Fault::Fill(_))));
-            assert!(has(|fault| matches!(fault, Fault::Pause(Whom::Leader))));
+            let has = |fault: fn(&ChaosFault) -> bool| round.iter().any(|one| fault(&one.fault));
+            assert!(!has(|fault| matches!(fault, ChaosFault::Fill(_))));
+            assert!(has(|fault| matches!(
+                fault,
+                ChaosFault::Pause(Whom::Leader)
+            )));
             let ends = round.iter().map(|one| one.at + one.lasts);
             assert!(ends.zip(&round[1..]).all(|(end, next)| end < next.at));
         }

@@ -8,9 +8,9 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::fault::{Fault, Planned, Whom, behind};
-use super::network::Network;
-use super::nodes::Nodes;
+use super::fault::{ChaosFault, PlannedFault, Whom, behind};
+use super::network::ChaosNetwork;
+use super::nodes::PartitionNodes;
 use super::session::World;
 use xtask::interrupt;
 
@@ -22,9 +22,9 @@ const REFILL: Duration = Duration::from_millis(25);
 /// The system that faults strike.
 pub struct FaultInjector<'a> {
     /// Cables and routes.
-    pub network: &'a Network,
+    pub network: &'a ChaosNetwork,
     /// Processes and disks.
-    pub nodes: &'a Nodes,
+    pub nodes: &'a PartitionNodes,
     /// Knows the leader.
     pub world: &'a World,
     /// The actions, with their times.
@@ -36,7 +36,7 @@ impl FaultInjector<'_> {
     ///
     /// # Errors
     /// Returns the first failure of an action that should work under any fault.
-    pub fn suffer(&self, plan: &[Planned]) -> Result<()> {
+    pub fn suffer(&self, plan: &[PlannedFault]) -> Result<()> {
         let begun = Instant::now();
         thread::scope(|scope| {
             let strike = |planned| scope.spawn(move || self.strike(begun, planned));
@@ -46,7 +46,7 @@ impl FaultInjector<'_> {
         })
     }
 
-    fn strike(&self, begun: Instant, planned: &Planned) -> Result<()> {
+    fn strike(&self, begun: Instant, planned: &PlannedFault) -> Result<()> {
         wait(begun + planned.at)?;
         let leader = self.world.leader.load(Ordering::Relaxed);
         let at = begun.elapsed().as_millis();
@@ -58,42 +58,42 @@ impl FaultInjector<'_> {
             Whom::Node(id) => id,
         };
         match &planned.fault {
-            Fault::Unplug(whom) => {
+            ChaosFault::Unplug(whom) => {
                 self.network.plug(who(*whom), false)?;
                 wait(until)?;
                 self.network.plug(who(*whom), true)
             }
-            Fault::Isolate(whom) => self.lose(&self.between(&[who(*whom)]), until),
-            Fault::Split { minority } => self.lose(&self.between(minority), until),
-            Fault::Cut { one, behind: by } => {
+            ChaosFault::Isolate(whom) => self.lose(&self.between(&[who(*whom)]), until),
+            ChaosFault::Split { minority } => self.lose(&self.between(minority), until),
+            ChaosFault::Cut { one, behind: by } => {
                 let one = who(*one);
                 let other = behind(one, *by, self.nodes.count());
                 self.lose(&[(one, other), (other, one)], until)
             }
-            Fault::Mute { from, behind: by } => {
+            ChaosFault::Mute { from, behind: by } => {
                 let from = who(*from);
                 self.lose(&[(from, behind(from, *by, self.nodes.count()))], until)
             }
-            Fault::Kill(whom) => {
+            ChaosFault::Kill(whom) => {
                 self.nodes.kill(who(*whom))?;
                 self.revive(&[who(*whom)], until)
             }
-            Fault::KillAll => {
+            ChaosFault::KillAll => {
                 self.nodes.kill_all()?;
                 self.revive(&self.nodes.ids().collect::<Vec<_>>(), until)
             }
-            Fault::Pause(whom) => {
+            ChaosFault::Pause(whom) => {
                 self.nodes.signal(who(*whom), Signal::STOP);
                 wait(until)?;
                 self.nodes.signal(who(*whom), Signal::CONT);
                 Ok(())
             }
-            Fault::Fill(whom) => self.fill(who(*whom), until),
-            Fault::Wipe(whom) => {
+            ChaosFault::Fill(whom) => self.fill(who(*whom), until),
+            ChaosFault::Wipe(whom) => {
                 self.nodes.wipe(who(*whom))?;
                 self.revive(&[who(*whom)], until)
             }
-            Fault::Restart(whom) => {
+            ChaosFault::Restart(whom) => {
                 let stopping = Instant::now();
                 self.nodes.stop(who(*whom))?;
                 let took = stopping.elapsed().as_millis();
@@ -101,7 +101,7 @@ impl FaultInjector<'_> {
                 self.events.lock().push(line);
                 self.nodes.start(self.network, who(*whom))
             }
-            Fault::Transfer(to) => {
+            ChaosFault::Transfer(to) => {
                 // There may be no node that can lead.
                 let ended = self.nodes.command("transfer", "--to", *to, TRANSFER_S);
                 let ended = ended.map_err(|error| format!("{error:#}"));

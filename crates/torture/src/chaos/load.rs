@@ -13,10 +13,10 @@
 use std::thread;
 use std::time::Duration;
 
-use history::recorder::{Log, Recorder};
+use history::recorder::{HistoryLog, Recorder};
 use history::{Outcome, Value};
 
-use super::session::{Answer, Session, World};
+use super::session::{ChaosAnswer, ChaosSession, World};
 use testkit::workload::resp::number;
 use testkit::workload::{
     Client, Counters, Ended, Subject, Times, Transfers, Workload, counters, transfers,
@@ -100,17 +100,17 @@ pub fn register(round: u64, index: usize) -> String {
 }
 
 /// A client that does all kinds of operations.
-pub struct Worker<'a> {
+pub struct ChaosWorker<'a> {
     world: &'a World,
-    session: Session<'a>,
-    log: Log<'a>,
+    session: ChaosSession<'a>,
+    log: HistoryLog<'a>,
     done: Done,
     rng: fastrand::Rng,
     round: u64,
     written: Value,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> ChaosWorker<'a> {
     /// Creates the client of a round.
     #[must_use]
     pub fn new(
@@ -119,13 +119,13 @@ impl<'a> Worker<'a> {
         books: &Books,
         round: u64,
         mut rng: fastrand::Rng,
-    ) -> Worker<'a> {
+    ) -> ChaosWorker<'a> {
         let log = recorder.process();
         // Some give up while a leader sleeps, and ask another node; some wait until it wakes up.
         let patience = [1, 3, 12][rng.usize(..3)];
-        Worker {
+        ChaosWorker {
             world,
-            session: Session::new(world, Duration::from_secs(patience), rng.fork()),
+            session: ChaosSession::new(world, Duration::from_secs(patience), rng.fork()),
             done: Done {
                 counting: books.counters.start(rng.fork()),
                 teller: books.transfers.start(rng.fork()),
@@ -187,7 +187,7 @@ impl<'a> Worker<'a> {
         let key = self.register();
         let mut entry = self.log.begin();
         let answer = self.session.ask(&[&["GET", &key]]);
-        if let Answer::Done(replies) = &answer {
+        if let ChaosAnswer::Done(replies) = &answer {
             entry.read(&key, number(&replies[0]), None);
         }
         entry.end(outcome(&answer));
@@ -199,7 +199,7 @@ impl<'a> Worker<'a> {
         let mut entry = self.log.begin();
         let answer = self.session.ask(&[&["GETSET", &key, &text]]);
         let outcome = outcome(&answer);
-        if let Answer::Done(replies) = &answer {
+        if let ChaosAnswer::Done(replies) = &answer {
             entry.read(&key, number(&replies[0]), None);
         }
         if outcome != Outcome::Aborted {
@@ -248,7 +248,7 @@ impl<'a> Worker<'a> {
         let read = self
             .session
             .ask(&[&["WATCH", &a, &b], &["GET", &a], &["GET", &b]]);
-        let Answer::Done(seen) = read else {
+        let ChaosAnswer::Done(seen) = read else {
             self.session.leave();
             return entry.end(Outcome::Aborted);
         };
@@ -291,7 +291,7 @@ impl<'a> Worker<'a> {
 /// Returns an error if its results are wrong by themselves.
 pub fn transact(
     world: &World,
-    session: &mut Session<'_>,
+    session: &mut ChaosSession<'_>,
     client: &mut impl Client,
 ) -> Result<Ended, TestkitError> {
     let (plan, start) = (client.plan(), world.now());
@@ -302,19 +302,19 @@ pub fn transact(
 }
 
 /// Returns the outcome of a transaction. A null of `EXEC` says that a watched key has changed.
-fn outcome(answer: &Answer) -> Outcome {
+fn outcome(answer: &ChaosAnswer) -> Outcome {
     match answer {
-        Answer::Done(replies) if replies.last() == Some(&Reply::NullArray) => Outcome::Aborted,
-        Answer::Done(_) => Outcome::Committed,
-        Answer::Void => Outcome::Aborted,
-        Answer::Unknown => Outcome::Unknown,
+        ChaosAnswer::Done(replies) if replies.last() == Some(&Reply::NullArray) => Outcome::Aborted,
+        ChaosAnswer::Done(_) => Outcome::Committed,
+        ChaosAnswer::Void => Outcome::Aborted,
+        ChaosAnswer::Unknown => Outcome::Unknown,
     }
 }
 
 /// Returns the replies in a block, if it was executed.
-fn block_of(answer: &Answer) -> Option<&[Reply]> {
+fn block_of(answer: &ChaosAnswer) -> Option<&[Reply]> {
     match answer {
-        Answer::Done(replies) => match replies.last() {
+        ChaosAnswer::Done(replies) => match replies.last() {
             Some(Reply::Array(items)) => Some(items),
             _ => None,
         },
@@ -329,10 +329,10 @@ mod tests {
     #[test]
     fn a_null_of_exec_is_an_abort_and_silence_is_not() {
         let ok = Reply::Status("OK".to_owned());
-        let done = |last| Answer::Done(vec![ok.clone(), last]);
+        let done = |last| ChaosAnswer::Done(vec![ok.clone(), last]);
         assert_eq!(outcome(&done(Reply::NullArray)), Outcome::Aborted);
         assert_eq!(outcome(&done(Reply::Null)), Outcome::Committed);
-        assert_eq!(outcome(&Answer::Unknown), Outcome::Unknown);
+        assert_eq!(outcome(&ChaosAnswer::Unknown), Outcome::Unknown);
         let items = vec![Reply::Int(1)];
         let block = done(Reply::Array(items.clone()));
         assert_eq!(block_of(&block), Some(&items[..]));

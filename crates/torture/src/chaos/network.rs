@@ -36,21 +36,21 @@ const NAMESPACES: &str = "/run/netns";
 
 /// The network. It is removed when this is dropped, and all processes in it must have ended before.
 #[derive(Debug)]
-pub struct Network {
+pub struct ChaosNetwork {
     tag: String,
     nodes: u16,
 }
 
-impl Network {
+impl ChaosNetwork {
     /// Makes a network for nodes 1 to `nodes`, after removing leftovers of earlier runs.
     ///
     /// # Errors
     /// Returns an error if the system does not permit it; the message says what is needed.
-    pub fn build(nodes: u16) -> Result<Network> {
+    pub fn build(nodes: u16) -> Result<ChaosNetwork> {
         sweep()?;
         let tag = format!("{PREFIX}{}", std::process::id());
         // From here on everything that was made is removed if the rest fails.
-        let network = Network { tag, nodes };
+        let network = ChaosNetwork { tag, nodes };
         network.lay().context(
             "network namespaces cannot be made, and chaos runs need them: run it as root, with \
              iproute2 installed, on a system that permits namespaces, bridges and veth pairs",
@@ -152,7 +152,7 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for ChaosNetwork {
     fn drop(&mut self) {
         let nodes = self.all().map(|node| self.namespace(node));
         for name in nodes.chain([self.hub()]) {

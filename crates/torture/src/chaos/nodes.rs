@@ -14,7 +14,7 @@ use cluster::topology::{self, NodeInfo};
 use parking_lot::Mutex;
 use rustix::process::{Signal, kill_process};
 
-use super::network::{self, Network};
+use super::network::{self, ChaosNetwork};
 use super::volume::Volume;
 use crate::server::{Program, settings_of_node};
 use testkit::{Client, Reply};
@@ -34,7 +34,7 @@ const READY: Duration = Duration::from_secs(30);
 
 /// All nodes of a partition. They are killed when this is dropped.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct PartitionNodes {
     program: Program,
     file: PathBuf,
     nodes: Vec<Node>,
@@ -54,12 +54,12 @@ struct Node {
     is_wiped: AtomicBool,
 }
 
-impl Nodes {
+impl PartitionNodes {
     /// Describes `count` nodes in `dir`, with empty volumes. Starts none.
     ///
     /// # Errors
     /// Returns an error if files cannot be written, or volumes cannot be made.
-    pub fn new(program: &Program, dir: &Path, count: u16) -> Result<Nodes> {
+    pub fn new(program: &Program, dir: &Path, count: u16) -> Result<PartitionNodes> {
         let infos: Vec<_> = (1..=count)
             .map(|id| {
                 let at = |port| SocketAddr::from((network::address(id), port));
@@ -88,7 +88,7 @@ impl Nodes {
                 is_wiped: AtomicBool::new(false),
             })
         });
-        Ok(Nodes {
+        Ok(PartitionNodes {
             program: program.clone(),
             file,
             nodes: nodes.collect::<Result<_>>()?,
@@ -121,7 +121,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub fn start(&self, network: &Network, id: u16) -> Result<()> {
+    pub fn start(&self, network: &ChaosNetwork, id: u16) -> Result<()> {
         let node = self.node(id);
         let mut process = node.process.lock();
         if process.is_some() || node.is_full.load(Ordering::SeqCst) {

@@ -11,12 +11,12 @@ use history::{History, Recorder, Value, check};
 use parking_lot::Mutex;
 use testkit::workload::Workload;
 
-use super::convergence::{self, Convergence, Found, Keys};
-use super::fault::{self, Planned, Terms};
+use super::convergence::{self, ComparedKeys, Convergence, NodeValues};
+use super::fault::{self, PlannedFault, Terms};
 use super::fault_injection::FaultInjector;
-use super::load::{Books, Done, REGISTERS, Worker, register};
-use super::network::Network;
-use super::nodes::Nodes;
+use super::load::{Books, ChaosWorker, Done, REGISTERS, register};
+use super::network::ChaosNetwork;
+use super::nodes::PartitionNodes;
 use super::session::World;
 use super::sticky_reader::StickyReader;
 use crate::server::Program;
@@ -36,7 +36,7 @@ const ADDING_S: u64 = 30;
 #[derive(Debug)]
 pub struct Life {
     dir: PathBuf,
-    nodes: Nodes,
+    nodes: PartitionNodes,
     books: Books,
     /// The values of registers of earlier rounds.
     earlier: BTreeMap<String, Option<Value>>,
@@ -46,7 +46,7 @@ pub struct Life {
 
 /// The parameters of a round.
 #[derive(Debug)]
-pub struct Round<'a> {
+pub struct ChaosRound<'a> {
     /// Its number, which is in the names of its registers.
     pub number: u64,
     /// The conditions of the draw.
@@ -59,7 +59,7 @@ pub struct Round<'a> {
 
 /// The kind of promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PromiseKind {
     /// The observations of clients or nodes are inconsistent.
     Inconsistent,
     /// No client is served, or too late.
@@ -72,14 +72,14 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Complaint {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: PromiseKind,
     /// The observation.
     pub text: String,
 }
 
 /// The results of a round.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ChaosReport {
     /// The broken promises.
     pub complaints: Vec<Complaint>,
     /// The faults and other actions, with their times.
@@ -102,9 +102,9 @@ pub struct Report {
     pub judging: Duration,
 }
 
-impl Report {
+impl ChaosReport {
     /// Adds broken promises.
-    pub fn complain(&mut self, kind: Kind, texts: impl IntoIterator<Item = String>) {
+    pub fn complain(&mut self, kind: PromiseKind, texts: impl IntoIterator<Item = String>) {
         let complaints = texts.into_iter().map(|text| Complaint { kind, text });
         self.complaints.extend(complaints);
     }
@@ -115,9 +115,14 @@ impl Life {
     ///
     /// # Errors
     /// Returns an error if it cannot be made, or does not begin to serve.
-    pub fn begin(network: &Network, program: &Program, dir: PathBuf, count: u16) -> Result<Life> {
+    pub fn begin(
+        network: &ChaosNetwork,
+        program: &Program,
+        dir: PathBuf,
+        count: u16,
+    ) -> Result<Life> {
         let life = Life {
-            nodes: Nodes::new(program, &dir, count)?,
+            nodes: PartitionNodes::new(program, &dir, count)?,
             dir,
             books: Books::new(),
             earlier: BTreeMap::new(),
@@ -153,7 +158,7 @@ impl Life {
     ///
     /// # Errors
     /// Returns an error if they do not serve again.
-    pub fn turn_into(&mut self, network: &Network, program: Program) -> Result<()> {
+    pub fn turn_into(&mut self, network: &ChaosNetwork, program: Program) -> Result<()> {
         self.nodes.kill_all()?;
         self.nodes.set_program(program);
         self.nodes
@@ -176,10 +181,10 @@ impl Life {
     /// Returns an error if the round cannot be run; a broken promise is no error here.
     pub fn round(
         &mut self,
-        network: &Network,
-        round: &Round<'_>,
+        network: &ChaosNetwork,
+        round: &ChaosRound<'_>,
         rng: &mut fastrand::Rng,
-    ) -> Result<Report> {
+    ) -> Result<ChaosReport> {
         let plan = fault::plan(rng, &round.terms);
         let world = World::new(self.nodes.addresses());
         let recorder = Recorder::new();
@@ -190,9 +195,9 @@ impl Life {
             world: &world,
             events: &events,
         };
-        let mut report = Report {
+        let mut report = ChaosReport {
             faults: plan.len(),
-            ..Report::default()
+            ..ChaosReport::default()
         };
         let done = play(
             &field,
@@ -209,7 +214,7 @@ impl Life {
         };
         report.events = events.into_inner();
         report.served = [0, 1, 2].map(|kind| world.served[kind].load(Ordering::Relaxed));
-        report.complain(Kind::Failed, world.wrong.lock().drain(..));
+        report.complain(PromiseKind::Failed, world.wrong.lock().drain(..));
         self.judge(recorder.finish(), done, found.as_ref(), round, &mut report)?;
         Ok(report)
     }
@@ -219,23 +224,23 @@ impl Life {
         &self,
         world: &World,
         recorder: &Recorder,
-        round: &Round<'_>,
-        report: &mut Report,
-    ) -> Result<Option<Found>> {
+        round: &ChaosRound<'_>,
+        report: &mut ChaosReport,
+    ) -> Result<Option<NodeValues>> {
         let begun = Instant::now();
         match self.nodes.add_wiped(ADDING_S) {
             Ok(added) => report.added = added,
-            Err(error) => report.complain(Kind::Unavailable, [error.to_string()]),
+            Err(error) => report.complain(PromiseKind::Unavailable, [error.to_string()]),
         }
-        let keys = Keys::of(round.number, &self.books, self.earlier.keys().cloned());
+        let keys = ComparedKeys::of(round.number, &self.books, self.earlier.keys().cloned());
         let mut log = recorder.process();
         let equal = convergence::equal(&self.nodes, world, &keys, round.number, &mut log)?;
         report.catching_up = begun.elapsed();
-        report.complain(Kind::Failed, self.nodes.crashed()?);
+        report.complain(PromiseKind::Failed, self.nodes.crashed()?);
         match equal {
             Convergence::Equal(found) => Ok(Some(found)),
             Convergence::Different(text) => {
-                report.complain(Kind::Inconsistent, [text]);
+                report.complain(PromiseKind::Inconsistent, [text]);
                 Ok(None)
             }
         }
@@ -245,9 +250,9 @@ impl Life {
         &mut self,
         history: History,
         done: Vec<Done>,
-        found: Option<&Found>,
-        round: &Round<'_>,
-        report: &mut Report,
+        found: Option<&NodeValues>,
+        round: &ChaosRound<'_>,
+        report: &mut ChaosReport,
     ) -> Result<()> {
         let begun = Instant::now();
         if let Some(path) = round.history {
@@ -259,13 +264,16 @@ impl Life {
         let verdict = check::strictly_serializable(&history);
         if !verdict.is_accepted() {
             let text = format!("the history is not strictly serializable: {verdict}");
-            report.complain(Kind::Inconsistent, [text]);
+            report.complain(PromiseKind::Inconsistent, [text]);
         }
-        let found_in_books = found.map(Found::books);
-        report.complain(Kind::Inconsistent, self.books.check(done, found_in_books));
+        let found_in_books = found.map(NodeValues::books);
+        report.complain(
+            PromiseKind::Inconsistent,
+            self.books.check(done, found_in_books),
+        );
         self.unknown.extend(convergence::unknown_values(&history));
         if let Some(found) = found {
-            report.complain(Kind::Inconsistent, self.compare_earlier(found));
+            report.complain(PromiseKind::Inconsistent, self.compare_earlier(found));
             let values = found.registers().iter().copied();
             let names = (0..REGISTERS).map(|index| register(round.number, index));
             self.earlier.extend(names.zip(values));
@@ -276,7 +284,7 @@ impl Life {
 
     /// Checks that registers of earlier rounds have not changed, except for values that were
     /// unknown then.
-    fn compare_earlier(&mut self, found: &Found) -> Vec<String> {
+    fn compare_earlier(&mut self, found: &NodeValues) -> Vec<String> {
         let mut complaints = Vec::new();
         for ((name, was), is) in self.earlier.iter_mut().zip(found.earlier()) {
             let may = is.is_some_and(|value| self.unknown.contains(&value));
@@ -296,17 +304,17 @@ fn play(
     field: &FaultInjector<'_>,
     books: &Books,
     recorder: &Recorder,
-    round: &Round<'_>,
+    round: &ChaosRound<'_>,
     rng: &mut fastrand::Rng,
-    plan: &[Planned],
-    report: &mut Report,
+    plan: &[PlannedFault],
+    report: &mut ChaosReport,
 ) -> Result<Vec<Done>> {
     let world = field.world;
     thread::scope(|scope| {
         let _ended = SetOnDrop(&world.over);
         let workers: Vec<_> = (0..round.workers)
             .map(|_| {
-                let worker = Worker::new(world, recorder, books, round.number, rng.fork());
+                let worker = ChaosWorker::new(world, recorder, books, round.number, rng.fork());
                 scope.spawn(move || worker.run())
             })
             .collect();
@@ -328,10 +336,10 @@ fn play(
 
 fn suffer(
     field: &FaultInjector<'_>,
-    round: &Round<'_>,
+    round: &ChaosRound<'_>,
     rng: &mut fastrand::Rng,
-    plan: &[Planned],
-    report: &mut Report,
+    plan: &[PlannedFault],
+    report: &mut ChaosReport,
 ) -> Result<()> {
     thread::sleep(CALM);
     let suffered = field.suffer(plan);
@@ -350,8 +358,11 @@ fn suffer(
     // The end of a node, a missing end, and a lack of service are complaints about the nodes.
     let told = |error: anyhow::Error| format!("{error:#}");
     let failures = [suffered.err(), answering.err()];
-    report.complain(Kind::Failed, failures.into_iter().flatten().map(told));
-    report.complain(Kind::Unavailable, serving.err().map(told));
+    report.complain(
+        PromiseKind::Failed,
+        failures.into_iter().flatten().map(told),
+    );
+    report.complain(PromiseKind::Unavailable, serving.err().map(told));
     thread::sleep(CALM);
     Ok(())
 }

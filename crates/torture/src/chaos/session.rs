@@ -38,7 +38,7 @@ pub struct World {
 
 /// The outcome of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ChaosAnswer {
     /// They were answered.
     Done(Vec<Reply>),
     /// Nothing has happened, and nothing will.
@@ -76,7 +76,7 @@ impl World {
 
 /// One client.
 #[derive(Debug)]
-pub struct Session<'a> {
+pub struct ChaosSession<'a> {
     world: &'a World,
     /// The node that is asked next, from 0 on.
     at: usize,
@@ -85,11 +85,11 @@ pub struct Session<'a> {
     rng: fastrand::Rng,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ChaosSession<'a> {
     /// Creates a client that starts at any node and waits so long for each reply.
     #[must_use]
-    pub fn new(world: &'a World, patience: Duration, mut rng: fastrand::Rng) -> Session<'a> {
-        Session {
+    pub fn new(world: &'a World, patience: Duration, mut rng: fastrand::Rng) -> ChaosSession<'a> {
+        ChaosSession {
             at: rng.usize(..world.addresses.len()),
             world,
             client: None,
@@ -98,14 +98,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends requests at once and reads their replies. After [`Answer::Done`] the connection is
+    /// Sends requests at once and reads their replies. After [`ChaosAnswer::Done`] the connection is
     /// still the same.
-    pub fn ask(&mut self, requests: &[&[&str]]) -> Answer {
+    pub fn ask(&mut self, requests: &[&[&str]]) -> ChaosAnswer {
         let answer = self.exchange(requests);
         let kind = match &answer {
-            Answer::Done(_) => 0,
-            Answer::Void => 1,
-            Answer::Unknown => 2,
+            ChaosAnswer::Done(_) => 0,
+            ChaosAnswer::Void => 1,
+            ChaosAnswer::Unknown => 2,
         };
         self.world.served[kind].fetch_add(1, Ordering::Relaxed);
         if requests.len() == 1 && kind == 0 {
@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
         answer
     }
 
-    /// Returns the node that is asked next, from 0 on; after [`Answer::Done`], the one that has
+    /// Returns the node that is asked next, from 0 on; after [`ChaosAnswer::Done`], the one that has
     /// answered.
     #[must_use]
     pub fn node(&self) -> usize {
@@ -128,14 +128,14 @@ impl<'a> Session<'a> {
         self.client = None;
     }
 
-    fn exchange(&mut self, requests: &[&[&str]]) -> Answer {
+    fn exchange(&mut self, requests: &[&[&str]]) -> ChaosAnswer {
         let address = self.world.addresses[self.at];
         if self.client.is_none() {
             self.client = Client::connect_within(address, self.patience).ok();
         }
         let Some(client) = &mut self.client else {
             self.wander();
-            return Answer::Void;
+            return ChaosAnswer::Void;
         };
         requests.iter().for_each(|request| client.push(request));
         let mut replies = Vec::with_capacity(requests.len());
@@ -148,15 +148,15 @@ impl<'a> Session<'a> {
                 self.complain(&format!("{requests:?} was answered with nonsense: {error}"));
             }
             self.wander();
-            return Answer::Unknown;
+            return ChaosAnswer::Unknown;
         }
         self.judge(requests, replies)
     }
 
-    fn judge(&mut self, requests: &[&[&str]], replies: Vec<Reply>) -> Answer {
+    fn judge(&mut self, requests: &[&[&str]], replies: Vec<Reply>) -> ChaosAnswer {
         let errors: Vec<&str> = replies.iter().filter_map(error).collect();
         let Some(first) = errors.first() else {
-            return Answer::Done(replies);
+            return ChaosAnswer::Done(replies);
         };
         if let Some(wrong) = errors
             .iter()
@@ -169,7 +169,7 @@ impl<'a> Session<'a> {
             .any(|text| ErrorMeaning::of(text) != ErrorMeaning::Void)
         {
             self.wander();
-            return Answer::Unknown;
+            return ChaosAnswer::Unknown;
         }
         match moved(first).and_then(|to| self.world.addresses.iter().position(|at| *at == to)) {
             Some(at) => {
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
             }
             None => self.wander(),
         }
-        Answer::Void
+        ChaosAnswer::Void
     }
 
     /// Switches to another node, a little later.
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl Subject for Session<'_> {
+impl Subject for ChaosSession<'_> {
     fn run(&mut self, plan: &Plan) -> Ended {
         let requests = resp::requests(plan);
         let requests: Vec<Vec<&str>> = requests
@@ -202,12 +202,12 @@ impl Subject for Session<'_> {
             .collect();
         let requests: Vec<&[&str]> = requests.iter().map(Vec::as_slice).collect();
         match self.ask(&requests) {
-            Answer::Done(replies) => resp::ended(plan, &replies).unwrap_or_else(|wrong| {
+            ChaosAnswer::Done(replies) => resp::ended(plan, &replies).unwrap_or_else(|wrong| {
                 self.complain(&wrong.to_string());
                 Ended::Unknown
             }),
-            Answer::Void => Ended::Aborted,
-            Answer::Unknown => Ended::Unknown,
+            ChaosAnswer::Void => Ended::Aborted,
+            ChaosAnswer::Unknown => Ended::Unknown,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use history::Outcome;
-use history::recorder::{Log, Recorder};
+use history::recorder::{HistoryLog, Recorder};
 
 use super::load::{REGISTERS, register};
 use super::session::{self, World};
@@ -31,7 +31,7 @@ pub struct StickyReader<'a> {
     /// Its node, from 0 on.
     at: usize,
     /// One for each request that may wait: in a history a process does one thing after the other.
-    logs: Vec<Log<'a>>,
+    logs: Vec<HistoryLog<'a>>,
     round: u64,
     rng: fastrand::Rng,
 }

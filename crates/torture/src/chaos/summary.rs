@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::partition_run::Report;
+use super::partition_run::ChaosReport;
 use crate::percentiles::Percentiles;
 
 /// A client that is answered so soon was being served already.
@@ -21,7 +21,7 @@ pub struct ChaosSummary {
 
 impl ChaosSummary {
     /// Takes in a round.
-    pub fn add(&mut self, report: &Report) {
+    pub fn add(&mut self, report: &ChaosReport) {
         for (sum, one) in self.served.iter_mut().zip(report.served) {
             *sum += one;
         }

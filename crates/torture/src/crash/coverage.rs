@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 /// Counts over many rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coverage {
+pub struct CrashCoverage {
     /// Checkpoints that were published.
     pub published: u64,
     /// Kills in the middle of a checkpoint.
@@ -28,7 +28,7 @@ struct Look {
     first: Vec<(String, String)>,
 }
 
-impl Coverage {
+impl CrashCoverage {
     /// Looks at the data of a server that was killed, and at its output (at the level debug).
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Coverage {
     }
 }
 
-impl fmt::Display for Coverage {
+impl fmt::Display for CrashCoverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -118,11 +118,11 @@ mod tests {
             fs::write(path, b"").unwrap();
         };
         let say = |text: &str| fs::write(data.with_extension("log"), text).unwrap();
-        let mut coverage = Coverage::default();
+        let mut coverage = CrashCoverage::default();
         make("log0/00000000.log");
         make("LOCK");
         coverage.look(&data).unwrap();
-        assert_eq!(coverage.to_string(), Coverage::default().to_string());
+        assert_eq!(coverage.to_string(), CrashCoverage::default().to_string());
         assert!(coverage.require().is_err());
         say("DEBUG checkpoint begun\nINFO checkpoint made\nDEBUG checkpoint begun\n");
         coverage.look(&data).unwrap();

@@ -7,44 +7,44 @@ use crate::crash::op::{
     ACCOUNTS, COUNTERS, GROUPS, OWN_KEYS, account_key, counter_key, group_keys, own_key,
 };
 use crate::crash::private_keys::PrivateKeys;
-use crate::crash::shared_keys::{Accounts, Counters, Groups};
-use crate::crash::verdict::{Found, Verdict};
+use crate::crash::shared_keys::{Accounts, KeyCounters, KeyGroups};
+use crate::crash::verdict::{CrashVerdict, FoundKeys};
 
 /// The books of all keys of one data directory.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct CrashLedger {
     own: Vec<PrivateKeys>,
-    counters: Counters,
+    counters: KeyCounters,
     accounts: Accounts,
-    groups: Groups,
+    groups: KeyGroups,
     names: BTreeSet<String>,
 }
 
-impl Ledger {
+impl CrashLedger {
     /// Creates the books of an empty store which `connections` connections will write.
     #[must_use]
-    pub fn new(connections: usize) -> Ledger {
+    pub fn new(connections: usize) -> CrashLedger {
         let own = (0..connections).flat_map(|c| (0..OWN_KEYS).map(move |k| own_key(c, k)));
         let names = own
             .chain((0..COUNTERS).map(counter_key))
             .chain((0..ACCOUNTS).map(account_key))
             .chain((0..GROUPS).flat_map(group_keys))
             .collect();
-        Ledger {
+        CrashLedger {
             own: (0..connections).map(PrivateKeys::new).collect(),
-            counters: Counters::default(),
+            counters: KeyCounters::default(),
             accounts: Accounts::default(),
-            groups: Groups::default(),
+            groups: KeyGroups::default(),
             names,
         }
     }
 
-    /// As [`Ledger::new`], for a store on several nodes.
+    /// As [`CrashLedger::new`], for a store on several nodes.
     #[must_use]
-    pub fn scattered(connections: usize) -> Ledger {
-        Ledger {
+    pub fn scattered(connections: usize) -> CrashLedger {
+        CrashLedger {
             own: (0..connections).map(PrivateKeys::scattered).collect(),
-            ..Ledger::new(connections)
+            ..CrashLedger::new(connections)
         }
     }
 
@@ -54,8 +54,8 @@ impl Ledger {
     }
 
     /// Judges the state that was found after a round. The next round starts from that state.
-    pub fn judge(&mut self, logs: Vec<Log>, found: &Found) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub fn judge(&mut self, logs: Vec<Log>, found: &FoundKeys) -> CrashVerdict {
+        let mut verdict = CrashVerdict::default();
         for (own, log) in self.own.iter_mut().zip(&logs) {
             own.judge(&log.records, found, &mut verdict);
         }

@@ -4,26 +4,26 @@ use std::time::Instant;
 
 use super::*;
 use crate::crash::load::Record;
-use crate::crash::op::{Cell, Expiry, How, ObservedState, Op};
-use crate::crash::value::Value;
+use crate::crash::op::{CrashCell, CrashExpiry, CrashOp, How, ObservedState};
+use crate::crash::value::CrashValue;
 use crate::crash::verdict::FoundCell;
 
-fn value(id: u64) -> Value {
-    Value { id, len: 40 }
+fn value(id: u64) -> CrashValue {
+    CrashValue { id, len: 40 }
 }
 
-fn set(key: usize, id: u64) -> Op {
-    let cell = Cell {
+fn set(key: usize, id: u64) -> CrashOp {
+    let cell = CrashCell {
         value: value(id),
-        expiry: Expiry::Never,
+        expiry: CrashExpiry::Never,
     };
-    Op::Assign {
+    CrashOp::Assign {
         cells: vec![(own_key(0, key), Some(cell))],
         how: How::MSet,
     }
 }
 
-fn sent(op: Op, sent: u64) -> Record {
+fn sent(op: CrashOp, sent: u64) -> Record {
     Record {
         op,
         sent,
@@ -31,11 +31,11 @@ fn sent(op: Op, sent: u64) -> Record {
     }
 }
 
-fn acked(op: Op, at: u64) -> Record {
+fn acked(op: CrashOp, at: u64) -> Record {
     shown(op, at, ObservedState::Nothing)
 }
 
-fn shown(op: Op, at: u64, shown: ObservedState) -> Record {
+fn shown(op: CrashOp, at: u64, shown: ObservedState) -> Record {
     Record {
         op,
         sent: at,
@@ -43,15 +43,15 @@ fn shown(op: Op, at: u64, shown: ObservedState) -> Record {
     }
 }
 
-fn stamp(id: u64) -> Op {
-    Op::Stamp {
+fn stamp(id: u64) -> CrashOp {
+    CrashOp::Stamp {
         group: 0,
         stamp: value(id),
         how: How::MSet,
     }
 }
 
-fn found(cells: &[(String, Vec<u8>)]) -> Found {
+fn found(cells: &[(String, Vec<u8>)]) -> FoundKeys {
     let cells = cells
         .iter()
         .map(|(key, bytes)| {
@@ -65,10 +65,10 @@ fn found(cells: &[(String, Vec<u8>)]) -> Found {
             )
         })
         .collect();
-    Found { cells }
+    FoundKeys { cells }
 }
 
-fn own(cells: &[(usize, u64)]) -> Found {
+fn own(cells: &[(usize, u64)]) -> FoundKeys {
     let cells: Vec<_> = cells
         .iter()
         .map(|(k, id)| (own_key(0, *k), value(*id).encode()))
@@ -76,7 +76,7 @@ fn own(cells: &[(usize, u64)]) -> Found {
     found(&cells)
 }
 
-fn group(ids: &[Option<u64>]) -> Found {
+fn group(ids: &[Option<u64>]) -> FoundKeys {
     let pairs = group_keys(0).into_iter().zip(ids);
     found(
         &pairs
@@ -86,8 +86,8 @@ fn group(ids: &[Option<u64>]) -> Found {
 }
 
 /// Judges one round of one connection. Returns (lost, partial, wrong).
-fn judge(records: Vec<Record>, found: &Found) -> (usize, usize, usize) {
-    let verdict = Ledger::new(1).judge(
+fn judge(records: Vec<Record>, found: &FoundKeys) -> (usize, usize, usize) {
+    let verdict = CrashLedger::new(1).judge(
         vec![Log {
             records,
             complaint: None,
@@ -120,10 +120,10 @@ fn a_later_write_does_not_survive_an_earlier_one() {
 /// Keys on several nodes: unacknowledged writes may be lost in any order, and no others.
 #[test]
 fn keys_of_several_nodes_are_judged_one_by_one() {
-    let judge = |records: Vec<Record>, found: &Found| {
+    let judge = |records: Vec<Record>, found: &FoundKeys| {
         let complaint = None;
         let logs = vec![Log { records, complaint }];
-        Ledger::scattered(1).judge(logs, found)
+        CrashLedger::scattered(1).judge(logs, found)
     };
     let records = vec![sent(set(0, 1), 1), sent(set(1, 2), 2), acked(set(2, 3), 3)];
     let verdict = judge(records.clone(), &own(&[(1, 2), (2, 3)]));
@@ -135,7 +135,7 @@ fn keys_of_several_nodes_are_judged_one_by_one() {
 
 #[test]
 fn a_write_that_goes_back_is_lost_over_rounds() {
-    let mut ledger = Ledger::new(1);
+    let mut ledger = CrashLedger::new(1);
     let log = |records| {
         vec![Log {
             records,
@@ -153,11 +153,11 @@ fn a_write_that_goes_back_is_lost_over_rounds() {
 
 #[test]
 fn what_should_have_expired_is_wrong() {
-    let cell = Cell {
+    let cell = CrashCell {
         value: value(1),
-        expiry: Expiry::Soon(5),
+        expiry: CrashExpiry::Soon(5),
     };
-    let op = Op::Assign {
+    let op = CrashOp::Assign {
         cells: vec![(own_key(0, 0), Some(cell))],
         how: How::MSet,
     };
@@ -167,11 +167,11 @@ fn what_should_have_expired_is_wrong() {
 
 #[test]
 fn an_expiry_that_was_forgotten_is_wrong() {
-    let cell = Cell {
+    let cell = CrashCell {
         value: value(1),
-        expiry: Expiry::Late(3_600_000, Instant::now()),
+        expiry: CrashExpiry::Late(3_600_000, Instant::now()),
     };
-    let op = Op::Assign {
+    let op = CrashOp::Assign {
         cells: vec![(own_key(0, 0), Some(cell))],
         how: How::MSet,
     };
@@ -181,18 +181,18 @@ fn an_expiry_that_was_forgotten_is_wrong() {
 #[test]
 fn an_expiry_of_another_time_is_wrong_where_requests_wait_too() {
     let judge = |mut own: PrivateKeys, ttl_ms| {
-        let cell = Cell {
+        let cell = CrashCell {
             value: value(1),
-            expiry: Expiry::Late(3_600_000, Instant::now()),
+            expiry: CrashExpiry::Late(3_600_000, Instant::now()),
         };
         let cells = vec![(own_key(0, 0), Some(cell))];
-        let op = Op::Assign {
+        let op = CrashOp::Assign {
             cells,
             how: How::MSet,
         };
         let mut found = self::own(&[(0, 1)]);
         found.cells.get_mut(&own_key(0, 0)).unwrap().ttl_ms = ttl_ms;
-        let mut verdict = Verdict::default();
+        let mut verdict = CrashVerdict::default();
         own.judge(&[acked(op, 1)], &found, &mut verdict);
         verdict.wrong.len()
     };
@@ -204,7 +204,7 @@ fn an_expiry_of_another_time_is_wrong_where_requests_wait_too() {
 
 #[test]
 fn counters_stay_between_acknowledged_and_sent() {
-    let add = |by| Op::Add { counter: 0, by };
+    let add = |by| CrashOp::Add { counter: 0, by };
     let at = |n: i64| found(&[(counter_key(0), n.to_string().into_bytes())]);
     let records = || vec![shown(add(5), 1, ObservedState::Counter(5)), sent(add(3), 3)];
     assert_eq!(judge(records(), &at(5)), (0, 0, 0));
@@ -212,7 +212,7 @@ fn counters_stay_between_acknowledged_and_sent() {
     assert_eq!(judge(records(), &at(4)), (1, 0, 0));
     assert_eq!(judge(records(), &at(9)), (0, 0, 1));
     let mut seen = records();
-    seen.push(shown(Op::ReadCounter(0), 4, ObservedState::Counter(8)));
+    seen.push(shown(CrashOp::ReadCounter(0), 4, ObservedState::Counter(8)));
     assert_eq!(
         judge(seen, &at(5)),
         (1, 0, 0),
@@ -222,7 +222,7 @@ fn counters_stay_between_acknowledged_and_sent() {
 
 #[test]
 fn a_transfer_in_part_shows_in_the_sum() {
-    let transfer = Op::Transfer {
+    let transfer = CrashOp::Transfer {
         from: 0,
         to: 1,
         amount: 10,
@@ -257,7 +257,11 @@ fn a_group_is_whole_and_never_goes_back() {
         ),
         (0, 1, 0)
     );
-    let seen = shown(Op::ReadGroup(0), 5, ObservedState::Group(Some(value(2))));
+    let seen = shown(
+        CrashOp::ReadGroup(0),
+        5,
+        ObservedState::Group(Some(value(2))),
+    );
     let records = || {
         records()
             .into_iter()

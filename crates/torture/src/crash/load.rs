@@ -8,9 +8,10 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::crash::op::{
-    ACCOUNTS, COUNTERS, Cell, Expiry, GROUPS, How, OWN_KEYS, ObservedState, Op, own_key,
+    ACCOUNTS, COUNTERS, CrashCell, CrashExpiry, CrashOp, GROUPS, How, OWN_KEYS, ObservedState,
+    own_key,
 };
-use crate::crash::value::Value;
+use crate::crash::value::CrashValue;
 use testkit::{Client, Reply};
 
 /// The most operations that are sent ahead of their replies.
@@ -35,7 +36,7 @@ impl Ticks {
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The operation.
-    pub op: Op,
+    pub op: CrashOp,
     /// The tick before it was sent.
     pub sent: u64,
     /// The tick after its reply came, with what the reply showed; `None` while the outcome is
@@ -53,7 +54,7 @@ pub struct Log {
 }
 
 /// The state that the connections of one round share.
-pub struct Round<'a> {
+pub struct CrashRound<'a> {
     /// The server.
     pub addr: SocketAddr,
     /// The order of events.
@@ -72,7 +73,7 @@ pub struct Round<'a> {
 
 /// Drives one connection until the server goes away.
 #[must_use]
-pub fn drive(round: &Round<'_>, connection: usize, rng: fastrand::Rng) -> Log {
+pub fn drive(round: &CrashRound<'_>, connection: usize, rng: fastrand::Rng) -> Log {
     let client = Client::try_connect(round.addr);
     round.start.wait();
     let mut log = Log::default();
@@ -95,7 +96,7 @@ pub fn drive(round: &Round<'_>, connection: usize, rng: fastrand::Rng) -> Log {
 }
 
 struct Driver<'a> {
-    round: &'a Round<'a>,
+    round: &'a CrashRound<'a>,
     chooser: Chooser<'a>,
     client: Client,
     /// The number of records that have their reply.
@@ -177,38 +178,38 @@ pub(super) struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    pub(super) fn choose(&mut self) -> Op {
+    pub(super) fn choose(&mut self) -> CrashOp {
         match self.rng.u32(0..100) {
             0..30 => {
                 let value = self.value();
                 let expiry = self.expiry();
-                self.assign(Some(Cell { value, expiry }))
+                self.assign(Some(CrashCell { value, expiry }))
             }
             30..38 => self.assign(None),
             38..50 => self.assign_many(),
-            50..66 => Op::Add {
+            50..66 => CrashOp::Add {
                 counter: self.rng.usize(0..COUNTERS),
                 by: self.rng.i64(1..10),
             },
             66..78 => self.transfer(),
             78..90 => {
                 let (group, stamp, how) = (self.rng.usize(0..GROUPS), self.value(), self.how());
-                Op::Stamp { group, stamp, how }
+                CrashOp::Stamp { group, stamp, how }
             }
-            90..95 => Op::ReadCounter(self.rng.usize(0..COUNTERS)),
-            _ => Op::ReadGroup(self.rng.usize(0..GROUPS)),
+            90..95 => CrashOp::ReadCounter(self.rng.usize(0..COUNTERS)),
+            _ => CrashOp::ReadGroup(self.rng.usize(0..GROUPS)),
         }
     }
 
-    fn assign(&mut self, cell: Option<Cell>) -> Op {
+    fn assign(&mut self, cell: Option<CrashCell>) -> CrashOp {
         let key = own_key(self.connection, self.rng.usize(0..OWN_KEYS));
-        Op::Assign {
+        CrashOp::Assign {
             cells: vec![(key, cell)],
             how: How::MSet,
         }
     }
 
-    fn assign_many(&mut self) -> Op {
+    fn assign_many(&mut self) -> CrashOp {
         let first = self.rng.usize(0..OWN_KEYS);
         let count = self.rng.usize(2..=6);
         let value = self.value();
@@ -217,23 +218,23 @@ impl Chooser<'_> {
             .map(|key| {
                 (
                     key,
-                    Some(Cell {
+                    Some(CrashCell {
                         value,
-                        expiry: Expiry::Never,
+                        expiry: CrashExpiry::Never,
                     }),
                 )
             })
             .collect();
-        Op::Assign {
+        CrashOp::Assign {
             cells,
             how: self.how(),
         }
     }
 
-    pub(super) fn transfer(&mut self) -> Op {
+    pub(super) fn transfer(&mut self) -> CrashOp {
         let from = self.rng.usize(0..ACCOUNTS);
         let to = (from + self.rng.usize(1..ACCOUNTS)) % ACCOUNTS;
-        Op::Transfer {
+        CrashOp::Transfer {
             from,
             to,
             amount: self.rng.i64(1..1000),
@@ -241,23 +242,23 @@ impl Chooser<'_> {
     }
 
     /// Draws a value: mostly short; some take several pages, a few more than a whole log buffer.
-    fn value(&mut self) -> Value {
+    fn value(&mut self) -> CrashValue {
         let len = match self.rng.u32(0..2000) {
             0 => self.rng.usize(600_000..900_000),
             1..100 => self.rng.usize(1000..9000),
-            _ => self.rng.usize(Value::MIN_LEN..120),
+            _ => self.rng.usize(CrashValue::MIN_LEN..120),
         };
-        Value {
+        CrashValue {
             id: self.ticks.next(),
             len,
         }
     }
 
-    fn expiry(&mut self) -> Expiry {
+    fn expiry(&mut self) -> CrashExpiry {
         match self.rng.u32(0..6) {
-            0 => Expiry::Soon(self.rng.u64(1..=SOON_MS)),
-            1 => Expiry::Late(self.rng.u64(LATE_MS..LATE_MS * 10), Instant::now()),
-            _ => Expiry::Never,
+            0 => CrashExpiry::Soon(self.rng.u64(1..=SOON_MS)),
+            1 => CrashExpiry::Late(self.rng.u64(LATE_MS..LATE_MS * 10), Instant::now()),
+            _ => CrashExpiry::Never,
         }
     }
 

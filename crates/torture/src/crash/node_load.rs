@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::crash::load::{Chooser, Log, Record, Ticks};
-use crate::crash::op::{Op, account_key};
+use crate::crash::op::{CrashOp, account_key};
 use testkit::{Client, Reply};
 
 /// The most operations that are sent ahead of their replies.
@@ -36,7 +36,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The state that the connections of one round share.
-pub struct Round<'a> {
+pub struct CrashNodeRound<'a> {
     /// The order of events.
     pub ticks: &'a Ticks,
     /// Set when the round is over: outstanding replies are still read.
@@ -51,7 +51,12 @@ pub struct Round<'a> {
 /// Drives one connection to the node at `addr` until the round is over, and connects again when
 /// the node comes back.
 #[must_use]
-pub fn drive(round: &Round<'_>, addr: SocketAddr, connection: usize, rng: fastrand::Rng) -> Log {
+pub fn drive(
+    round: &CrashNodeRound<'_>,
+    addr: SocketAddr,
+    connection: usize,
+    rng: fastrand::Rng,
+) -> Log {
     let mut driver = Driver {
         round,
         chooser: Chooser {
@@ -80,7 +85,7 @@ pub fn drive(round: &Round<'_>, addr: SocketAddr, connection: usize, rng: fastra
 }
 
 struct Driver<'a> {
-    round: &'a Round<'a>,
+    round: &'a CrashNodeRound<'a>,
     chooser: Chooser<'a>,
     /// Sent and not answered.
     open: VecDeque<Record>,
@@ -120,7 +125,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn note(&mut self, op: Op) {
+    fn note(&mut self, op: CrashOp) {
         let sent = self.round.ticks.next();
         self.open.push_back(Record {
             op,
@@ -183,7 +188,7 @@ impl Driver<'_> {
     /// Moves an amount between accounts whose values it has read and watches.
     fn watched_transfer(&mut self, client: &mut Client) -> Step {
         let op = self.chooser.transfer();
-        let Op::Transfer { from, to, amount } = op else {
+        let CrashOp::Transfer { from, to, amount } = op else {
             unreachable!("that is what was drawn");
         };
         let (from, to) = (account_key(from), account_key(to));

@@ -24,12 +24,12 @@ use parking_lot::Mutex;
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use super::ledger::Ledger;
+use super::ledger::CrashLedger;
 use super::load::{Log, Record, SOON_MS, Ticks};
-use super::node_load::{PATIENCE, Round, drive};
-use super::verdict::{Found, FoundCell, Verdict};
+use super::node_load::{CrashNodeRound, PATIENCE, drive};
+use super::verdict::{CrashVerdict, FoundCell, FoundKeys};
 use super::{CHECKPOINTS, WIPE};
-use crate::cluster::Nodes;
+use crate::cluster::ClusterNodes;
 use crate::server::{Program, settings_of_node};
 use testkit::SetOnDrop;
 use testkit::{Client, Reply};
@@ -61,7 +61,7 @@ pub struct Options {
 
 /// The events that the rounds met.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Coverage {
+pub struct CrashNodeCoverage {
     /// Nodes that were killed.
     pub killed: u64,
     /// Transactions that were prepared when their node died, and still prepared when it came back.
@@ -76,9 +76,9 @@ pub struct Coverage {
 ///
 /// # Errors
 /// Returns an error if a round cannot be run at all; a complaint is no error here.
-pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
+pub fn run(program: &Program, options: &Options) -> Result<CrashVerdict> {
     let started = Instant::now();
-    let mut sum = Verdict::default();
+    let mut sum = CrashVerdict::default();
     let mut crash = Crash::new(program, options)?;
     let mut done = 0;
     while done < options.rounds && sum.is_clean() {
@@ -97,7 +97,7 @@ pub fn run(program: &Program, options: &Options) -> Result<Verdict> {
         "crash: {done} rounds over {} nodes in {seconds:.1} s (seed {}), {sum}",
         options.nodes, options.seed
     );
-    let Coverage {
+    let CrashNodeCoverage {
         killed,
         prepared,
         open,
@@ -121,9 +121,9 @@ struct Crash<'a> {
     rng: fastrand::Rng,
     ticks: Ticks,
     dir: TempDir,
-    nodes: Nodes,
-    ledger: Ledger,
-    coverage: Coverage,
+    nodes: ClusterNodes,
+    ledger: CrashLedger,
+    coverage: CrashNodeCoverage,
     /// The operations that were refused without effect in the last round, and the outcomes of the
     /// others.
     refused: Vec<String>,
@@ -135,7 +135,7 @@ struct Crash<'a> {
 impl<'a> Crash<'a> {
     fn new(program: &'a Program, options: &'a Options) -> Result<Crash<'a>> {
         let dir = TempDir::with_prefix("kumiki-crash-")?;
-        let nodes = Nodes::anywhere(program, dir.path(), options.nodes)?;
+        let nodes = ClusterNodes::anywhere(program, dir.path(), options.nodes)?;
         let connections = options.connections * nodes.count();
         let mut crash = Crash {
             program,
@@ -144,8 +144,8 @@ impl<'a> Crash<'a> {
             ticks: Ticks::default(),
             dir,
             nodes,
-            ledger: Ledger::scattered(connections),
-            coverage: Coverage::default(),
+            ledger: CrashLedger::scattered(connections),
+            coverage: CrashNodeCoverage::default(),
             refused: Vec::new(),
             told: Vec::new(),
             events: Vec::new(),
@@ -172,13 +172,13 @@ impl<'a> Crash<'a> {
     }
 
     /// Runs one round. All nodes run before it, and after it unless one refused to start.
-    fn round(&mut self) -> Result<Verdict> {
+    fn round(&mut self) -> Result<CrashVerdict> {
         let (logs, refusal) = self.load_and_kill()?;
         if let Some(refusal) = refusal {
             let lost = vec![refusal];
-            return Ok(Verdict {
+            return Ok(CrashVerdict {
                 lost,
-                ..Verdict::default()
+                ..CrashVerdict::default()
             });
         }
         // Keys that expire soon are gone by now.
@@ -193,7 +193,7 @@ impl<'a> Crash<'a> {
         let found = match self.read() {
             Ok(found) => found,
             Err(wrong) => {
-                let mut verdict = Verdict::default();
+                let mut verdict = CrashVerdict::default();
                 verdict
                     .wrong
                     .extend(logs.into_iter().filter_map(|log| log.complaint));
@@ -209,7 +209,7 @@ impl<'a> Crash<'a> {
         let (over, refused) = (AtomicBool::new(false), Mutex::default());
         let victims = Mutex::new(Vec::new());
         let ticks = std::mem::take(&mut self.ticks);
-        let round = Round {
+        let round = CrashNodeRound {
             ticks: &ticks,
             over: &over,
             victims: &victims,
@@ -241,7 +241,7 @@ impl<'a> Crash<'a> {
     }
 
     /// Kills nodes and starts them again. Returns the reason if one did not start.
-    fn disturb(&mut self, round: &Round<'_>) -> Result<Option<String>> {
+    fn disturb(&mut self, round: &CrashNodeRound<'_>) -> Result<Option<String>> {
         self.pause(1000..LOAD_MS * 1000);
         let victims = self.choose();
         self.kill(&victims, round)?;
@@ -280,7 +280,7 @@ impl<'a> Crash<'a> {
         all
     }
 
-    fn kill(&mut self, victims: &[usize], round: &Round<'_>) -> Result<()> {
+    fn kill(&mut self, victims: &[usize], round: &CrashNodeRound<'_>) -> Result<()> {
         let names: Vec<_> = victims.iter().map(|index| index + 1).collect();
         let at_reply = self.rng.bool();
         self.events
@@ -301,7 +301,7 @@ impl<'a> Crash<'a> {
         Ok(())
     }
 
-    fn server_of(&mut self, index: usize) -> &mut crate::server::Server {
+    fn server_of(&mut self, index: usize) -> &mut crate::server::ServerUnderTest {
         self.nodes.server(index).expect("it was started")
     }
 
@@ -319,8 +319,8 @@ impl<'a> Crash<'a> {
     }
 
     /// Reads every key through every node; the values must agree.
-    fn read(&self) -> Result<Found> {
-        let mut first: Option<Found> = None;
+    fn read(&self) -> Result<FoundKeys> {
+        let mut first: Option<FoundKeys> = None;
         for addr in self.nodes.addresses() {
             let mut client = Client::try_connect(addr)?;
             client.set_patience(PATIENCE)?;
@@ -340,7 +340,7 @@ impl<'a> Crash<'a> {
 
     /// Reads through one node: single keys are answered by their own node alone; a transaction over
     /// many keys by each.
-    fn read_through(&self, client: &mut Client) -> Result<Found> {
+    fn read_through(&self, client: &mut Client) -> Result<FoundKeys> {
         let names: Vec<&str> = self.ledger.names().collect();
         let mut cells = BTreeMap::new();
         for names in names.chunks(CHUNK) {
@@ -375,7 +375,7 @@ impl<'a> Crash<'a> {
                 }
             }
         }
-        Ok(Found { cells })
+        Ok(FoundKeys { cells })
     }
 
     /// Begins with an empty directory.
@@ -384,13 +384,13 @@ impl<'a> Crash<'a> {
             self.server_of(index).kill()?;
         }
         self.dir = TempDir::with_prefix("kumiki-crash-")?;
-        self.nodes = Nodes::anywhere(self.program, self.dir.path(), self.options.nodes)?;
-        self.ledger = Ledger::scattered(self.options.connections * self.nodes.count());
+        self.nodes = ClusterNodes::anywhere(self.program, self.dir.path(), self.options.nodes)?;
+        self.ledger = CrashLedger::scattered(self.options.connections * self.nodes.count());
         self.events.clear();
         self.start_all()
     }
 
-    fn explain(&mut self, verdict: &Verdict, round: u64) {
+    fn explain(&mut self, verdict: &CrashVerdict, round: u64) {
         print!("{}", verdict.complaints());
         let place = self.place(round);
         println!("crash: this was {place}; the last events were:");
@@ -423,7 +423,7 @@ impl<'a> Crash<'a> {
 ///
 /// # Errors
 /// Returns an error if there is no complaint.
-pub fn require_found(verdict: &Verdict) -> Result<()> {
+pub fn require_found(verdict: &CrashVerdict) -> Result<()> {
     if verdict.is_clean() {
         bail!("the planted bug was not found: {verdict}");
     }

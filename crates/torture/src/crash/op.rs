@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use crate::crash::value::Value;
+use crate::crash::value::CrashValue;
 use anyhow::{Result, anyhow, bail};
 use testkit::{Client, Reply};
 
@@ -27,7 +27,7 @@ pub const OWN_KEYS: usize = 24;
 
 /// When a cell expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
+pub enum CrashExpiry {
     /// Never.
     Never,
     /// So soon that it is gone when the books are compared: after this many milliseconds.
@@ -38,11 +38,11 @@ pub enum Expiry {
 
 /// The value that a key was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct CrashCell {
     /// The value.
-    pub value: Value,
+    pub value: CrashValue,
     /// When it expires.
-    pub expiry: Expiry,
+    pub expiry: CrashExpiry,
 }
 
 /// How several keys are written at once.
@@ -56,11 +56,11 @@ pub enum How {
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub enum CrashOp {
     /// Gives own keys a value, or deletes them.
     Assign {
         /// Keys and their cells; `None` deletes. One key, or several without expiry.
-        cells: Vec<(String, Option<Cell>)>,
+        cells: Vec<(String, Option<CrashCell>)>,
         /// How several keys are written.
         how: How,
     },
@@ -85,7 +85,7 @@ pub enum Op {
         /// Its index.
         group: usize,
         /// The value.
-        stamp: Value,
+        stamp: CrashValue,
         /// How the keys are written.
         how: How,
     },
@@ -103,7 +103,7 @@ pub enum ObservedState {
     /// A counter's value.
     Counter(i64),
     /// The value that all keys of a group have; `None` when they are all absent.
-    Group(Option<Value>),
+    Group(Option<CrashValue>),
 }
 
 /// Returns the name of a counter.
@@ -133,17 +133,17 @@ pub fn own_key(connection: usize, key: usize) -> String {
     format!("own:{connection}:{key}")
 }
 
-impl Op {
+impl CrashOp {
     /// Returns `true` if it writes.
     #[must_use]
     pub fn writes(&self) -> bool {
-        !matches!(self, Op::ReadCounter(_) | Op::ReadGroup(_))
+        !matches!(self, CrashOp::ReadCounter(_) | CrashOp::ReadGroup(_))
     }
 
     /// Adds the requests to those that `client` sends next.
     pub fn push(&self, client: &mut Client) {
         match self {
-            Op::Assign { cells, how } => match cells.as_slice() {
+            CrashOp::Assign { cells, how } => match cells.as_slice() {
                 [(key, None)] => client.push(&["DEL", key]),
                 [(key, Some(cell))] => push_set(client, key, cell),
                 _ => {
@@ -153,25 +153,25 @@ impl Op {
                     push_many(client, pairs.collect(), *how);
                 }
             },
-            Op::Add { counter, by } => {
+            CrashOp::Add { counter, by } => {
                 client.push(&["INCRBY", &counter_key(*counter), &by.to_string()]);
             }
-            Op::Transfer { from, to, amount } => {
+            CrashOp::Transfer { from, to, amount } => {
                 let amount = amount.to_string();
                 client.push(&["MULTI"]);
                 client.push(&["DECRBY", &account_key(*from), &amount]);
                 client.push(&["INCRBY", &account_key(*to), &amount]);
                 client.push(&["EXEC"]);
             }
-            Op::Stamp { group, stamp, how } => {
+            CrashOp::Stamp { group, stamp, how } => {
                 let pairs = group_keys(*group)
                     .into_iter()
                     .map(|k| (k, *stamp))
                     .collect();
                 push_many(client, pairs, *how);
             }
-            Op::ReadCounter(counter) => client.push(&["GET", &counter_key(*counter)]),
-            Op::ReadGroup(group) => {
+            CrashOp::ReadCounter(counter) => client.push(&["GET", &counter_key(*counter)]),
+            CrashOp::ReadGroup(group) => {
                 let mut args = vec!["MGET".to_owned()];
                 args.extend(group_keys(*group));
                 client.push(&args);
@@ -183,12 +183,12 @@ impl Op {
     #[must_use]
     pub fn replies(&self) -> usize {
         match self {
-            Op::Transfer { .. } => 4,
-            Op::Assign {
+            CrashOp::Transfer { .. } => 4,
+            CrashOp::Assign {
                 cells,
                 how: How::Multi,
             } if cells.len() > 1 => cells.len() + 2,
-            Op::Stamp {
+            CrashOp::Stamp {
                 how: How::Multi, ..
             } => GROUP_KEYS + 2,
             _ => 1,
@@ -202,20 +202,22 @@ impl Op {
     pub fn judge(&self, reply: &Reply) -> Result<ObservedState> {
         let unexpected = || Err(anyhow!("{self:?} was answered with {reply:?}"));
         match (self, reply) {
-            (Op::Assign { cells, .. }, Reply::Int(0 | 1)) if cells[0].1.is_none() => {
+            (CrashOp::Assign { cells, .. }, Reply::Int(0 | 1)) if cells[0].1.is_none() => {
                 Ok(ObservedState::Nothing)
             }
-            (Op::Assign { .. } | Op::Stamp { .. }, Reply::Status(text)) if text == "OK" => {
+            (CrashOp::Assign { .. } | CrashOp::Stamp { .. }, Reply::Status(text))
+                if text == "OK" =>
+            {
                 Ok(ObservedState::Nothing)
             }
             (
-                Op::Assign {
+                CrashOp::Assign {
                     how: How::Multi, ..
                 }
-                | Op::Stamp {
+                | CrashOp::Stamp {
                     how: How::Multi, ..
                 }
-                | Op::Transfer { .. },
+                | CrashOp::Transfer { .. },
                 Reply::Array(items),
             ) if items
                 .iter()
@@ -223,9 +225,9 @@ impl Op {
             {
                 Ok(ObservedState::Nothing)
             }
-            (Op::Add { .. }, Reply::Int(value)) => Ok(ObservedState::Counter(*value)),
-            (Op::ReadCounter(_), Reply::Null) => Ok(ObservedState::Counter(0)),
-            (Op::ReadCounter(_), Reply::Bulk(bytes)) => {
+            (CrashOp::Add { .. }, Reply::Int(value)) => Ok(ObservedState::Counter(*value)),
+            (CrashOp::ReadCounter(_), Reply::Null) => Ok(ObservedState::Counter(0)),
+            (CrashOp::ReadCounter(_), Reply::Bulk(bytes)) => {
                 match std::str::from_utf8(bytes)
                     .ok()
                     .and_then(|text| text.parse().ok())
@@ -234,7 +236,7 @@ impl Op {
                     None => unexpected(),
                 }
             }
-            (Op::ReadGroup(_), Reply::Array(items)) if items.len() == GROUP_KEYS => {
+            (CrashOp::ReadGroup(_), Reply::Array(items)) if items.len() == GROUP_KEYS => {
                 judge_group(items)
             }
             _ => unexpected(),
@@ -245,7 +247,7 @@ impl Op {
 fn judge_group(items: &[Reply]) -> Result<ObservedState> {
     if items.iter().any(|item| item != &items[0]) {
         let value = |item: &Reply| match item {
-            Reply::Bulk(bytes) => Value::decode(bytes),
+            Reply::Bulk(bytes) => CrashValue::decode(bytes),
             _ => None,
         };
         let values: Vec<_> = items.iter().map(value).collect();
@@ -253,7 +255,7 @@ fn judge_group(items: &[Reply]) -> Result<ObservedState> {
     }
     match &items[0] {
         Reply::Null => Ok(ObservedState::Group(None)),
-        Reply::Bulk(bytes) => match Value::decode(bytes) {
+        Reply::Bulk(bytes) => match CrashValue::decode(bytes) {
             Some(value) => Ok(ObservedState::Group(Some(value))),
             None => bail!("a group holds a value that no client sent"),
         },
@@ -261,18 +263,18 @@ fn judge_group(items: &[Reply]) -> Result<ObservedState> {
     }
 }
 
-fn push_set(client: &mut Client, key: &str, cell: &Cell) {
+fn push_set(client: &mut Client, key: &str, cell: &CrashCell) {
     let value = cell.value.encode();
     match cell.expiry {
-        Expiry::Never => client.push(&[b"SET", key.as_bytes(), &value]),
-        Expiry::Soon(ms) | Expiry::Late(ms, _) => {
+        CrashExpiry::Never => client.push(&[b"SET", key.as_bytes(), &value]),
+        CrashExpiry::Soon(ms) | CrashExpiry::Late(ms, _) => {
             let ms = ms.to_string();
             client.push(&[b"SET", key.as_bytes(), &value, b"PX", ms.as_bytes()]);
         }
     }
 }
 
-fn push_many(client: &mut Client, pairs: Vec<(String, Value)>, how: How) {
+fn push_many(client: &mut Client, pairs: Vec<(String, CrashValue)>, how: How) {
     if how == How::MSet {
         let mut args = vec![b"MSET".to_vec()];
         args.extend(

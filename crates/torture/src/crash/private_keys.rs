@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use crate::crash::load::Record;
-use crate::crash::op::{Cell, Expiry, OWN_KEYS, Op, own_key};
-use crate::crash::value::Value;
-use crate::crash::verdict::{Found, FoundCell, Verdict};
+use crate::crash::op::{CrashCell, CrashExpiry, CrashOp, OWN_KEYS, own_key};
+use crate::crash::value::CrashValue;
+use crate::crash::verdict::{CrashVerdict, FoundCell, FoundKeys};
 
 /// The tolerance of a remaining time to live: requests wait in queues.
 const TTL_SLACK_MS: i64 = 1500;
@@ -20,8 +20,8 @@ const TTL_SLACK_MS: i64 = 1500;
 /// seconds at most.
 const SCATTERED_TTL_SLACK_MS: i64 = 11_500;
 
-type Assignments = [(String, Option<Cell>)];
-type State = BTreeMap<String, Cell>;
+type Assignments = [(String, Option<CrashCell>)];
+type State = BTreeMap<String, CrashCell>;
 
 /// The keys of one connection as they were last found.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl PrivateKeys {
 
     /// Compares the state that was found with what `records` allow, and takes it over for the next
     /// round.
-    pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
+    pub fn judge(&mut self, records: &[Record], found: &FoundKeys, verdict: &mut CrashVerdict) {
         let (acked, open) = split(records);
         if !self.ordered {
             self.judge_keys(&acked, &open, found, verdict);
@@ -73,7 +73,7 @@ impl PrivateKeys {
             };
             apply(&mut state, cells);
         }
-        state.retain(|_, cell| !matches!(cell.expiry, Expiry::Soon(_)));
+        state.retain(|_, cell| !matches!(cell.expiry, CrashExpiry::Soon(_)));
         self.settled = state;
     }
 
@@ -82,7 +82,7 @@ impl PrivateKeys {
         (0..OWN_KEYS).map(move |key| own_key(connection, key))
     }
 
-    fn matches(&self, state: &State, found: &Found) -> bool {
+    fn matches(&self, state: &State, found: &FoundKeys) -> bool {
         self.keys()
             .all(|key| self.agrees(state.get(&key), found.cells.get(&key)))
     }
@@ -93,8 +93,8 @@ impl PrivateKeys {
         &self,
         acked: &[&Assignments],
         open: &[&Assignments],
-        found: &Found,
-        verdict: &mut Verdict,
+        found: &FoundKeys,
+        verdict: &mut CrashVerdict,
     ) {
         let before = verdict.lost.len() + verdict.wrong.len();
         self.judge_keys(acked, open, found, verdict);
@@ -112,8 +112,8 @@ impl PrivateKeys {
         &self,
         acked: &[&Assignments],
         open: &[&Assignments],
-        found: &Found,
-        verdict: &mut Verdict,
+        found: &FoundKeys,
+        verdict: &mut CrashVerdict,
     ) {
         for key in self.keys() {
             let mut past = vec![self.settled.get(&key)];
@@ -124,16 +124,17 @@ impl PrivateKeys {
         }
     }
 
-    fn adopt(&mut self, found: &Found) {
+    fn adopt(&mut self, found: &FoundKeys) {
         self.settled.clear();
         for key in self.keys() {
             let cell = found.cells.get(&key);
-            if let Some((cell, value)) = cell.and_then(|c| Some((c, Value::decode(&c.bytes)?))) {
+            if let Some((cell, value)) = cell.and_then(|c| Some((c, CrashValue::decode(&c.bytes)?)))
+            {
                 let expiry = match u64::try_from(cell.ttl_ms) {
-                    Ok(ms) => Expiry::Late(ms, cell.read_at),
-                    Err(_) => Expiry::Never,
+                    Ok(ms) => CrashExpiry::Late(ms, cell.read_at),
+                    Err(_) => CrashExpiry::Never,
                 };
-                self.settled.insert(key, Cell { value, expiry });
+                self.settled.insert(key, CrashCell { value, expiry });
             }
         }
     }
@@ -143,17 +144,17 @@ impl PrivateKeys {
     fn diagnose_key(
         &self,
         key: &str,
-        past: &[Option<&Cell>],
-        allowed: &[Option<&Cell>],
-        found: &Found,
-        verdict: &mut Verdict,
+        past: &[Option<&CrashCell>],
+        allowed: &[Option<&CrashCell>],
+        found: &FoundKeys,
+        verdict: &mut CrashVerdict,
     ) {
         let cell = found.cells.get(key);
         if allowed.iter().any(|expected| self.agrees(*expected, cell)) {
             return;
         }
-        let value = cell.and_then(|cell| Value::decode(&cell.bytes));
-        let held = |cells: &[Option<&Cell>]| {
+        let value = cell.and_then(|cell| CrashValue::decode(&cell.bytes));
+        let held = |cells: &[Option<&CrashCell>]| {
             value.is_some()
                 && cells
                     .iter()
@@ -181,19 +182,19 @@ impl PrivateKeys {
         }
     }
 
-    fn agrees(&self, expected: Option<&Cell>, cell: Option<&FoundCell>) -> bool {
-        let expected = expected.filter(|e| !matches!(e.expiry, Expiry::Soon(_)));
+    fn agrees(&self, expected: Option<&CrashCell>, cell: Option<&FoundCell>) -> bool {
+        let expected = expected.filter(|e| !matches!(e.expiry, CrashExpiry::Soon(_)));
         match (expected, cell) {
             (None, None) => true,
             (Some(expected), Some(cell)) => {
                 let ttl_fits = match expected.expiry {
-                    Expiry::Late(ms, set) => {
+                    CrashExpiry::Late(ms, set) => {
                         let passed = cell.read_at.duration_since(set).as_millis() as i64;
                         (cell.ttl_ms - (ms as i64 - passed)).abs() <= self.slack_ms()
                     }
-                    Expiry::Never | Expiry::Soon(_) => cell.ttl_ms == -1,
+                    CrashExpiry::Never | CrashExpiry::Soon(_) => cell.ttl_ms == -1,
                 };
-                ttl_fits && Value::decode(&cell.bytes) == Some(expected.value)
+                ttl_fits && CrashValue::decode(&cell.bytes) == Some(expected.value)
             }
             _ => false,
         }
@@ -211,7 +212,7 @@ impl PrivateKeys {
 fn split(records: &[Record]) -> (Vec<&Assignments>, Vec<&Assignments>) {
     let (mut acked, mut open) = (Vec::new(), Vec::new());
     for record in records {
-        if let Op::Assign { cells, .. } = &record.op {
+        if let CrashOp::Assign { cells, .. } = &record.op {
             let list = if record.acked.is_some() {
                 &mut acked
             } else {
@@ -233,7 +234,7 @@ fn apply(state: &mut State, cells: &Assignments) {
 }
 
 /// Returns the value that an operation leaves in a key, if it writes the key at all.
-fn assigned<'c>(cells: &'c Assignments, key: &str) -> Option<Option<&'c Cell>> {
+fn assigned<'c>(cells: &'c Assignments, key: &str) -> Option<Option<&'c CrashCell>> {
     cells
         .iter()
         .find(|(k, _)| k == key)

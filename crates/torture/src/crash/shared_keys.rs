@@ -4,30 +4,30 @@ use std::collections::HashMap;
 
 use crate::crash::load::Record;
 use crate::crash::op::{
-    ACCOUNTS, COUNTERS, GROUPS, ObservedState, Op, account_key, counter_key, group_keys,
+    ACCOUNTS, COUNTERS, CrashOp, GROUPS, ObservedState, account_key, counter_key, group_keys,
 };
-use crate::crash::value::Value;
-use crate::crash::verdict::{Found, Verdict};
+use crate::crash::value::CrashValue;
+use crate::crash::verdict::{CrashVerdict, FoundKeys};
 
 /// Counters: no more than was sent, no less than was acknowledged or shown.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct KeyCounters {
     settled: [i64; COUNTERS],
 }
 
-impl Counters {
+impl KeyCounters {
     /// Compares the state that was found with what `records` allow, and takes it over for the next
     /// round.
-    pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
+    pub fn judge(&mut self, records: &[Record], found: &FoundKeys, verdict: &mut CrashVerdict) {
         let (mut least, mut most) = (self.settled, self.settled);
         let mut shown = self.settled;
         for record in records {
-            if let Op::Add { counter, by } = record.op {
+            if let CrashOp::Add { counter, by } = record.op {
                 most[counter] += by;
                 least[counter] += if record.acked.is_some() { by } else { 0 };
             }
             if let (
-                Op::Add { counter, .. } | Op::ReadCounter(counter),
+                CrashOp::Add { counter, .. } | CrashOp::ReadCounter(counter),
                 Some((_, ObservedState::Counter(n))),
             ) = (&record.op, &record.acked)
             {
@@ -67,10 +67,10 @@ pub struct Accounts {
 impl Accounts {
     /// Compares the state that was found with what `records` allow, and takes it over for the next
     /// round.
-    pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
+    pub fn judge(&mut self, records: &[Record], found: &FoundKeys, verdict: &mut CrashVerdict) {
         let (mut least, mut most) = (self.settled, self.settled);
         for record in records {
-            let Op::Transfer { from, to, amount } = record.op else {
+            let CrashOp::Transfer { from, to, amount } = record.op else {
                 continue;
             };
             least[from] -= amount;
@@ -107,8 +107,8 @@ impl Accounts {
 
 /// Groups: all keys of a group have one value, and it is not older than one that was known.
 #[derive(Debug, Default)]
-pub struct Groups {
-    settled: [Option<Value>; GROUPS],
+pub struct KeyGroups {
+    settled: [Option<CrashValue>; GROUPS],
 }
 
 /// The life of a stamp: before it was sent, and when it was first known to be there.
@@ -117,21 +117,24 @@ struct Life {
     known: Option<u64>,
 }
 
-impl Groups {
+impl KeyGroups {
     /// Compares the state that was found with what `records` allow, and takes it over for the next
     /// round.
-    pub fn judge(&mut self, records: &[Record], found: &Found, verdict: &mut Verdict) {
+    pub fn judge(&mut self, records: &[Record], found: &FoundKeys, verdict: &mut CrashVerdict) {
         for group in 0..GROUPS {
             let keys = group_keys(group);
             let values: Vec<Option<&[u8]>> = keys.iter().map(|key| found.bytes(key)).collect();
             if values.iter().any(|value| *value != values[0]) {
-                let ids: Vec<_> = values.iter().map(|v| v.and_then(Value::decode)).collect();
+                let ids: Vec<_> = values
+                    .iter()
+                    .map(|v| v.and_then(CrashValue::decode))
+                    .collect();
                 verdict
                     .partial
                     .push(format!("group {group} is there in part: {ids:?}"));
                 continue;
             }
-            let value = values[0].map(Value::decode);
+            let value = values[0].map(CrashValue::decode);
             match value {
                 Some(None) => verdict
                     .wrong
@@ -145,9 +148,9 @@ impl Groups {
     fn judge_one(
         &mut self,
         group: usize,
-        value: Option<Value>,
+        value: Option<CrashValue>,
         records: &[Record],
-        verdict: &mut Verdict,
+        verdict: &mut CrashVerdict,
     ) {
         let lives = self.lives(group, records);
         // Stamps that were known before this one was sent have been overwritten by it.
@@ -173,7 +176,7 @@ impl Groups {
         self.settled[group] = value;
     }
 
-    fn lives(&self, group: usize, records: &[Record]) -> HashMap<Option<Value>, Life> {
+    fn lives(&self, group: usize, records: &[Record]) -> HashMap<Option<CrashValue>, Life> {
         let mut lives = HashMap::new();
         lives.insert(
             self.settled[group],
@@ -183,7 +186,7 @@ impl Groups {
             },
         );
         for record in records {
-            if let Op::Stamp {
+            if let CrashOp::Stamp {
                 group: g, stamp, ..
             } = record.op
                 && g == group
@@ -199,7 +202,7 @@ impl Groups {
             }
         }
         for record in records {
-            if let (Op::ReadGroup(g), Some((tick, ObservedState::Group(value)))) =
+            if let (CrashOp::ReadGroup(g), Some((tick, ObservedState::Group(value)))) =
                 (&record.op, &record.acked)
                 && *g == group
                 && let Some(life) = lives.get_mut(value)

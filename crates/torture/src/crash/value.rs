@@ -8,21 +8,21 @@
 
 /// A value, known by its id and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Value {
+pub struct CrashValue {
     /// Unique in a run.
     pub id: u64,
-    /// Length in bytes; at least [`Value::MIN_LEN`].
+    /// Length in bytes; at least [`CrashValue::MIN_LEN`].
     pub len: usize,
 }
 
-impl Value {
+impl CrashValue {
     /// Room for every id and length.
     pub const MIN_LEN: usize = 32;
 
     /// Returns the bytes to store.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        debug_assert!(self.len >= Value::MIN_LEN);
+        debug_assert!(self.len >= CrashValue::MIN_LEN);
         let mut bytes = format!("{:x}.{:x}:", self.id, self.len).into_bytes();
         let start = bytes.len();
         bytes.resize(self.len, 0);
@@ -34,13 +34,14 @@ impl Value {
 
     /// Returns the value that encodes to exactly these bytes.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Value> {
+    pub fn decode(bytes: &[u8]) -> Option<CrashValue> {
         let head = bytes.split(|&b| b == b':').next()?;
         let (id, len) = std::str::from_utf8(head).ok()?.split_once('.')?;
         let id = u64::from_str_radix(id, 16).ok()?;
         let len = usize::from_str_radix(len, 16).ok()?;
-        let value = Value { id, len };
-        (len == bytes.len() && len >= Value::MIN_LEN && value.encode() == bytes).then_some(value)
+        let value = CrashValue { id, len };
+        (len == bytes.len() && len >= CrashValue::MIN_LEN && value.encode() == bytes)
+            .then_some(value)
     }
 }
 
@@ -50,17 +51,17 @@ mod tests {
 
     #[test]
     fn a_value_is_known_again_and_damage_is_seen() {
-        let value = Value {
+        let value = CrashValue {
             id: u64::MAX,
             len: 100,
         };
         let bytes = value.encode();
-        assert_eq!(Value::decode(&bytes), Some(value));
-        assert_eq!(Value::decode(&bytes[..99]), None);
+        assert_eq!(CrashValue::decode(&bytes), Some(value));
+        assert_eq!(CrashValue::decode(&bytes[..99]), None);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            assert_ne!(Value::decode(&damaged), Some(value), "byte {at}");
+            assert_ne!(CrashValue::decode(&damaged), Some(value), "byte {at}");
         }
     }
 }

@@ -10,7 +10,7 @@ use testkit::{Client, Reply};
 
 /// A judgement over one or more rounds.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct CrashVerdict {
     /// Writes whose success the server had reported.
     pub acknowledged: u64,
     /// Acknowledged writes, or values that were shown, of which nothing is left.
@@ -21,7 +21,7 @@ pub struct Verdict {
     pub wrong: Vec<String>,
 }
 
-impl Verdict {
+impl CrashVerdict {
     /// Returns `true` if there is no complaint.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -29,7 +29,7 @@ impl Verdict {
     }
 
     /// Adds another round's judgement.
-    pub fn add(&mut self, other: Verdict) {
+    pub fn add(&mut self, other: CrashVerdict) {
         self.acknowledged += other.acknowledged;
         self.lost.extend(other.lost);
         self.partial.extend(other.partial);
@@ -51,7 +51,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CrashVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = self.lost.len() as u64;
         let recovered = self.acknowledged.saturating_sub(lost);
@@ -82,18 +82,18 @@ pub struct FoundCell {
 
 /// All keys as they were found after a restart.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundKeys {
     /// Every key that the server listed.
     pub cells: BTreeMap<String, FoundCell>,
 }
 
-impl Found {
+impl FoundKeys {
     /// Reads the whole store through KEYS, GET and PTTL.
     ///
     /// # Errors
     /// Returns an error if the server goes away, answers with an error, or lists a key that GET
     /// does not find.
-    pub fn read(client: &mut Client) -> Result<Found> {
+    pub fn read(client: &mut Client) -> Result<FoundKeys> {
         let Reply::Array(keys) = client.expect(&["KEYS", "*"])? else {
             bail!("KEYS was not answered with an array");
         };
@@ -126,7 +126,7 @@ impl Found {
                 }
             }
         }
-        Ok(Found { cells })
+        Ok(FoundKeys { cells })
     }
 
     /// Returns the bytes of a key.

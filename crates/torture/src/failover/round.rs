@@ -32,7 +32,7 @@ impl fmt::Display for End {
 
 /// A change of leaders. Nodes count from 1.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Round {
+pub struct FailoverRound {
     /// How the leader ended.
     pub end: End,
     /// The leader that ended.
@@ -74,15 +74,15 @@ pub fn longest_pause(acks: &[Ack]) -> Duration {
 
 /// Returns `true` if 99 of 100 killed leaders were replaced in time.
 #[must_use]
-pub fn is_met(rounds: &[Round], election: Duration) -> bool {
+pub fn is_met(rounds: &[FailoverRound], election: Duration) -> bool {
     let killed = rounds.iter().filter(|round| round.end == End::Killed);
     Percentiles::of(killed.map(|round| round.serving)).p99 <= election.mul_f64(AIM)
 }
 
 /// Returns the table over all rounds that ended leaders in this way; nothing if there are none.
 #[must_use]
-pub fn table(rounds: &[Round], end: End, election: Duration) -> String {
-    let of = |field: fn(&Round) -> Duration| {
+pub fn table(rounds: &[FailoverRound], end: End, election: Duration) -> String {
+    let of = |field: fn(&FailoverRound) -> Duration| {
         let these = rounds.iter().filter(|round| round.end == end);
         Percentiles::of(these.map(field))
     };
@@ -121,8 +121,8 @@ mod tests {
         Ack { at, node }
     }
 
-    fn killed(serving_ms: u64) -> Round {
-        Round {
+    fn killed(serving_ms: u64) -> FailoverRound {
+        FailoverRound {
             end: End::Killed,
             node: 1,
             next: 2,

@@ -8,7 +8,7 @@ use testkit::workload::counters::{Counting, Options};
 use testkit::workload::{Counters, Counts, Ended};
 
 use crate::chaos::load::transact;
-use crate::chaos::session::{Session, World};
+use crate::chaos::session::{ChaosSession, World};
 
 /// The pause between a write and the next one.
 const GAP: Duration = Duration::from_millis(2);
@@ -36,7 +36,7 @@ pub fn counters(count: usize) -> Counters {
 pub fn write(
     world: &World,
     mut client: Counting,
-    mut session: Session<'_>,
+    mut session: ChaosSession<'_>,
     acks: &Mutex<Vec<Ack>>,
 ) -> (Counting, Counts) {
     let mut counts = Counts::default();

@@ -15,9 +15,9 @@ use xtask::interrupt;
 use xtask::process::Guarded;
 
 use super::process_time;
-use crate::cluster::{Nodes, Ports, Shape};
-use crate::server::{Program, Server};
-use crate::status::Status;
+use crate::cluster::{ClusterFileShape, ClusterNodes, Ports};
+use crate::server::{Program, ServerUnderTest};
+use crate::status::ReportedStatus;
 use testkit::{Client, Reply};
 
 /// How long a proxy, and an election, may take. Everything takes long while instructions are
@@ -136,7 +136,7 @@ impl Subject {
     }
 
     fn nodes(&self, arguments: &[&str], dir: &Path, replicas: u16, count: u16) -> Result<Running> {
-        let shape = Shape {
+        let shape = ClusterFileShape {
             replicas,
             read_atomic: match arguments {
                 ["--ephemeral"] => vec!["key:".to_owned()],
@@ -150,7 +150,7 @@ impl Subject {
             replica: ports[2].port(),
         });
         let program = self.program(arguments);
-        let mut nodes = Nodes::new(&program, dir, &shape, &ports.collect::<Vec<_>>())?;
+        let mut nodes = ClusterNodes::new(&program, dir, &shape, &ports.collect::<Vec<_>>())?;
         nodes.start_all()?;
         nodes.wait_together()?;
         let pids = (0..nodes.count()).filter_map(|at| Some(nodes.server(at)?.pid()));
@@ -221,7 +221,8 @@ fn leader(addresses: &[SocketAddr]) -> Result<SocketAddr> {
     let deadline = Instant::now() + READY;
     loop {
         interrupt::check()?;
-        let leads = |at: &&SocketAddr| Status::of(**at).is_ok_and(|said| said.role == "leader");
+        let leads =
+            |at: &&SocketAddr| ReportedStatus::of(**at).is_ok_and(|said| said.role == "leader");
         if let Some(address) = addresses.iter().find(leads) {
             return Ok(*address);
         }
@@ -242,9 +243,12 @@ pub(super) struct Running {
 
 #[derive(Debug)]
 enum Servers {
-    One(Server),
-    Cluster(Nodes),
-    Proxied { proxy: Guarded, node: Server },
+    One(ServerUnderTest),
+    Cluster(ClusterNodes),
+    Proxied {
+        proxy: Guarded,
+        node: ServerUnderTest,
+    },
 }
 
 impl Running {

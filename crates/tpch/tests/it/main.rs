@@ -5,7 +5,7 @@ use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
 use kumiki_tpch::TpchTable;
 use pages::row::RowSchema;
-use pages::{Address, Groups, Memory, PageNo, PageSize, Shape, Source};
+use pages::{Groups, Memory, PageAddress, PageNo, PageSize, Shape, Source};
 
 /// The rows do not depend on the number of threads.
 #[test]
@@ -57,7 +57,7 @@ fn lineitem_lies_in_the_records_of_the_paper() {
     let batches: Vec<RecordBatch> = table.batches(0.001, 1).collect();
     let memory = Memory::new();
     let loaded = memory.table("lineitem", &shape, [&batches[..]]).unwrap();
-    let address = Address {
+    let address = PageAddress {
         segment: loaded.segments[0].id,
         page: PageNo(0),
     };

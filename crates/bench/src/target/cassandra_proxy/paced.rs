@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use cql::{Bound, Consistency, ResultBody, ValueList, Version};
 
 use super::system::{CassandraRoute, CassandraSystem};
-use crate::driver::{BlockingClient, DONE, DrivePlan, DriveResult, Pace, drive_slice};
+use crate::driver::{BlockingClient, DONE, DrivePlan, DriveResult, LoadSchedule, drive_slice};
 use crate::error::RunError;
 use crate::run_context::RunContext;
 use crate::sample::RunSample;
@@ -58,7 +58,7 @@ pub(super) fn measure(
         proxy.run()?;
     }
     let plan = DrivePlan {
-        pace: Pace::Open { rate: paced.rate },
+        pace: LoadSchedule::Open { rate: paced.rate },
         warm_up: context.scale.warm_up / SLICES,
         time: context.scale.time / SLICES,
     };

@@ -31,7 +31,7 @@ pub(super) struct NodeSettings {
 /// A storage node. It ends when this is dropped.
 pub(super) enum MeasuredNode {
     ListeningProcess(ListeningProcess),
-    Here(Node),
+    InProcess(Node),
 }
 
 impl MeasuredNode {
@@ -95,13 +95,13 @@ impl MeasuredNode {
         let stock = LocalTables::new(tables, ShownFiles::default(), PageCache::Past);
         let node = Node::start(options, Arc::new(stock), Arc::new(worker));
         let node = node.map_err(|error| RunError::failed("starting a storage node")(&error))?;
-        Ok(MeasuredNode::Here(node))
+        Ok(MeasuredNode::InProcess(node))
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         match self {
             MeasuredNode::ListeningProcess(process) => process.address(),
-            MeasuredNode::Here(node) => node.address(),
+            MeasuredNode::InProcess(node) => node.address(),
         }
     }
 
@@ -109,7 +109,7 @@ impl MeasuredNode {
     pub(super) fn cpu(&self) -> Option<f64> {
         match self {
             MeasuredNode::ListeningProcess(process) => Some(process.cpu()),
-            MeasuredNode::Here(..) => None,
+            MeasuredNode::InProcess(..) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pages::remote::RemoteNode;
-use pages::{Address, PageStream, Source, Table};
+use pages::{PageAddress, PageStream, Source, Table};
 
 /// A storage node whose pages come over so many connections to each reader.
 pub(super) struct StripedSource {
@@ -12,7 +12,7 @@ pub(super) struct StripedSource {
 }
 
 impl Source for StripedSource {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         let connections = self.connections.clamp(1, pages.len().max(1));
         if connections == 1 {
             return self.node.read(table, pages);

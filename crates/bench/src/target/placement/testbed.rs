@@ -169,7 +169,7 @@ impl Testbed {
 
     /// Returns a remark on the figures, if there is one.
     pub(super) fn note(&self) -> Option<String> {
-        let is_here = matches!(self.open().node, MeasuredNode::Here(..));
+        let is_here = matches!(self.open().node, MeasuredNode::InProcess(..));
         is_here.then(|| "the storage node runs in this process".to_owned())
     }
 

@@ -6,7 +6,7 @@ use super::client_script::ClientScript;
 use super::clients::QueryTask;
 use super::packet_counts::PacketCounts;
 use super::query_run::QueryRun;
-use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{DrivePlan, LoadSchedule, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
 use crate::sample::RunSample;
 
@@ -20,7 +20,7 @@ pub(super) fn measure(
     let clients = clients.map_err(|error| RunError::failed("connecting")(&error))?;
     let scale = run.context.scale;
     let plan = DrivePlan {
-        pace: Pace::Closed,
+        pace: LoadSchedule::Closed,
         warm_up: scale.warm_up,
         time: scale.time,
     };

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::client_script::ClientScript;
 use super::clients::ScheduledClients;
 use super::query_run::QueryRun;
-use crate::driver::{DrivePlan, DriveResult, Pace, drive_slice};
+use crate::driver::{DrivePlan, DriveResult, LoadSchedule, drive_slice};
 use crate::error::RunError;
 use crate::sample::RunSample;
 use crate::systems::EchoConnection;
@@ -25,7 +25,7 @@ pub(super) fn measure(
     let failed = |what: &'static str| move |error: RunError| RunError::failed(what)(&error);
     let scale = run.context.scale;
     let plan = DrivePlan {
-        pace: Pace::Open { rate },
+        pace: LoadSchedule::Open { rate },
         warm_up: scale.warm_up / SLICES,
         time: scale.time / SLICES,
     };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use pages::{Address, Cache, PageNo, SegmentId};
+use pages::{Cache, PageAddress, PageNo, SegmentId};
 
 use super::job::{AccessPattern, ReadsJob};
 use super::timeline::ReaderThreads;
@@ -60,8 +60,8 @@ pub(super) fn cache(unit: usize, units: u64) -> Cache<Box<[u8]>> {
     Cache::with_pages_of(unit as u64, units * (unit as u64 + AROUND))
 }
 
-fn address(offset: u64, unit: usize) -> Address {
-    Address {
+fn address(offset: u64, unit: usize) -> PageAddress {
+    PageAddress {
         segment: SegmentId(0),
         page: PageNo((offset / unit as u64) as u32),
     }

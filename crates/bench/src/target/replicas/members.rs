@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base::{NodeId, Tid};
-use replica::{Grouping, MemberOptions, Options, Partition};
+use replica::{Grouping, MemberOptions, Options, ReplicatedPartition};
 use testkit::relay::DelayedLinks;
 
 use super::job::{Consensus, ReplicasJob};
@@ -24,7 +24,7 @@ const SLICE: usize = 1000;
 
 /// See the module's description. They stop when this is dropped.
 pub(super) struct Members {
-    partitions: Vec<(NodeId, Arc<Partition>)>,
+    partitions: Vec<(NodeId, Arc<ReplicatedPartition>)>,
     /// The threads of members that have led, by their numbers.
     threads: HashMap<NodeId, Arc<OnceLock<u32>>>,
 }
@@ -91,7 +91,7 @@ impl Members {
                 peers: peers_of(node)?,
                 ..Options::new(member, listener)
             };
-            let partition = Partition::open(options, &mut |_, _| {});
+            let partition = ReplicatedPartition::open(options, &mut |_, _| {});
             let partition = partition.map_err(|error| RunError::failed("opening")(&error))?;
             members.partitions.push((node, partition));
             let thread = Arc::<OnceLock<u32>>::default();
@@ -108,7 +108,7 @@ impl Members {
     }
 
     /// Returns the member that leads and may serve.
-    pub(super) fn leader(&self) -> Result<&(NodeId, Arc<Partition>), RunError> {
+    pub(super) fn leader(&self) -> Result<&(NodeId, Arc<ReplicatedPartition>), RunError> {
         let mut all = self.partitions.iter();
         let none = || RunError::Failed("no member leads any more".to_owned());
         all.find(|(_, partition)| partition.is_leader())
@@ -157,7 +157,7 @@ impl Members {
 
     /// Returns the state of each of them.
     pub(super) fn held(&self) -> Result<Vec<(NodeId, MemberState)>, RunError> {
-        let held = |(node, one): &(NodeId, Arc<Partition>)| Ok((*node, held(one)?));
+        let held = |(node, one): &(NodeId, Arc<ReplicatedPartition>)| Ok((*node, held(one)?));
         self.partitions.iter().map(held).collect()
     }
 
@@ -171,7 +171,7 @@ impl Members {
     }
 }
 
-fn held(partition: &Partition) -> Result<MemberState, RunError> {
+fn held(partition: &ReplicatedPartition) -> Result<MemberState, RunError> {
     let mut worker = partition.worker().ok_or("the member has no worker left")?;
     let snapshot = partition.engine().snapshot();
     let mut held = MemberState {

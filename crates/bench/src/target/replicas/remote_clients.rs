@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use super::counter_client::{CounterClient, CounterExecutor, CounterShare};
 use super::frames::FrameConnection;
 use super::state_check::{AcknowledgedAdditions, AdditionLedger};
-use crate::driver::{DrivePlan, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{DrivePlan, LoadSchedule, WindowEdge, client_runtime, drive_tasks};
 use crate::error::RunError;
 use crate::machine;
 use crate::sample::MetricValues;
@@ -93,7 +93,7 @@ impl CounterExecutor for RemoteSession {
 /// Runs the clients, and reports on standard output.
 ///
 /// # Errors
-/// The configuration makes no sense, or nothing reads the output.
+/// Returns an error if the configuration is malformed, or if nothing reads the output.
 pub fn serve_clients(config: &str) -> Result<(), RunError> {
     let config: ReplicaClientsConfig = serde_json::from_str(config).map_err(RunError::of)?;
     let last = match run(&config) {
@@ -128,7 +128,7 @@ fn run(config: &ReplicaClientsConfig) -> Result<ClientReport, RunError> {
         clients.push(CounterClient::new(session, &ledger, bulk, share, seed));
     }
     let plan = DrivePlan {
-        pace: Pace::Closed,
+        pace: LoadSchedule::Closed,
         warm_up: config.warm_up,
         time: config.time,
     };

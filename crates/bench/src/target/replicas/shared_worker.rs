@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op};
 use parking_lot::Mutex;
-use replica::{Partition, Sequenced, Worker};
+use replica::{ReplicatedPartition, Sequenced, Worker};
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, oneshot};
 
@@ -39,13 +39,13 @@ struct WaitingTasks {
 /// See the module's description.
 pub(super) struct SharedWorker {
     worker: RefCell<Worker>,
-    partition: Arc<Partition>,
+    partition: Arc<ReplicatedPartition>,
     waiting: Arc<Mutex<WaitingTasks>>,
 }
 
 impl SharedWorker {
     pub(super) fn open(
-        leader: &Arc<Partition>,
+        leader: &Arc<ReplicatedPartition>,
         runtime: &Runtime,
     ) -> Result<Rc<SharedWorker>, RunError> {
         let worker = leader.worker();
@@ -171,7 +171,7 @@ impl SharedWorker {
 }
 
 /// Returns the outcome of a ticket, if it is known.
-fn known(partition: &Partition, ticket: Epoch) -> Option<TicketOutcome> {
+fn known(partition: &ReplicatedPartition, ticket: Epoch) -> Option<TicketOutcome> {
     if partition.is_lost(ticket) {
         return Some(Err("the leader has lost its leadership".into()));
     }
@@ -180,7 +180,7 @@ fn known(partition: &Partition, ticket: Epoch) -> Option<TicketOutcome> {
 
 /// Wakes the tasks that wait for a change, until the partition is gone.
 async fn wake_resolved(
-    partition: Weak<Partition>,
+    partition: Weak<ReplicatedPartition>,
     waiting: Arc<Mutex<WaitingTasks>>,
     changed: Arc<Notify>,
 ) {

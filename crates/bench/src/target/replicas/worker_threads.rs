@@ -3,14 +3,16 @@
 
 use std::sync::{Arc, Barrier};
 
-use replica::Partition;
+use replica::ReplicatedPartition;
 use tokio::runtime::Runtime;
 
 use super::counter_client::{CounterClient, CounterShare};
 use super::job::ReplicasJob;
 use super::shared_worker::{SharedWorker, WorkerSession};
 use super::state_check::{AcknowledgedAdditions, AdditionLedger};
-use crate::driver::{DrivePlan, DriveResult, Pace, WindowEdge, client_runtime, drive_tasks};
+use crate::driver::{
+    DrivePlan, DriveResult, LoadSchedule, WindowEdge, client_runtime, drive_tasks,
+};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::RunContext;
@@ -18,7 +20,7 @@ use crate::run_context::RunContext;
 /// See the module's description.
 pub(super) struct WorkerThreads<'r> {
     pub(super) job: &'r ReplicasJob,
-    pub(super) leader: &'r Arc<Partition>,
+    pub(super) leader: &'r Arc<ReplicatedPartition>,
     pub(super) context: &'r RunContext<'r>,
 }
 
@@ -106,7 +108,7 @@ impl WorkerThreads<'_> {
         let numbers = (1..=job.clients).filter(|client| client % job.workers == number);
         let clients = numbers.map(client).collect();
         let plan = DrivePlan {
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             warm_up: self.context.scale.warm_up,
             time: self.context.scale.time,
         };

@@ -15,7 +15,7 @@ use cluster::slot::{self, SLOTS};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
-use crate::driver::{Completions, DONE, DrivePlan, Pace, WindowEdge};
+use crate::driver::{Completions, DONE, DrivePlan, LoadSchedule, WindowEdge};
 use crate::error::RunError;
 use crate::machine;
 use crate::run_context::{RunContext, StorageMedium};
@@ -185,7 +185,7 @@ impl ShapeBench<'_> {
         });
         let time = self.context.scale.time * 2;
         let plan = DrivePlan {
-            pace: Pace::Closed,
+            pace: LoadSchedule::Closed,
             warm_up: self.context.scale.warm_up / 2,
             time: time.clamp(SHORTEST, LONGEST),
         };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{CheckpointOptions, EpochTime, Options};
 
 use crate::disk_access::{DeviceAccess, SlowDevice};
-use crate::driver::Pace;
+use crate::driver::LoadSchedule;
 use crate::error::RunError;
 use crate::run_context::{RunContext, StorageMedium};
 use crate::workload::WorkloadSettings;
@@ -23,7 +23,7 @@ pub struct StoreJob {
     /// The work of the transactions.
     pub workload: WorkloadSettings,
     /// When they begin.
-    pub pace: Pace,
+    pub pace: LoadSchedule,
     /// Threads, each with a worker of the store.
     pub workers: usize,
     /// The store's log; `None`: nothing is logged.

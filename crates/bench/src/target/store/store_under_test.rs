@@ -3,7 +3,7 @@
 use base::affinity::Affinity;
 use store::Db;
 
-use crate::driver::{DONE, Pace};
+use crate::driver::{DONE, LoadSchedule};
 use crate::error::RunError;
 
 /// The parts of a run that each workload implements.
@@ -27,7 +27,7 @@ pub(super) trait StoreWorkload: Sized {
 pub(super) struct StoreUnderTest<'r> {
     pub(super) db: Db,
     pub(super) workers: usize,
-    pub(super) pace: Pace,
+    pub(super) pace: LoadSchedule,
     pub(super) logged: bool,
     pub(super) recorder: Option<&'r history::Recorder>,
     pub(super) number: usize,
@@ -57,7 +57,7 @@ impl StoreUnderTest<'_> {
     pub(super) fn ticket(&self) -> TicketSource {
         TicketSource {
             db: self.db.clone(),
-            asks: self.logged && self.pace != Pace::Closed,
+            asks: self.logged && self.pace != LoadSchedule::Closed,
             requested: 0,
         }
     }

@@ -84,7 +84,7 @@ impl StoreWorkload for YcsbLoad {
 
     fn load(&self, bench: &StoreUnderTest<'_>) -> Result<(), RunError> {
         let mut log = bench.recorder.map(history::Recorder::process);
-        let mut entry = log.as_mut().map(recorder::Log::begin);
+        let mut entry = log.as_mut().map(recorder::HistoryLog::begin);
         let mut worker = bench.worker()?;
         self.load_range(&mut worker, 0..self.ycsb.records)?;
         let epoch = worker.observed().epoch;
@@ -229,7 +229,7 @@ pub(super) struct YcsbClient<'r> {
     values: Vec<u8>,
     /// The values that were read, for the history alone.
     seen: Vec<RecordedOperation>,
-    log: Option<recorder::Log<'r>>,
+    log: Option<recorder::HistoryLog<'r>>,
     number: usize,
     /// Transactions that are still to run.
     left: u64,
@@ -262,7 +262,7 @@ impl driver::BlockingClient for YcsbClient<'_> {
         }
         self.seen.clear();
         let mut log = self.log.take();
-        let entry = log.as_mut().map(recorder::Log::begin);
+        let entry = log.as_mut().map(recorder::HistoryLog::begin);
         let recorded = entry.is_some();
         let modifies = self
             .todo
@@ -455,7 +455,7 @@ fn verify(
 }
 
 fn record(
-    mut entry: recorder::Entry<'_>,
+    mut entry: recorder::HistoryEntry<'_>,
     run: usize,
     seen: &[RecordedOperation],
     observed: Observed,

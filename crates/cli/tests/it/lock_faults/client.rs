@@ -34,7 +34,7 @@ pub(crate) struct Client<'a> {
 }
 
 /// A lock that a client counts on.
-struct Held {
+struct HeldLock {
     key: usize,
     token: i64,
     told: Instant,
@@ -79,7 +79,7 @@ impl Client<'_> {
         self.seen
     }
 
-    fn acquire(&mut self, key: usize) -> Option<Held> {
+    fn acquire(&mut self, key: usize) -> Option<HeldLock> {
         let lease = self.lease();
         let named = format!("k{key}");
         let asked = Instant::now();
@@ -98,7 +98,7 @@ impl Client<'_> {
             Reply::Frame(frame) => {
                 let token = token_of(&frame)?;
                 let grant = self.grant(key, token, asked, lease);
-                Some(Held {
+                Some(HeldLock {
                     key,
                     token,
                     told: grant.told,
@@ -128,7 +128,7 @@ impl Client<'_> {
         }
     }
 
-    fn hold(&mut self, held: &mut Held) {
+    fn hold(&mut self, held: &mut HeldLock) {
         for _ in 0..self.random.u8(1..4) {
             match self.random.u8(..20) {
                 0..10 => self.write(held.key, held.token),
@@ -147,7 +147,7 @@ impl Client<'_> {
     }
 
     /// Gives the lock up, or leaves it to its lease.
-    fn leave(&mut self, mut held: Held) {
+    fn leave(&mut self, mut held: HeldLock) {
         if self.random.u8(..10) > 0 {
             let asked = Instant::now();
             let (named, owner) = (format!("k{}", held.key), self.owner.clone());
@@ -203,7 +203,7 @@ impl Client<'_> {
         });
     }
 
-    fn renew(&mut self, held: &mut Held) {
+    fn renew(&mut self, held: &mut HeldLock) {
         let (lease, asked) = (self.lease(), Instant::now());
         let (named, owner) = (format!("k{}", held.key), self.owner.clone());
         let lease_ms = lease.as_millis().to_string();
@@ -221,7 +221,7 @@ impl Client<'_> {
     }
 
     /// Asks, mostly another proxy, for the holder of the lock.
-    fn look(&mut self, held: &Held) {
+    fn look(&mut self, held: &HeldLock) {
         self.connection = None;
         let asked = Instant::now();
         let named = format!("k{}", held.key);
@@ -236,7 +236,7 @@ impl Client<'_> {
         }
     }
 
-    fn deny(&mut self, held: &Held, asked: Instant, what: String) {
+    fn deny(&mut self, held: &HeldLock, asked: Instant, what: String) {
         self.seen.denials.push(Denial {
             key: held.key,
             owner: self.owner.clone(),

@@ -51,7 +51,7 @@ fn rows_of(dir: &Path, name: &str) -> (Vec<Row>, Vec<i64>) {
     let column = |at: usize| -> Vec<ArrayRef> {
         let own = table.schema.field(at).data_type();
         let read = |(segment, entry): (_, &pages::PageEntry)| {
-            let address = pages::Address {
+            let address = pages::PageAddress {
                 segment,
                 page: entry.page,
             };

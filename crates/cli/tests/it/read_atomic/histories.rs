@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::client::{Algorithm, Client, Transport};
-use history::recorder::Log;
+use history::recorder::HistoryLog;
 use history::{Outcome, Recorder, check};
 
 use crate::read_atomic::{TOP, connect_with, figure};
@@ -22,7 +22,7 @@ const HISTORIES: usize = 20;
 
 /// How a client reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum ReadMode {
     Tcp,
     /// Send and Receive, emulated.
     Send,
@@ -31,15 +31,15 @@ enum Way {
     OneSided,
 }
 
-impl Way {
+impl ReadMode {
     fn connect(self, cluster: &Cluster) -> Client {
         connect_with(cluster.fabrics(), |options| {
             options.transport = match self {
-                Way::Tcp => Transport::Tcp,
-                Way::Send => Transport::ShmSend,
-                Way::Rings | Way::OneSided => Transport::Shm,
+                ReadMode::Tcp => Transport::Tcp,
+                ReadMode::Send => Transport::ShmSend,
+                ReadMode::Rings | ReadMode::OneSided => Transport::Shm,
             };
-            options.one_sided = self == Way::OneSided;
+            options.one_sided = self == ReadMode::OneSided;
         })
     }
 }
@@ -59,11 +59,11 @@ struct Actor<'r> {
     run: &'r Run<'r>,
     client: Client,
     random: fastrand::Rng,
-    log: Log<'r>,
+    log: HistoryLog<'r>,
 }
 
 impl<'r> Actor<'r> {
-    fn new(run: &'r Run<'r>, way: Way, recorder: &'r Recorder) -> Actor<'r> {
+    fn new(run: &'r Run<'r>, way: ReadMode, recorder: &'r Recorder) -> Actor<'r> {
         let log = recorder.process();
         Actor {
             run,
@@ -216,7 +216,7 @@ impl Counts {
 /// readers meet writers, and what they find in memory. Returns the share of keys that were read in
 /// memory; it must exceed `least`, if that is not zero.
 #[track_caller]
-fn judge(cluster: &Cluster, name: &str, ways: &[Way], least: f64) -> f64 {
+fn judge(cluster: &Cluster, name: &str, ways: &[ReadMode], least: f64) -> f64 {
     let mut sum = Counts::default();
     for history in 0..HISTORIES {
         let counts = judge_one(cluster, &format!("{name}{history}-"), ways);
@@ -239,7 +239,7 @@ fn judge(cluster: &Cluster, name: &str, ways: &[Way], least: f64) -> f64 {
 /// Runs writers and readers in these ways, at the same time. Keys of the run contain its name.
 /// Checks their history.
 #[track_caller]
-fn judge_one(cluster: &Cluster, name: &str, ways: &[Way]) -> Counts {
+fn judge_one(cluster: &Cluster, name: &str, ways: &[ReadMode]) -> Counts {
     let recorder = Recorder::new();
     let run = Run {
         name,
@@ -282,14 +282,14 @@ fn judge_one(cluster: &Cluster, name: &str, ways: &[Way]) -> Counts {
 #[test]
 fn over_tcp() {
     let cluster = Cluster::start_with(NODES, Keeping::Nothing, TOP, &[]);
-    assert_eq!(judge(&cluster, "tcp", &[Way::Tcp], 0.0), 0.0);
+    assert_eq!(judge(&cluster, "tcp", &[ReadMode::Tcp], 0.0), 0.0);
 }
 
 #[test]
 fn by_send_and_receive() {
     let transport = ["--transport", "shm-send"];
     let cluster = Cluster::start_with(NODES, Keeping::Nothing, TOP, &transport);
-    assert_eq!(judge(&cluster, "send", &[Way::Send], 0.0), 0.0);
+    assert_eq!(judge(&cluster, "send", &[ReadMode::Send], 0.0), 0.0);
     for node in 0..NODES {
         let links = figure(cluster.address(node), "cluster_links_send_receive");
         // There may be no link between two nodes whose keys no transaction joins.
@@ -300,17 +300,17 @@ fn by_send_and_receive() {
 #[test]
 fn through_shared_memory_and_in_it() {
     let cluster = Cluster::start_with(NODES, Keeping::Nothing, TOP, &["--transport", "shm"]);
-    assert_eq!(judge(&cluster, "rings", &[Way::Rings], 0.0), 0.0);
-    let share = judge(&cluster, "memory", &[Way::OneSided], 0.1);
+    assert_eq!(judge(&cluster, "rings", &[ReadMode::Rings], 0.0), 0.0);
+    let share = judge(&cluster, "memory", &[ReadMode::OneSided], 0.1);
     assert!(share > 0.1, "only {share:.2} of keys were read in memory");
     // Each of the three readers, the clients 0, 3 and 6, goes another way, and so do the clients that write
     // beside it.
     let ways = [
-        Way::OneSided,
-        Way::Rings,
-        Way::Tcp,
-        Way::Send,
-        Way::OneSided,
+        ReadMode::OneSided,
+        ReadMode::Rings,
+        ReadMode::Tcp,
+        ReadMode::Send,
+        ReadMode::OneSided,
     ];
     let share = judge(&cluster, "all", &ways, 0.05);
     assert!(share > 0.05, "only {share:.2} of keys were read in memory");

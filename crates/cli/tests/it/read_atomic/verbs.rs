@@ -39,33 +39,33 @@ fn has_device() -> bool {
 
 /// How clients reach the nodes.
 #[derive(Clone, Copy)]
-struct Way {
+struct AccessMode {
     transport: Transport,
     one_sided: bool,
     writes: WriteCoordinator,
 }
 
 /// Messages through rings; nodes coordinate writes.
-const RINGS: Way = Way {
+const RINGS: AccessMode = AccessMode {
     transport: Transport::Verbs,
     one_sided: false,
     writes: WriteCoordinator::Node,
 };
 /// The same, and reads in memory.
-const ONE_SIDED: Way = Way {
+const ONE_SIDED: AccessMode = AccessMode {
     one_sided: true,
     ..RINGS
 };
 /// Messages by Send and Receive; nodes coordinate writes.
-const SEND: Way = Way {
+const SEND: AccessMode = AccessMode {
     transport: Transport::VerbsSend,
     ..RINGS
 };
 
-impl Way {
+impl AccessMode {
     /// Returns the same, with writes that clients coordinate: the paper's PUT+.
-    fn with_own_writes(self) -> Way {
-        Way {
+    fn with_own_writes(self) -> AccessMode {
+        AccessMode {
             writes: WriteCoordinator::Client,
             ..self
         }
@@ -77,7 +77,7 @@ fn start(transport: &str) -> Cluster {
     Cluster::start_with(NODES, Keeping::Nothing, TOP, &further)
 }
 
-fn connect(cluster: &Cluster, way: Way) -> Client {
+fn connect(cluster: &Cluster, way: AccessMode) -> Client {
     connect_with(cluster.fabrics(), |options| {
         options.transport = way.transport;
         options.one_sided = way.one_sided;
@@ -162,7 +162,7 @@ impl Run {
 
 /// Makes histories, and checks them, until they contain enough. Returns the number of keys that
 /// were read in memory.
-fn judge(cluster: &Cluster, name: &str, way: Way) -> u64 {
+fn judge(cluster: &Cluster, name: &str, way: AccessMode) -> u64 {
     let (mut count, mut in_memory) = (0, 0);
     for history in 0..HISTORIES {
         let seen = judge_one(cluster, &format!("{name}{history}-"), way);
@@ -178,7 +178,7 @@ fn judge(cluster: &Cluster, name: &str, way: Way) -> u64 {
 
 /// Records writers and readers, and checks their history. Returns the number of transactions, and
 /// the number of keys that were read in memory.
-fn judge_one(cluster: &Cluster, name: &str, way: Way) -> (usize, u64) {
+fn judge_one(cluster: &Cluster, name: &str, way: AccessMode) -> (usize, u64) {
     let clients = [(); 4].map(|()| connect(cluster, way));
     let run = Run {
         keys: [0, 1, 2, 3, 4, 5].map(|key| format!("ra:{name}{key}")),

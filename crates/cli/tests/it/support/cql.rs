@@ -22,7 +22,7 @@ pub(crate) struct Connection {
 
 /// The answer to a statement.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum Received {
     /// Rows, each with the names of its columns.
     Rows(Vec<Vec<(String, CqlValue)>>),
     /// Success without rows.
@@ -37,10 +37,10 @@ pub(crate) struct Prepared {
     metadata_id: Option<Vec<u8>>,
 }
 
-impl Told {
+impl Received {
     /// Returns `true` if the statement was applied; `None` if the answer does not say.
     pub(crate) fn applied(&self) -> Option<bool> {
-        let Told::Rows(rows) = self else {
+        let Received::Rows(rows) = self else {
             return None;
         };
         match rows.first()?.first()? {
@@ -52,7 +52,7 @@ impl Told {
     /// Returns the code of the error, or 0.
     pub(crate) fn code(&self) -> i32 {
         match self {
-            Told::Error(code, _) => *code,
+            Received::Error(code, _) => *code,
             _ => 0,
         }
     }
@@ -60,7 +60,7 @@ impl Told {
     /// Returns the words of the error.
     pub(crate) fn words(&self) -> &str {
         match self {
-            Told::Error(_, words) => words,
+            Received::Error(_, words) => words,
             _ => "",
         }
     }
@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// Executes a text.
-    pub(crate) fn query(&mut self, text: &str) -> std::io::Result<Told> {
+    pub(crate) fn query(&mut self, text: &str) -> std::io::Result<Received> {
         let none = BoundValues::none(self.version);
         let parameters = Parameters::new(Consistency::One, none);
         self.ask(Request::Query(Query { text, parameters }), told)
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Prepares a text, or returns the node's error.
-    pub(crate) fn prepare(&mut self, text: &str) -> std::io::Result<Result<Prepared, Told>> {
+    pub(crate) fn prepare(&mut self, text: &str) -> std::io::Result<Result<Prepared, Received>> {
         let keyspace = None;
         self.ask(
             Request::Prepare(Prepare { text, keyspace }),
@@ -166,7 +166,7 @@ impl Connection {
         &mut self,
         prepared: &Prepared,
         all: &[Vec<Vec<u8>>],
-    ) -> std::io::Result<Vec<Told>> {
+    ) -> std::io::Result<Vec<Received>> {
         let mut out = Vec::new();
         let mut packer = Packer::new(&mut out, self.framing);
         for (values, stream) in all.iter().zip(0..) {
@@ -191,7 +191,7 @@ impl Connection {
         }
         drop(packer);
         self.stream.write_all(&out)?;
-        let mut answers: Vec<Option<Told>> = vec![None; all.len()];
+        let mut answers: Vec<Option<Received>> = vec![None; all.len()];
         while answers.iter().any(Option::is_none) {
             while let Some(unpacked) = self.unpacker.next(&mut self.input).expect("CQL") {
                 let mut rest = &*unpacked.envelopes;
@@ -224,7 +224,7 @@ impl Connection {
         &mut self,
         prepared: &Prepared,
         values: &[&[u8]],
-    ) -> std::io::Result<Told> {
+    ) -> std::io::Result<Received> {
         let mut list = ValueList::new();
         values
             .iter()
@@ -239,7 +239,7 @@ impl Connection {
 }
 
 /// Returns the contents of a response to a statement.
-pub(crate) fn told(response: Response<'_>) -> Told {
+pub(crate) fn told(response: Response<'_>) -> Received {
     match response {
         Response::Result(ResultBody::Rows(rows)) => {
             let columns = rows.metadata.columns.clone().unwrap_or_default().0;
@@ -250,15 +250,15 @@ pub(crate) fn told(response: Response<'_>) -> Told {
                 });
                 values.collect()
             };
-            Told::Rows(rows.iter().map(one).collect())
+            Received::Rows(rows.iter().map(one).collect())
         }
         Response::Error(error) => {
             let code = match &error.kind {
                 ErrorKind::Plain(code) => *code,
                 kind => kind.code(),
             };
-            Told::Error(code, error.message.to_owned())
+            Received::Error(code, error.message.to_owned())
         }
-        _ => Told::Done,
+        _ => Received::Done,
     }
 }

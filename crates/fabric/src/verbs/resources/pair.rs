@@ -18,16 +18,16 @@ use super::{Domain, Registered, checked, made};
 
 /// Memory of the other side.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::verbs) struct There {
+pub(in crate::verbs) struct PeerMemory {
     pub(in crate::verbs) address: u64,
     pub(in crate::verbs) key: u32,
 }
 
-impl There {
+impl PeerMemory {
     /// Returns the memory `words` words behind this.
-    pub(in crate::verbs) fn behind(self, words: usize) -> There {
+    pub(in crate::verbs) fn behind(self, words: usize) -> PeerMemory {
         let address = self.address.wrapping_add((words * WORD) as u64);
-        There { address, ..self }
+        PeerMemory { address, ..self }
     }
 }
 
@@ -39,7 +39,7 @@ pub(in crate::verbs) struct Work {
     /// The memory here, the word at which it begins, and the bytes.
     pub(in crate::verbs) here: (Arc<Registered>, usize, usize),
     /// The memory of the peer, if the operation names any.
-    pub(in crate::verbs) there: Option<There>,
+    pub(in crate::verbs) there: Option<PeerMemory>,
     /// The number that goes with a message.
     pub(in crate::verbs) immediate: u32,
     pub(in crate::verbs) signalled: bool,
@@ -126,7 +126,7 @@ impl Pair {
     pub(in crate::verbs) fn post(&mut self, work: Work) -> io::Result<()> {
         let (memory, at, bytes) = work.here;
         let piece = memory.piece(at, bytes);
-        let there = work.there.unwrap_or(There { address: 0, key: 0 });
+        let there = work.there.unwrap_or(PeerMemory { address: 0, key: 0 });
         let mut send = ffi::SendWork {
             id: work.id,
             next: null_mut(),

@@ -10,7 +10,7 @@ use kumiki_fabric as fabric;
 
 use fabric::frame::{Frame, FrameFlaw, NONCE, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};
-use fabric::memory::{Access, Grant, Kind, Memory, Region, Remote};
+use fabric::memory::{Access, Grant, Memory, Region, RegionKind, Remote};
 use fabric::ring::CONTROL;
 use fabric::shm::Shm;
 use fabric::tcp::{TcpOptions, Transport};
@@ -251,8 +251,8 @@ fn stopped(mut net: Loopback, patience: Duration) {
 fn peers_that_do_not_see_the_same_memory_talk_over_tcp_or_not_at_all() {
     let elsewhere = Loopback::new();
     let nowhere = || Shm::in_dir("/nowhere");
-    type Place = (Transport, Shm);
-    let meet = |net: &Loopback, ours: Place, theirs: Place| {
+    type TransportAndMemory = (Transport, Shm);
+    let meet = |net: &Loopback, ours: TransportAndMemory, theirs: TransportAndMemory| {
         let end = |me, (transport, shm)| {
             let end = net.end(me, |options| {
                 options.transport = transport;
@@ -325,7 +325,7 @@ fn an_older_node_is_reached_in_the_ways_that_it_knows() {
         let offered = serve_as_older(&listener, &mut client, link);
         assert_eq!(offered.is_some(), offers, "{transport:?}");
         if let Some(kind) = offered {
-            assert_eq!(kind, Kind::Shm);
+            assert_eq!(kind, RegionKind::Shm);
             continue;
         }
         let why = client.why_down(link).expect("it insists");
@@ -340,7 +340,7 @@ fn serve_as_older(
     listener: &std::net::TcpListener,
     client: &mut Party<TcpEnd>,
     link: Link,
-) -> Option<Kind> {
+) -> Option<RegionKind> {
     let identity = Identity {
         me: Peer::Node(NodeId(2)),
         cluster: Some(7),
@@ -438,7 +438,7 @@ fn links_that_post_more_than_the_limit_go_down() {
 #[test]
 fn unknown_memory_is_refused_with_a_reason() {
     let mut bytes = Vec::new();
-    let grant = Grant::new(Kind::Shm, Access::Write, 9, [3; 16], b"somewhere");
+    let grant = Grant::new(RegionKind::Shm, Access::Write, 9, [3; 16], b"somewhere");
     Frame::Mailbox(Some(grant)).encode(&mut bytes);
     bytes[fabric::frame::HEADER] = 9;
     let flaw = Frame::decode(&bytes).unwrap_err();

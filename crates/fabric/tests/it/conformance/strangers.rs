@@ -11,7 +11,7 @@ use reactor::budget::Budget;
 
 use fabric::frame::{Frame, NONCE, RefusalCode, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};
-use fabric::tcp::{Limits, Tcp, TcpOptions, Transport};
+use fabric::tcp::{Tcp, TcpOptions, Transport, TransportLimits};
 use fabric::{Messages, Peer, Secret};
 use reactor::{Network, Sockets};
 use socket2::SockRef;
@@ -435,7 +435,7 @@ fn closing_all_tells_everybody() {
         parties.iter().all(|party| party.up().is_empty())
     });
     // Neither side had to wait until the other one is given up.
-    assert!(begun.elapsed() < Limits::default().dead_after / 2);
+    assert!(begun.elapsed() < TransportLimits::default().dead_after / 2);
     assert_eq!(a.messages(links[0]), [b"good-bye"]);
     assert_eq!(b.end.tcp.connections(), 0);
     assert!(

@@ -10,7 +10,7 @@ use base::NodeId;
 use kumiki_fabric as fabric;
 
 use fabric::shm::Shm;
-use fabric::tcp::{Encryption, Limits, Tcp, TcpOptions, Transport, listen};
+use fabric::tcp::{Encryption, Tcp, TcpOptions, Transport, TransportLimits, listen};
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use fabric::{Inbox, Link, Messages, Peer, Secret, SendError};
 use reactor::{Network, SocketEvent, Sockets};
@@ -141,11 +141,11 @@ impl<N: Network> LoopbackOver<N> {
         options.encryption = self.encryption;
         options.shm = self.shm();
         options.verbs = self.verbs.clone();
-        options.limits = Limits {
+        options.limits = TransportLimits {
             message: Self::LIMIT,
             queue: Self::QUEUE,
             unauthenticated: 1000,
-            ..Limits::default()
+            ..TransportLimits::default()
         };
         if self.verbs.is_some() || self.transport.is_send_receive() {
             // The machine that has a device is emulated, and others may be busy.

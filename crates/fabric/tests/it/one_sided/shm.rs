@@ -19,12 +19,12 @@ use testkit::own_process::test_as_process;
 const OWNER: &str = "KUMIKI_TEST_OWNER_IN";
 
 /// A directory in shared memory, of one test alone.
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct SharedDirectory(tempfile::TempDir);
 
-impl Place {
-    pub(crate) fn new() -> Place {
+impl SharedDirectory {
+    pub(crate) fn new() -> SharedDirectory {
         let mut dir = tempfile::Builder::new();
-        Place(dir.prefix("kumiki-test-").tempdir_in("/dev/shm").unwrap())
+        SharedDirectory(dir.prefix("kumiki-test-").tempdir_in("/dev/shm").unwrap())
     }
 
     pub(crate) fn memory(&self) -> Shm {
@@ -99,7 +99,7 @@ fn read(remote: &mut impl RemoteMemory) -> Result<Vec<u64>, RemoteError> {
 
 #[test]
 fn a_reader_notices_that_the_owner_was_killed_and_frees_its_memory() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let mut owner = Owner::start(place.0.path());
     let mut remote = place.memory().reach(&owner.grant).unwrap();
     assert_eq!(read(&mut remote), Ok(vec![0, 0, 0, 42]));
@@ -121,7 +121,7 @@ fn a_reader_notices_that_the_owner_was_killed_and_frees_its_memory() {
 
 #[test]
 fn what_a_killed_owner_left_is_swept_away_and_what_lives_stays() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let (mut dead, living) = (Owner::start(place.0.path()), Owner::start(place.0.path()));
     let own = place.memory().register(1, Access::Write).unwrap();
     std::fs::write(place.0.path().join("kumiki-notes"), "not one of ours").unwrap();
@@ -141,7 +141,7 @@ fn what_a_killed_owner_left_is_swept_away_and_what_lives_stays() {
 /// Others sweep all the time while regions are made: none gets lost.
 #[test]
 fn a_region_survives_those_who_sweep() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let shm = place.memory();
     let swept = std::thread::scope(|scope| {
         let sweeper = scope.spawn(|| {
@@ -163,7 +163,7 @@ fn a_region_survives_those_who_sweep() {
 
 #[test]
 fn a_region_without_a_name_lives_as_long_as_a_process_has_it() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let mut region = place.memory().register(4, Access::Read).unwrap();
     let mut remote = place.memory().reach(region.grant()).unwrap();
     remote.trust_owner();
@@ -178,7 +178,7 @@ fn a_region_without_a_name_lives_as_long_as_a_process_has_it() {
 
 #[test]
 fn the_system_itself_keeps_peers_from_writing() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let region = place.memory().register(4, Access::Read).unwrap();
     let name = std::str::from_utf8(region.grant().address()).unwrap();
     let metadata = std::fs::metadata(place.0.path().join(name)).unwrap();
@@ -192,7 +192,7 @@ fn the_system_itself_keeps_peers_from_writing() {
 /// A peer names files; only regions are opened, and only whole ones.
 #[test]
 fn a_grant_leads_to_nothing_but_regions() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let region = place.memory().register(4, Access::Read).unwrap();
     let grant = |name: &str| {
         Grant::new(
@@ -224,7 +224,7 @@ fn a_grant_leads_to_nothing_but_regions() {
 /// Another user could shorten such a file, and touching the missing part then ends the process.
 #[test]
 fn files_that_other_users_can_change_are_not_mapped() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     for access in [Access::Read, Access::Write] {
         let region = place.memory().register(4, access).unwrap();
         let name = std::str::from_utf8(region.grant().address()).unwrap();
@@ -251,7 +251,7 @@ fn files_that_other_users_can_change_are_not_mapped() {
 
 #[test]
 fn memory_that_is_not_there_is_an_error_that_says_what_to_do() {
-    let place = Place::new();
+    let place = SharedDirectory::new();
     let error = place
         .memory()
         .register(1 << 39, Access::Read)

@@ -4,7 +4,7 @@
 use base::memory::RemoteError;
 use kumiki_fabric as fabric;
 
-use fabric::memory::{Access, Grant, Kind, Memory, Region};
+use fabric::memory::{Access, Grant, Memory, Region, RegionKind};
 use fabric::shm::Shm;
 use fabric::window::{RemoteWindow, Window};
 
@@ -20,7 +20,7 @@ fn a_mapped_window_has_places() {
     let shm = Shm::default();
     let mut window = Window::shm(&shm, 64 << 10).unwrap();
     let grant = travelled(window.grant());
-    assert_eq!(grant.kind(), Kind::Shm);
+    assert_eq!(grant.kind(), RegionKind::Shm);
     let (far, answer) = RemoteWindow::reach(&grant, &shm, None).unwrap();
     window.meet(&answer).unwrap();
     assert_eq!(far.len(), 64 << 10);
@@ -48,7 +48,7 @@ fn what_is_for_reading_is_no_window() {
     let region = shm.register(512, Access::Read).unwrap();
     let error = RemoteWindow::reach(region.grant(), &shm, None).map(drop);
     assert!(matches!(error, Err(RemoteError::Refused(_))), "{error:?}");
-    let grant = Grant::new(Kind::Verbs, Access::Write, 512, [0; 16], &[0; 52]);
+    let grant = Grant::new(RegionKind::Verbs, Access::Write, 512, [0; 16], &[0; 52]);
     let error = RemoteWindow::reach(&grant, &shm, None).map(drop);
     assert!(matches!(error, Err(RemoteError::Refused(_))), "no device");
 }

@@ -248,7 +248,7 @@ fn ends_that_do_not_fit_are_refused() {
     other_end.address().encode(&mut bytes);
     // This makes it an address of InfiniBand.
     bytes[1] = 1;
-    let address = fabric::verbs::Address::decode(&bytes).unwrap();
+    let address = fabric::verbs::QueuePairAddress::decode(&bytes).unwrap();
     let error = one_end.connect(&address).expect_err("another kind of port");
     assert!(error.to_string().contains("GID"), "{error}");
 }

@@ -7,7 +7,7 @@ use base::memory::{RemoteError, RemoteMemory};
 use kumiki_fabric as fabric;
 
 use fabric::memory::{self, Access, Grant, Memory};
-use fabric::verbs::{Connection, Device, Domain, Region, Remote, VerbsOptions};
+use fabric::verbs::{Device, Domain, VerbsConnection, VerbsOptions, VerbsRegion, VerbsRemote};
 
 /// The variable that makes a missing device a failure.
 const REQUIRE: &str = "KUMIKI_REQUIRE_RDMA";
@@ -37,7 +37,7 @@ pub(crate) fn domain() -> Option<Domain> {
 }
 
 /// Returns two ends of a connection between two domains.
-pub(crate) fn connect(a: &Domain, b: &Domain) -> [Connection; 2] {
+pub(crate) fn connect(a: &Domain, b: &Domain) -> [VerbsConnection; 2] {
     let (a, b) = (a.open().unwrap(), b.open().unwrap());
     let addresses = [b.address().clone(), a.address().clone()];
     [
@@ -52,15 +52,15 @@ pub(crate) struct Loopback(pub(crate) Domain);
 
 /// A region, and the other end of the connection to it.
 pub(crate) struct Reached(
-    Remote,
-    #[expect(dead_code, reason = "it is kept open")] Connection,
+    VerbsRemote,
+    #[expect(dead_code, reason = "it is kept open")] VerbsConnection,
 );
 
 impl Memory for Loopback {
-    type Region = Region;
+    type Region = VerbsRegion;
     type Remote = Reached;
 
-    fn register(&self, words: usize, access: Access) -> io::Result<Region> {
+    fn register(&self, words: usize, access: Access) -> io::Result<VerbsRegion> {
         self.0.register(words, access)
     }
 

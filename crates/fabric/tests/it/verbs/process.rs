@@ -15,7 +15,8 @@ use fabric::memory::{Access, Grant, Memory, Region as _};
 use fabric::ring::{CONTROL, Rings, Until};
 use fabric::send_receive::{ReceiveDepth, SendReceive};
 use fabric::verbs::{
-    Address, Connection, Domain, MessagePair, Opening, Region, Remote, VerbsOptions,
+    Domain, MessagePair, Opening, QueuePairAddress, VerbsConnection, VerbsOptions, VerbsRegion,
+    VerbsRemote,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::own_process::test_as_process;
@@ -45,10 +46,10 @@ pub(crate) enum Role {
 
 /// The second process, and the connection to it.
 pub(crate) struct Peer {
-    pub(crate) connection: Connection,
+    pub(crate) connection: VerbsConnection,
     pub(crate) stream: SendReceive<MessagePair>,
-    pub(crate) remote: Remote,
-    mailbox: Region,
+    pub(crate) remote: VerbsRemote,
+    mailbox: VerbsRegion,
     process: Process,
 }
 
@@ -80,7 +81,7 @@ impl Peer {
             .unwrap();
         let mut input = process.stdin.take().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut lines = Told(output);
+        let mut lines = ProcessOutput(output);
         let mut next = || lines.next();
         let (connection, mailbox, remote, stream) = meet(&domain, depth, &mut input, &mut next);
         Some(Peer {
@@ -106,7 +107,7 @@ impl Peer {
     }
 
     /// Returns this side's mailbox, and the other's.
-    pub(crate) fn into_mailbox(self) -> (Region, Remote, Process) {
+    pub(crate) fn into_mailbox(self) -> (VerbsRegion, VerbsRemote, Process) {
         (self.mailbox, self.remote, self.process)
     }
 }
@@ -119,9 +120,9 @@ impl Drop for Process {
 }
 
 /// Lines of the other process, among those of its test harness.
-struct Told(Lines<BufReader<ChildStdout>>);
+struct ProcessOutput(Lines<BufReader<ChildStdout>>);
 
-impl Told {
+impl ProcessOutput {
     fn next(&mut self) -> String {
         let mut lines = self.0.by_ref().map_while(Result::ok);
         let line = lines.find_map(|line| line.split_once(MARK).map(|(_, told)| told.to_owned()));
@@ -135,7 +136,12 @@ fn meet(
     depth: ReceiveDepth,
     output: &mut impl Write,
     input: &mut impl FnMut() -> String,
-) -> (Connection, Region, Remote, SendReceive<MessagePair>) {
+) -> (
+    VerbsConnection,
+    VerbsRegion,
+    VerbsRemote,
+    SendReceive<MessagePair>,
+) {
     let mut tell = |bytes: &[u8]| {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         writeln!(output, "{MARK}{hex}").unwrap();
@@ -145,7 +151,7 @@ fn meet(
     let mut bytes = Vec::new();
     opening.address().encode(&mut bytes);
     tell(&bytes);
-    let address = Address::decode(&unhex(&input())).unwrap();
+    let address = QueuePairAddress::decode(&unhex(&input())).unwrap();
     let connection = opening.connect(&address).unwrap();
     let mailbox = connection.register(CONTROL + RING, Access::Write).unwrap();
     bytes.clear();
@@ -229,7 +235,7 @@ fn echo(mut stream: SendReceive<MessagePair>) {
     }
 }
 
-fn ring_echo(mailbox: Region, remote: Remote) {
+fn ring_echo(mailbox: VerbsRegion, remote: VerbsRemote) {
     let mut rings = Rings::new(mailbox, remote).unwrap();
     let mut buffer = vec![0; 4096];
     while let Ok(count) = rings.receive(&mut buffer) {

@@ -6,7 +6,7 @@ use base::memory::RemoteError;
 use fastrand::Rng;
 use kumiki_fabric as fabric;
 
-use fabric::memory::{Access, GRANT_MAX, Grant, Kind};
+use fabric::memory::{Access, GRANT_MAX, Grant, RegionKind};
 use fabric::ring::{Rings, Until};
 
 use crate::verbs::net::options;
@@ -73,7 +73,7 @@ fn a_bell_is_rung_for_who_sleeps() {
     }
 }
 
-type Ends = [Rings<fabric::verbs::Region, fabric::verbs::Remote>; 2];
+type Ends = [Rings<fabric::verbs::VerbsRegion, fabric::verbs::VerbsRemote>; 2];
 
 /// Returns rings of two ends that have met by one exchange of offers.
 fn rings_within(domain: &fabric::verbs::Domain) -> Ends {
@@ -106,20 +106,23 @@ fn another_kind_of_grant_is_no_offer() {
     for (what, forged) in [
         (
             "memory of one machine",
-            forged(Kind::Shm, Access::Write, address),
+            forged(RegionKind::Shm, Access::Write, address),
         ),
-        ("for reading", forged(Kind::Verbs, Access::Read, address)),
+        (
+            "for reading",
+            forged(RegionKind::Verbs, Access::Read, address),
+        ),
         (
             "without a queue pair",
-            forged(Kind::Verbs, Access::Write, &address[..12]),
+            forged(RegionKind::Verbs, Access::Write, &address[..12]),
         ),
         (
             "too short",
-            forged(Kind::Verbs, Access::Write, &address[..5]),
+            forged(RegionKind::Verbs, Access::Write, &address[..5]),
         ),
         (
             "too long",
-            forged(Kind::Verbs, Access::Write, &[address, &[0]].concat()),
+            forged(RegionKind::Verbs, Access::Write, &[address, &[0]].concat()),
         ),
     ] {
         let accepted = domain.offer(80).unwrap().accept(&forged);

@@ -7,7 +7,7 @@ use kumiki_fabric as fabric;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use fabric::memory::{Access, GRANT_MAX, Grant, Kind};
+use fabric::memory::{Access, GRANT_MAX, Grant, RegionKind};
 use fabric::ring::Until;
 use fabric::send_receive::{ReceiveDepth, SendReceive};
 use fabric::verbs::{Domain, MessagePair};
@@ -140,10 +140,16 @@ fn another_kind_of_grant_is_no_offer() {
     let mailbox = domain.offer(80).unwrap();
     let receives = domain.message_offer(NARROW).unwrap();
     let cut = &receives.grant().address()[..39];
-    let cut = Grant::new(Kind::VerbsReceives, Access::Write, 32, [0; 16], cut);
+    let cut = Grant::new(RegionKind::VerbsReceives, Access::Write, 32, [0; 16], cut);
     // A queue pair without Receives.
     let address = &mailbox.grant().address()[12..];
-    let none = Grant::new(Kind::VerbsReceives, Access::Write, 32, [0; 16], address);
+    let none = Grant::new(
+        RegionKind::VerbsReceives,
+        Access::Write,
+        32,
+        [0; 16],
+        address,
+    );
     for grant in [mailbox.grant().clone(), cut, none] {
         let error = domain.message_offer(NARROW).unwrap().accept(&grant);
         let error = error.expect_err("it is none");

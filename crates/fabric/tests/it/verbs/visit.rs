@@ -9,7 +9,7 @@ use kumiki_fabric as fabric;
 
 use fabric::memory::{Access, Grant, Memory, Region as _};
 use fabric::shm::Shm;
-use fabric::verbs::{AdmittedVisit, Domain, Region, Remote};
+use fabric::verbs::{AdmittedVisit, Domain, VerbsRegion, VerbsRemote};
 
 use crate::verbs::net::{device, domain, options, read, try_read};
 
@@ -17,7 +17,7 @@ use crate::verbs::net::{device, domain, options, read, try_read};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a visitor of a region, and the owner's side of the visit.
-fn visit(domain: &Domain, region: &Region) -> (Remote, AdmittedVisit) {
+fn visit(domain: &Domain, region: &VerbsRegion) -> (VerbsRemote, AdmittedVisit) {
     let visit = domain.visit().unwrap();
     let (grant, guest) = domain.admit(region.grant(), &visit.address()).unwrap();
     let mut bytes = Vec::new();

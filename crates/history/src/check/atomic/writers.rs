@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::check::facts::{HistoryFacts, versions_of};
 use crate::check::graph::EdgeReason;
-use crate::model::Op;
+use crate::model::HistoryOp;
 
 /// The use of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,10 @@ impl<'f, 'h> VersionWriters<'f, 'h> {
     /// readers see.
     pub(super) fn is_single(&self, node: u32) -> bool {
         let mut keys = self.facts.transaction(node).ops.iter().map(|op| match op {
-            Op::Read { key, .. } | Op::Write { key, .. } | Op::Delete { key, .. } => Some(*key),
-            Op::Scan { .. } => None,
+            HistoryOp::Read { key, .. }
+            | HistoryOp::Write { key, .. }
+            | HistoryOp::Delete { key, .. } => Some(*key),
+            HistoryOp::Scan { .. } => None,
         });
         let first = keys.next().flatten();
         first.is_some() && keys.all(|key| key == first)

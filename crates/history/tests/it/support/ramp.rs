@@ -64,14 +64,14 @@ struct Version {
 
 /// One key at its partition.
 #[derive(Clone, Default)]
-struct Place {
+struct KeyVersions {
     versions: BTreeMap<u64, Version>,
     newest: u64,
     /// The versions that were the newest, one after the other.
     past: Vec<u64>,
 }
 
-impl Place {
+impl KeyVersions {
     fn commit(&mut self, id: u64) {
         if id > self.newest {
             self.past.push(self.newest);
@@ -117,7 +117,7 @@ struct World<'s> {
     options: &'s Simulation,
     rng: Rng,
     now: u64,
-    places: Vec<Place>,
+    places: Vec<KeyVersions>,
     next_value: i64,
     /// Writes whose clients went away.
     orphans: Vec<(u64, Vec<usize>)>,
@@ -131,7 +131,7 @@ impl Simulation {
             options: self,
             rng: Rng::with_seed(self.seed),
             now: 1,
-            places: vec![Place::default(); self.keys],
+            places: vec![KeyVersions::default(); self.keys],
             next_value: 1,
             orphans: Vec::new(),
             lines: String::new(),

@@ -13,7 +13,7 @@ fn what_waits_for_a_ledger_is_told_when_the_table_stops() {
         None
     );
     table.stop(at(2), &mut out);
-    let stopping = |ticket| Command::Answer {
+    let stopping = |ticket| AuthorityCommand::Answer {
         ticket: Ticket(ticket),
         outcome: Err(LockError::Stopping),
     };
@@ -38,7 +38,7 @@ fn a_ledger_that_was_under_way_does_not_keep_what_has_ended() {
     table.expire(opens, &mut out);
     assert_eq!(out, [], "one is under way");
     table.ledger_kept(Ok(()), opens, &mut out);
-    let [Command::KeepLedger(ledger)] = out[..] else {
+    let [AuthorityCommand::KeepLedger(ledger)] = out[..] else {
         panic!("{out:?}")
     };
     assert_eq!(ledger.longest, ms(10_000));
@@ -48,11 +48,11 @@ fn a_ledger_that_was_under_way_does_not_keep_what_has_ended() {
 fn nothing_is_granted_before_a_ledger_is_kept() {
     let mut out = Vec::new();
     let table = Authority::new(&small(), None, 0, at(0), &mut out);
-    let [Command::KeepLedger(ledger)] = out[..] else {
+    let [AuthorityCommand::KeepLedger(ledger)] = out[..] else {
         panic!("{out:?}")
     };
     assert_eq!((ledger.reserved, ledger.clean), (FencingToken(4), false));
-    let ask = |ticket, now: MonotonicTime, out: &mut Vec<Command>| {
+    let ask = |ticket, now: MonotonicTime, out: &mut Vec<AuthorityCommand>| {
         table.request(Ticket(ticket), b"k", &acquire("a", 1000, 0), now, out)
     };
     let mut out = Vec::new();
@@ -65,14 +65,14 @@ fn nothing_is_granted_before_a_ledger_is_kept() {
     let what = "a full disk".to_owned();
     let outcome = Err(LockError::Unavailable { what });
     let ticket = Ticket(1);
-    assert_eq!(out, [Command::Answer { ticket, outcome }]);
+    assert_eq!(out, [AuthorityCommand::Answer { ticket, outcome }]);
     // The next request asks for a ledger again.
     let mut out = Vec::new();
     assert_eq!(ask(2, at(3), &mut out), None);
-    assert_eq!(out, [Command::KeepLedger(ledger)]);
+    assert_eq!(out, [AuthorityCommand::KeepLedger(ledger)]);
     let mut out = Vec::new();
     table.ledger_kept(Ok(()), at(4), &mut out);
-    let [Command::Answer { outcome, .. }] = &out[..] else {
+    let [AuthorityCommand::Answer { outcome, .. }] = &out[..] else {
         panic!("{out:?}")
     };
     assert_eq!(token(outcome), FencingToken(0));

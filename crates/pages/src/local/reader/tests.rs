@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::local::stream::Stream;
-use crate::table::{Address, PageNo, PageSize};
+use crate::table::{PageAddress, PageNo, PageSize};
 use crate::tables::{LoadOptions, Mode};
 
 const UNIT: usize = 4096;
@@ -99,15 +99,15 @@ impl Drop for Watched {
 }
 
 /// Readers of a table, and a reader that is watched.
-struct Room {
+struct WatchedReaders {
     readers: Arc<Readers>,
     reader: Reader,
     begun: Arc<AtomicUsize>,
     _dir: TempDir,
 }
 
-impl Room {
-    fn new(stuck: Option<Sender<ThreadId>>) -> Room {
+impl WatchedReaders {
+    fn new(stuck: Option<Sender<ThreadId>>) -> WatchedReaders {
         let dir = tempfile::tempdir().unwrap();
         let tables = Tables::open(Arc::new(RealDisk), &[dir.path().to_owned()]).unwrap();
         let values = Int64Array::from_iter_values((0..100_000).map(|n| n * n * n));
@@ -139,7 +139,7 @@ impl Room {
             memory: HashMap::new(),
             has_failed: false,
         };
-        Room {
+        WatchedReaders {
             readers: Arc::new(Readers::new(tables, options)),
             reader,
             begun,
@@ -150,15 +150,15 @@ impl Room {
 
 #[test]
 fn others_are_read_while_pages_are_taken_that_have_come_at_once() {
-    let room = Room::new(None);
+    let room = WatchedReaders::new(None);
     room.readers.idle.lock().push(room.reader);
     let table = room.readers.tables.table("numbers").unwrap();
     let segment = &table.segments[0];
-    let address = |page| Address {
+    let address = |page| PageAddress {
         segment: segment.id,
         page: PageNo(page),
     };
-    let addresses: Vec<Address> = (0..segment.pages).map(address).collect();
+    let addresses: Vec<PageAddress> = (0..segment.pages).map(address).collect();
     let all = addresses.len();
     assert!(all > 2 * AHEAD, "{all} pages");
     let pages = Stream::new(&room.readers, &table, addresses);
@@ -173,7 +173,7 @@ fn others_are_read_while_pages_are_taken_that_have_come_at_once() {
 #[test]
 fn stuck_reads_hold_up_no_other_thread() {
     let (stuck, ended) = channel();
-    let room = Room::new(Some(stuck));
+    let room = WatchedReaders::new(Some(stuck));
     room.readers.give_back(room.reader, std::iter::empty());
     assert!(room.readers.idle.lock().is_empty(), "it is not used again");
     let thread = ended.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::node::mailbox::Notification;
 use crate::node::reader_connection::Handle;
 use crate::node::storage::OpenTable;
-use crate::protocol::{FailureKind, NodeReply};
+use crate::protocol::{NodeFailureKind, NodeReply};
 
 impl ReaderLoop {
     /// Passes on all messages.
@@ -78,7 +78,7 @@ impl ReaderLoop {
         connection.beginning.remove(&request);
         let is_waited_for = connection.requests.remove(&request) || connection.end_task(request);
         if is_waited_for {
-            let (kind, text) = FailureKind::of(error);
+            let (kind, text) = NodeFailureKind::of(error);
             self.fail(reader, request, kind, &text);
         }
     }
@@ -89,7 +89,7 @@ impl ReaderLoop {
         if self.readers[reader].handles.len() >= limit {
             self.blocking_worker.release(opened);
             let text = format!("{limit} tables are open already; close some");
-            return self.fail(reader, request, FailureKind::Refused, &text);
+            return self.fail(reader, request, NodeFailureKind::Refused, &text);
         }
         let files = self.files.open(&opened, &mut *self.reads);
         let connection = &mut self.readers[reader];

@@ -6,7 +6,7 @@ use fabric::{Messages, SendError};
 
 use super::ReaderLoop;
 use crate::node::reader_connection::Overflow;
-use crate::protocol::{FailureKind, NodeReply};
+use crate::protocol::{NodeFailureKind, NodeReply};
 
 /// The most bytes of a text that says why a request failed.
 const TEXT: usize = 16 << 10;
@@ -27,7 +27,7 @@ impl ReaderLoop {
         }
     }
 
-    pub(super) fn fail(&mut self, reader: usize, request: u32, kind: FailureKind, text: &str) {
+    pub(super) fn fail(&mut self, reader: usize, request: u32, kind: NodeFailureKind, text: &str) {
         // The text may contain names that the reader has sent.
         let text = &text[..text.floor_char_boundary(TEXT)];
         let failed = NodeReply::Failed {
@@ -49,11 +49,11 @@ impl ReaderLoop {
                     task.control.cancel();
                 }
                 let text = format!("a batch of results {too_long}: ask for fewer columns");
-                self.fail(reader, request, FailureKind::Refused, &text);
+                self.fail(reader, request, NodeFailureKind::Refused, &text);
             }
             NodeReply::Answer { request, .. } => {
                 let text = format!("an answer {too_long}");
-                self.fail(reader, request, FailureKind::Refused, &text);
+                self.fail(reader, request, NodeFailureKind::Refused, &text);
             }
             _ => self.condemn(reader, format!("a reply {too_long}")),
         }

@@ -15,7 +15,7 @@ use crate::node::reply_address::ReplyAddress;
 use crate::node::task_control::TaskControl;
 use crate::node::task_pool::TaskJob;
 use crate::protocol::{
-    FailureKind, INLINE, NodeQuery, NodeReply, NodeRequest, NodeStatus, PageRequests,
+    INLINE, NodeFailureKind, NodeQuery, NodeReply, NodeRequest, NodeStatus, PageRequests,
 };
 use crate::table::Version;
 
@@ -121,7 +121,7 @@ impl ReaderLoop {
         }
         if connection.loads.len() + connection.beginning.len() >= limit {
             let text = format!("{limit} loads are going on already; wait for some to end");
-            self.fail(reader, request, FailureKind::Busy, &text);
+            self.fail(reader, request, NodeFailureKind::Busy, &text);
             return Ok(());
         }
         self.run_blocking(reader, request, BlockingJob::Load(definition.to_vec()))?;
@@ -242,7 +242,7 @@ impl ReaderLoop {
         };
         if connection.tasks.len() >= limit {
             let text = format!("{limit} tasks are under way already; wait for some to end");
-            self.fail(reader, request, FailureKind::Busy, &text);
+            self.fail(reader, request, NodeFailureKind::Busy, &text);
             return Ok(());
         }
         let control = TaskControl::with_credit(credit, self.options.limits.credit);
@@ -265,7 +265,7 @@ impl ReaderLoop {
         if self.tasks.put(job).is_err() {
             self.readers[reader].tasks.remove(&request);
             let text = "too many tasks wait at this storage node; try again later";
-            self.fail(reader, request, FailureKind::Busy, text);
+            self.fail(reader, request, NodeFailureKind::Busy, text);
         }
         Ok(())
     }

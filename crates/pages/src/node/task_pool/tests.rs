@@ -21,7 +21,7 @@ fn tasks() -> TaskPool {
 /// A worker without results.
 struct Silent;
 
-impl Worker for Silent {
+impl TaskRunner for Silent {
     fn run(&self, _: &Arc<OpenTable>, _: &[u8], _: &mut dyn Output) -> Result<(), Error> {
         Ok(())
     }
@@ -91,7 +91,7 @@ fn a_task_whose_results_are_not_taken_reports_it() {
     assert!(job.control.take(Duration::ZERO), "it has credit for one");
     assert!(!job.control.take(Duration::from_millis(1)));
     let notifications = tasks.run(&job);
-    let Notification::Failed(Error::Untaken(text)) = &notifications else {
+    let Notification::Failed(Error::ResultsNotTaken(text)) = &notifications else {
         panic!("a reader would take {notifications:?} for a node that is lost");
     };
     assert!(text.contains("120 s"), "{text}");

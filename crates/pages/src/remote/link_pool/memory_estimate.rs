@@ -1,4 +1,4 @@
-//! Whether the threads and links of a pool fit into memory.
+//! Estimates the memory of the threads and links of a pool, and refuses pools that do not fit.
 
 use super::options::LinkPoolOptions;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use super::request_table::TaskEvent;
 use super::{KEPT_FREE, Session};
 use crate::error::Error;
 use crate::owned_bytes::to_owned_bytes;
-use crate::protocol::{FailureKind, NodeReply};
+use crate::protocol::{NodeFailureKind, NodeReply};
 use crate::remote::window::Slot;
 
 impl Session {
@@ -77,7 +77,7 @@ impl Session {
         format!("storage node {}: {text}", self.options.address)
     }
 
-    fn fail(&mut self, request: u32, kind: FailureKind, text: &str) {
+    fn fail(&mut self, request: u32, kind: NodeFailureKind, text: &str) {
         let text = self.named(text);
         let error = kind.error(text);
         if request == u32::MAX {

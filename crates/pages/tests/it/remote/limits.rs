@@ -97,7 +97,7 @@ pub(crate) fn an_answer_that_is_too_long_is_told(road: &Road) {
 }
 
 #[test]
-fn who_asks_and_never_reads_is_shown_out() {
+fn a_reader_that_asks_and_never_reads_is_closed() {
     let limits = Limits {
         inline_bytes: 4 << 10,
         overflow: 256 << 10,

@@ -155,7 +155,7 @@ pub(crate) fn threads_that_end_early_hinder_no_others(road: &Road) {
     read_pages(&mut reader, &open, 4096, 100, 9).unwrap();
 }
 
-pub(crate) fn what_cannot_be_opened_or_read_fails_for_those_who_asked(road: &Road) {
+pub(crate) fn failed_opens_and_reads_are_reported_to_the_threads_that_asked(road: &Road) {
     let stand = Stand::new(road);
     let pool = pool(&stand, 1, 16);
     in_threads(16, |seed| {

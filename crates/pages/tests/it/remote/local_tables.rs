@@ -14,8 +14,8 @@ use kumiki_pages::node::{
 };
 use kumiki_pages::remote::{RemoteLoad, RemoteNode, RemoteNodeOptions, Session, SessionOptions};
 use kumiki_pages::{
-    Address, Error, Groups, Layout, LoadOptions, Mode, PageSize, Source, Table, TableStore as _,
-    Tables, widen,
+    Error, Groups, Layout, LoadOptions, Mode, PageAddress, PageSize, Source, Table,
+    TableStore as _, Tables, widen,
 };
 use tempfile::TempDir;
 
@@ -149,7 +149,7 @@ pub(crate) fn batch(from: i64, to: i64) -> RecordBatch {
 pub(crate) fn numbers(far: &RemoteNode, table: &Arc<Table>) -> Result<Vec<i64>, String> {
     let mut pages = Vec::new();
     for segment in &table.segments {
-        pages.extend(segment.groups[0].iter().map(|entry| Address {
+        pages.extend(segment.groups[0].iter().map(|entry| PageAddress {
             segment: segment.id,
             page: entry.page,
         }));
@@ -231,7 +231,7 @@ pub(crate) fn a_load_that_is_broken_off_leaves_nothing(road: &Road) {
     node.load(Mode::Create, 0, 10);
 }
 
-pub(crate) fn who_has_begun_with_a_version_goes_on_with_it(road: &Road) {
+pub(crate) fn a_reader_goes_on_with_the_version_that_it_began_with(road: &Road) {
     let node = LoadedNode::new(road);
     let far = node.far();
     node.load(Mode::Create, 0, 50_000);

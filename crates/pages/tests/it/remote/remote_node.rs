@@ -17,8 +17,8 @@ use kumiki_pages::remote::{
     ListedTable, RemoteNode, RemoteNodeOptions, SessionOptions, TableSummary,
 };
 use kumiki_pages::{
-    Address, Cache, Error, Groups, Memory, Page, PageError, PageNo, PageSize, Shape, Source, Table,
-    Tally, Version,
+    Cache, Error, Groups, Memory, Page, PageAddress, PageError, PageNo, PageSize, Shape, Source,
+    Table, Tally, Version,
 };
 use tempfile::NamedTempFile;
 
@@ -108,7 +108,7 @@ impl Library {
         for segment in &table.segments {
             let mut stripes = [NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap()];
             for page in 0..segment.pages {
-                let address = Address {
+                let address = PageAddress {
                     segment: segment.id,
                     page: PageNo(page),
                 };
@@ -185,10 +185,10 @@ impl Library {
     }
 
     /// Returns the addresses of all pages, in random order.
-    fn addresses(&self, seed: u64) -> Vec<Address> {
-        let mut all: Vec<Address> = Vec::new();
+    fn addresses(&self, seed: u64) -> Vec<PageAddress> {
+        let mut all: Vec<PageAddress> = Vec::new();
         for segment in &self.table.segments {
-            all.extend((0..segment.pages).map(|page| Address {
+            all.extend((0..segment.pages).map(|page| PageAddress {
                 segment: segment.id,
                 page: PageNo(page),
             }));
@@ -197,7 +197,11 @@ impl Library {
         all
     }
 
-    fn check(&self, pages: impl Iterator<Item = Result<Arc<Page>, PageError>>, asked: &[Address]) {
+    fn check(
+        &self,
+        pages: impl Iterator<Item = Result<Arc<Page>, PageError>>,
+        asked: &[PageAddress],
+    ) {
         let mut count = 0;
         for (page, address) in pages.zip(asked) {
             let page = page.unwrap();
@@ -236,7 +240,7 @@ pub(crate) fn a_table_s_pages_come_in_the_order_in_which_they_were_asked_for(roa
         library.addresses(9),
         &library.table.segments[0].groups[0][0],
     );
-    let first = Address {
+    let first = PageAddress {
         segment: library.table.segments[0].id,
         page: page.page,
     };
@@ -323,7 +327,7 @@ pub(crate) fn a_torn_page_is_not_believed(road: &Road) {
     let far = library.far(road, None);
     let table = far.open("numbers").unwrap();
     let segment = library.table.segments[0].id;
-    let pages = (0..6).map(|page| Address {
+    let pages = (0..6).map(|page| PageAddress {
         segment,
         page: PageNo(page),
     });
@@ -337,7 +341,7 @@ pub(crate) fn a_node_that_dies_loses_its_pages(road: &Road) {
     let mut library = Library::new(road);
     let far = library.far(road, None);
     let table = far.open("numbers").unwrap();
-    let asked: Vec<Address> = library.addresses(1).repeat(100);
+    let asked: Vec<PageAddress> = library.addresses(1).repeat(100);
     let mut pages = far.read(&table, asked);
     pages.next().unwrap().unwrap();
     library.leave();

@@ -12,8 +12,8 @@ use disk::reads::PageCache;
 use kumiki_pages::node::{LocalTables, NodeLoad, NodeStorage, OpenTable, ShownFiles};
 use kumiki_pages::remote::{RemoteLoad, RemoteNode, Replicas, Session};
 use kumiki_pages::{
-    Address, Error, Identity, LoadOptions, Mode, PageSize, PartialChange, SegmentId, Sink, Source,
-    Table, TableId, TableStore, Tables, Version,
+    Error, Identity, LoadOptions, Mode, PageAddress, PageSize, PartialChange, SegmentId, Sink,
+    Source, Table, TableId, TableStore, Tables, Version,
 };
 use tempfile::TempDir;
 
@@ -105,7 +105,7 @@ fn pages(far: &RemoteNode, table: &Arc<Table>) -> Vec<Bytes> {
     let segments = table.segments.iter();
     let all = segments.flat_map(|segment| {
         let entries = segment.groups.iter().flatten();
-        entries.map(|entry| Address {
+        entries.map(|entry| PageAddress {
             segment: segment.id,
             page: entry.page,
         })
@@ -439,7 +439,7 @@ pub(crate) fn which_nodes_have_a_version_is_told(road: &Road) {
 }
 
 /// The change may have been made, so the error must not say that nothing has changed.
-pub(crate) fn of_which_nodes_nobody_knows_is_told(road: &Road) {
+pub(crate) fn an_error_names_the_nodes_whose_outcome_is_unknown(road: &Road) {
     for change in [Change::Doubtful, Change::Silent] {
         let (one, _one) = reluctant(road, change, 0);
         let (two, _two) = reluctant(road, change, 0);

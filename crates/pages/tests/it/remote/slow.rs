@@ -12,7 +12,7 @@ use disk::reads::PageCache;
 use fabric::tcp::{Caller, CallerOptions, Transport};
 use kumiki_pages::node::{
     Limits, LocalTables, NoWorker, Node, NodeLoad, NodeStorage, OpenTable, Output, ShownFiles,
-    Worker,
+    TaskRunner,
 };
 use kumiki_pages::remote::{ListedTable, RemoteNode, RemoteNodeOptions, Replicas, Session};
 use kumiki_pages::{Error, LoadOptions, Mode, TableStore, Tables, Version};
@@ -146,7 +146,7 @@ impl NodeLoad for Clumsy {
 /// A worker that computes for long and has no results.
 struct Thinker;
 
-impl Worker for Thinker {
+impl TaskRunner for Thinker {
     fn run(&self, _: &Arc<OpenTable>, _: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         std::thread::sleep(TASK);
         out.batch(b"so".to_vec());
@@ -287,7 +287,7 @@ fn shown_out(requests: &[u32]) -> String {
 }
 
 #[test]
-fn who_asks_for_too_much_at_a_time_is_shown_out() {
+fn a_reader_that_asks_for_too_much_at_a_time_is_closed() {
     let said = shown_out(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert!(said.contains("more than 8 requests"), "{said}");
     let said = shown_out(&[1, 2, 1]);

@@ -12,7 +12,7 @@ use kumiki_pages::remote::Session;
 use crate::remote::support::{PATIENCE, Road, Stand, content, secret, until};
 
 #[test]
-fn who_does_not_know_the_secret_is_refused() {
+fn a_peer_without_the_secret_is_refused() {
     let stand = Stand::new(&Road::new(Transport::Tcp));
     let mut options = stand.options();
     options.secret = Secret::new("another");

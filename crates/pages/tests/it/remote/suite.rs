@@ -149,7 +149,7 @@ pub(crate) fn many_readers_have_their_own(road: &Road) {
     });
 }
 
-pub(crate) fn who_keeps_pages_hinders_nobody(road: &Road) {
+pub(crate) fn a_reader_that_keeps_pages_gets_all_others(road: &Road) {
     let stand = Stand::new(road);
     let mut options = stand.options();
     options.window_bytes = 64 * 4096;
@@ -279,7 +279,7 @@ pub(crate) fn a_task_without_an_end_says_why(road: &Road) {
             "value" => matches!(error, Error::Value(_)),
             "page" => matches!(error, Error::Page(_)),
             "busy" => matches!(error, Error::Busy(_)),
-            "untaken" => matches!(error, Error::Untaken(_)),
+            "untaken" => matches!(error, Error::ResultsNotTaken(_)),
             _ => matches!(error, Error::Refused(_)),
         };
         assert!(right && error.to_string().contains(said), "{text}: {error}");

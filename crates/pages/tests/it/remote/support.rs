@@ -12,7 +12,7 @@ use fabric::tcp::Transport;
 use fabric::verbs::{Device, Domain, VerbsOptions};
 use kumiki_pages::Error;
 use kumiki_pages::node::{
-    Limits, Node, NodeOptions, NodeStorage, OpenTable, Output, ShownFiles, Worker,
+    Limits, Node, NodeOptions, NodeStorage, OpenTable, Output, ShownFiles, TaskRunner,
 };
 use kumiki_pages::remote::{Session, SessionOptions};
 use tempfile::NamedTempFile;
@@ -158,7 +158,7 @@ fn node_options(road: &Road, limits: Limits) -> NodeOptions {
 pub(crate) fn serve(
     road: &Road,
     storage: Arc<dyn NodeStorage>,
-    worker: Arc<dyn Worker>,
+    worker: Arc<dyn TaskRunner>,
     limits: Limits,
 ) -> Node {
     Node::start(node_options(road, limits), storage, worker).unwrap()
@@ -194,7 +194,7 @@ pub(crate) fn until<T>(
 /// Runs tasks whose text describes them.
 struct Scribe(Arc<AtomicBool>);
 
-impl Worker for Scribe {
+impl TaskRunner for Scribe {
     fn run(&self, table: &Arc<OpenTable>, task: &[u8], out: &mut dyn Output) -> Result<(), Error> {
         let task = std::str::from_utf8(task).unwrap();
         match task.split_once(' ') {
@@ -227,7 +227,7 @@ impl Worker for Scribe {
             Some(("value", why)) => Err(Error::Value(why.to_owned())),
             Some(("page", why)) => Err(Error::Page(why.to_owned())),
             Some(("busy", why)) => Err(Error::Busy(why.to_owned())),
-            Some(("untaken", why)) => Err(Error::Untaken(why.to_owned())),
+            Some(("untaken", why)) => Err(Error::ResultsNotTaken(why.to_owned())),
             _ => panic!("an unknown task"),
         }
     }

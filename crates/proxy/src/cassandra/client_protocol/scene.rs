@@ -23,7 +23,9 @@ use super::super::wire::CqlWire;
 use super::tests::state;
 use super::*;
 use crate::runtime::inflight_budget::InflightBudget;
-use crate::runtime::query::{BackendCommand, ConnectionKey, Failure, NodeError, NodeIndex, Query};
+use crate::runtime::query::{
+    BackendCommand, BackendQuery, ConnectionKey, NodeError, NodeIndex, QueryFailure,
+};
 use crate::runtime::wire::Wire;
 
 /// The credential that the nodes accept, if they require authentication.
@@ -120,7 +122,7 @@ impl Person {
 /// A connection to a node, and the node's end of it.
 pub(super) struct Link {
     wire: CqlWire,
-    waiting: VecDeque<Query>,
+    waiting: VecDeque<BackendQuery>,
     version: Version,
     framing: Framing,
     unpacker: Unpacker,
@@ -136,7 +138,7 @@ pub(super) struct Scene {
     pub(super) people: Vec<Person>,
     pub(super) links: HashMap<(NodeIndex, ConnectionKey), Link>,
     pub(super) orders: Vec<BackendCommand>,
-    pub(super) later: Vec<(Duration, Query)>,
+    pub(super) later: Vec<(Duration, BackendQuery)>,
     pub(super) inflight: InflightBudget,
     pub(super) now: Duration,
     pub(super) random: fastrand::Rng,
@@ -210,7 +212,7 @@ impl Scene {
                 let progress = self.with(person, |protocol, client, input, context| {
                     protocol.read(client, input, context)
                 });
-                self.people[person].closed = progress == Progress::Close;
+                self.people[person].closed = progress == InputProgress::Close;
             }
             let Person { client, out, .. } = &mut self.people[person];
             self.protocol.seal(client, out);
@@ -239,7 +241,7 @@ impl Scene {
         busy
     }
 
-    fn link(&mut self, query: &Query) -> &mut Link {
+    fn link(&mut self, query: &BackendQuery) -> &mut Link {
         let now = self.now;
         let (options, key) = (&self.options, (query.node, query.connection_key));
         self.links.entry(key).or_insert_with(|| Link {
@@ -260,11 +262,11 @@ impl Scene {
         };
         let mut failed = Vec::new();
         link.wire
-            .abandon(&mut |query| failed.push((query, Failure::Lost(why.clone()))));
+            .abandon(&mut |query| failed.push((query, QueryFailure::Lost(why.clone()))));
         let waiting = link.waiting.into_iter();
-        failed.extend(waiting.map(|query| (query, Failure::Unsent(why.clone()))));
+        failed.extend(waiting.map(|query| (query, QueryFailure::Unsent(why.clone()))));
         for (query, failure) in failed {
-            self.give(Reply {
+            self.give(BackendReply {
                 query,
                 connection: 0,
                 result: Err(failure),
@@ -272,7 +274,7 @@ impl Scene {
         }
     }
 
-    fn give(&mut self, reply: Reply) {
+    fn give(&mut self, reply: BackendReply) {
         self.inflight.give_back(&reply.query);
         let person = reply.query.client.place as usize;
         assert_eq!(reply.query.client, self.people[person].id);
@@ -323,7 +325,7 @@ impl Scene {
         let mut replies = Vec::new();
         let mut said = BytesMut::from(&said[..]);
         let received = link.wire.receive(&mut said, &mut |query, answer| {
-            replies.push(Reply {
+            replies.push(BackendReply {
                 query,
                 connection: 1,
                 result: Ok(answer),

@@ -26,13 +26,15 @@ use super::super::node_connection::{Options, plain_query};
 use super::super::protocol::Task;
 use super::super::read_atomic::ReadAtomicTables;
 use super::super::shared_state::{CassandraOptions, CassandraState};
-use super::super::token_ring::Map;
-use super::super::topology::{ClusterProperties, Topology};
+use super::super::token_ring::TokenRing;
+use super::super::topology::{CassandraTopology, ClusterProperties};
 use super::super::{connection_key, frames};
 use super::*;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
-use crate::runtime::query::{Answer, BackendCommand, Failure, NodeError, NodeIndex, Query};
+use crate::runtime::query::{
+    BackendAnswer, BackendCommand, BackendQuery, NodeError, NodeIndex, QueryFailure,
+};
 
 const ID: ClientId = ClientId {
     place: 0,
@@ -46,7 +48,7 @@ struct Stage {
     client: CqlClient,
     out: OutBatch,
     orders: Vec<BackendCommand>,
-    later: Vec<(Duration, Query)>,
+    later: Vec<(Duration, BackendQuery)>,
     inflight: InflightBudget,
     under_way: u32,
     now: Duration,
@@ -66,7 +68,7 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<Cassand
         tokens: vec![Token(node * 1000)],
     });
     let keyspaces = [("app".to_owned(), Replication::Simple(3))];
-    let map = Map::new(&Ring::new(ring.collect()), places, keyspaces);
+    let map = TokenRing::new(&Ring::new(ring.collect()), places, keyspaces);
     let setting = CassandraOptions {
         nodes,
         options: Arc::new(Options::default()),
@@ -83,9 +85,9 @@ pub(super) fn state(authenticator: Option<&str>, newest: Version) -> Arc<Cassand
         authenticator: authenticator.map(str::to_owned),
         newest,
     };
-    let known = Topology {
+    let known = CassandraTopology {
         map,
-        ..Topology::default()
+        ..CassandraTopology::default()
     };
     Arc::new(CassandraState::new(setting, nature, known))
 }
@@ -113,7 +115,7 @@ impl Stage {
     fn begun(version: Version) -> Stage {
         let mut stage = Stage::new(state(None, Version::V5), version);
         let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
-        assert_eq!(stage.send(0, startup), Progress::Done);
+        assert_eq!(stage.send(0, startup), InputProgress::Done);
         assert_eq!(stage.told()[0].1, Opcode::Ready);
         stage.switch_to_frames();
         stage
@@ -142,7 +144,7 @@ impl Stage {
         act(&mut self.protocol, &mut self.client, &mut context)
     }
 
-    fn send(&mut self, stream: i16, request: Request<'_>) -> Progress {
+    fn send(&mut self, stream: i16, request: Request<'_>) -> InputProgress {
         let mut envelope = Vec::new();
         let message = request.into_message();
         message.write(
@@ -156,7 +158,7 @@ impl Stage {
         self.send_bytes(&bytes)
     }
 
-    fn send_bytes(&mut self, bytes: &[u8]) -> Progress {
+    fn send_bytes(&mut self, bytes: &[u8]) -> InputProgress {
         let mut input = BytesMut::from(bytes);
         self.with(|protocol, client, context| protocol.read(client, &mut input, context))
     }
@@ -186,7 +188,7 @@ impl Stage {
     }
 
     /// Takes the only query that nodes have got since the last call.
-    fn order(&mut self) -> Query {
+    fn order(&mut self) -> BackendQuery {
         match self.orders.pop().expect("a query") {
             BackendCommand::Send(query) => {
                 assert!(self.orders.is_empty());
@@ -196,10 +198,10 @@ impl Stage {
         }
     }
 
-    fn give(&mut self, query: Query, result: Result<Answer, Failure>) {
+    fn give(&mut self, query: BackendQuery, result: Result<BackendAnswer, QueryFailure>) {
         self.inflight.give_back(&query);
         self.under_way -= 1;
-        let reply = Reply {
+        let reply = BackendReply {
             query,
             connection: 1,
             result,
@@ -207,10 +209,10 @@ impl Stage {
         self.with(|protocol, client, context| protocol.reply(client, reply, context));
     }
 
-    fn answer(&mut self, query: Query, response: Response<'_>) {
+    fn answer(&mut self, query: BackendQuery, response: Response<'_>) {
         let mut bytes = Vec::new();
         response.write(&mut bytes, self.version, StreamId(4321));
-        let answer = Answer {
+        let answer = BackendAnswer {
             bytes: bytes.into(),
             earlier_error: None,
         };
@@ -227,7 +229,7 @@ impl Stage {
         assert_eq!(self.told()[0].1, Opcode::Result);
     }
 
-    fn execute(&mut self, stream: i16) -> Query {
+    fn execute(&mut self, stream: i16) -> BackendQuery {
         let mut values = ValueList::new();
         values.push(Bound::Bytes(b"key"));
         let values = values.values(self.version);
@@ -236,7 +238,10 @@ impl Stage {
             result_metadata_id: (self.version == Version::V5).then_some(b"metadata"),
             parameters: Parameters::new(Consistency::Quorum, values),
         };
-        assert_eq!(self.send(stream, Request::Execute(execute)), Progress::Done);
+        assert_eq!(
+            self.send(stream, Request::Execute(execute)),
+            InputProgress::Done
+        );
         self.order()
     }
 }
@@ -264,12 +269,12 @@ fn unprepared() -> Response<'static> {
     })
 }
 
-fn lost() -> Failure {
-    Failure::Lost(NodeError::Closed("end".to_owned()))
+fn lost() -> QueryFailure {
+    QueryFailure::Lost(NodeError::Closed("end".to_owned()))
 }
 
-fn unsent() -> Failure {
-    Failure::Unsent(NodeError::Unreachable("no".to_owned()))
+fn unsent() -> QueryFailure {
+    QueryFailure::Unsent(NodeError::Unreachable("no".to_owned()))
 }
 
 #[test]
@@ -392,7 +397,7 @@ fn a_keyspace_is_used_by_one_client_alone() {
         .client
         .connection_key(&stage.protocol.state.options.connection_keys, 1);
     let text = plain_query("USE app", Version::V4);
-    assert_eq!(stage.send(5, text), Progress::AwaitsReply);
+    assert_eq!(stage.send(5, text), InputProgress::AwaitsReply);
     let query = stage.order();
     let columns = Columns::of_table(
         "system_schema",
@@ -464,17 +469,20 @@ fn versions_are_agreed_on() {
         let mut stage = Stage::new(state(None, newest), version);
         let progress = stage.send(3, Request::Startup(vec![("CQL_VERSION", "3.0.0")]));
         if refused {
-            assert_eq!(progress, Progress::Close);
+            assert_eq!(progress, InputProgress::Close);
             assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
         } else {
-            assert_eq!(progress, Progress::Done);
+            assert_eq!(progress, InputProgress::Done);
             assert_eq!(stage.told()[0].1, Opcode::Ready);
         }
     }
     for (version, compression) in [(Version::V4, "zstd"), (Version::V5, "snappy")] {
         let mut stage = Stage::new(state(None, Version::V5), version);
         let startup = vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", compression)];
-        assert_eq!(stage.send(3, Request::Startup(startup)), Progress::Close);
+        assert_eq!(
+            stage.send(3, Request::Startup(startup)),
+            InputProgress::Close
+        );
         assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
     }
 }
@@ -497,7 +505,10 @@ fn bodies_and_frames_are_compressed_as_a_client_asks() {
 
         let mut stage = Stage::new(state(None, Version::V5), version);
         let startup = vec![("CQL_VERSION", "3.0.0"), ("COMPRESSION", name)];
-        assert_eq!(stage.send(0, Request::Startup(startup)), Progress::Done);
+        assert_eq!(
+            stage.send(0, Request::Startup(startup)),
+            InputProgress::Done
+        );
         assert_eq!(stage.told()[0].1, Opcode::Ready);
         let compression = Compression::of_name(&name.to_lowercase()).expect("its name");
         if version == Version::V5 {
@@ -544,7 +555,7 @@ fn nodes_are_asked_who_a_client_is() {
     assert_eq!(stage.told()[0].1, Opcode::Authenticate);
     stage.switch_to_frames();
     let answer = Request::AuthResponse(Some(b"\0user\0secret"));
-    assert_eq!(stage.send(1, answer), Progress::AwaitsReply);
+    assert_eq!(stage.send(1, answer), InputProgress::AwaitsReply);
     let query = stage.order();
     assert_eq!(query.connection_key, connection_key::login(Version::V5, ID));
     stage.answer(query, Response::AuthSuccess(None));
@@ -583,17 +594,20 @@ fn what_is_not_of_the_protocol_ends_the_connection() {
             envelope[5..9].copy_from_slice(&(body as u32).to_be_bytes());
             let mut bytes = Vec::new();
             Packer::new(&mut bytes, stage.framing).push(&envelope);
-            assert_eq!(stage.send_bytes(&bytes), Progress::Close, "{body}");
+            assert_eq!(stage.send_bytes(&bytes), InputProgress::Close, "{body}");
             assert_eq!(stage.error(), (StreamId(9), PROTOCOL_ERROR));
         }
     }
     let mut stage = Stage::begun(Version::V4);
-    assert_eq!(stage.send_bytes(b"GET / HTTP/1.1\r\n\r\n"), Progress::Close);
+    assert_eq!(
+        stage.send_bytes(b"GET / HTTP/1.1\r\n\r\n"),
+        InputProgress::Close
+    );
     assert_eq!(stage.error(), (StreamId(0), PROTOCOL_ERROR));
     let mut stage = Stage::begun(Version::V4);
     let mut long = vec![4, 0, 0, 8, Opcode::Query as u8];
     long.extend_from_slice(&(65u32 << 20).to_be_bytes());
-    assert_eq!(stage.send_bytes(&long), Progress::Close);
+    assert_eq!(stage.send_bytes(&long), InputProgress::Close);
     assert_eq!(stage.error(), (StreamId(8), PROTOCOL_ERROR));
 }
 
@@ -612,7 +626,8 @@ fn the_refusal_is_an_error_that_drivers_understand() {
 #[test]
 fn a_keyspace_is_missing_when_all_nodes_say_so() {
     let mut stage = Stage::begun(Version::V5);
-    let lacks = || Failure::Unsent(NodeError::Lacks("Keyspace 'app' does not exist".to_owned()));
+    let lacks =
+        || QueryFailure::Unsent(NodeError::Lacks("Keyspace 'app' does not exist".to_owned()));
     let text = "SELECT * FROM t";
     stage.send(7, plain_query(text, Version::V5));
     let mut asked = std::collections::BTreeSet::new();
@@ -634,7 +649,7 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
     let query = stage.order();
     let node = query.node;
     let spoilt = NodeError::Spoilt("it uses another keyspace".to_owned());
-    stage.give(query, Err(Failure::Lost(spoilt.clone())));
+    stage.give(query, Err(QueryFailure::Lost(spoilt.clone())));
     assert_eq!(stage.told(), []);
     assert!(!stage.protocol.suspects.avoids(node, stage.now), "it lives");
     let query = stage.order();
@@ -646,7 +661,7 @@ fn a_read_on_a_connection_that_was_spoilt_is_repeated() {
         plain_query("UPDATE t SET v = 1 WHERE k = 1", Version::V4),
     );
     let query = stage.order();
-    stage.give(query, Err(Failure::Lost(spoilt)));
+    stage.give(query, Err(QueryFailure::Lost(spoilt)));
     assert_eq!(stage.error(), (StreamId(8), cql::response::WRITE_TIMEOUT));
 }
 
@@ -659,7 +674,7 @@ fn strangers_say_little_and_few_are_asked_about_at_a_time() {
     stage.send(0, startup());
     stage.told();
     let progress = stage.send(1, Request::AuthResponse(Some(&token)));
-    assert_eq!(progress, Progress::Close);
+    assert_eq!(progress, InputProgress::Close);
     assert_eq!(stage.error().1, PROTOCOL_ERROR);
     let mut stage = Stage::new(Arc::clone(&state), Version::V4);
     let options = vec![
@@ -669,17 +684,20 @@ fn strangers_say_little_and_few_are_asked_about_at_a_time() {
             long.expect("letters")
         }),
     ];
-    assert_eq!(stage.send(0, Request::Startup(options)), Progress::Close);
+    assert_eq!(
+        stage.send(0, Request::Startup(options)),
+        InputProgress::Close
+    );
     assert_eq!(stage.error().1, PROTOCOL_ERROR);
     let mut stage = Stage::new(state, Version::V4);
     stage.send(0, startup());
     stage.told();
     stage.protocol.logins = handshake::MOST_LOGINS;
     let answer = || Request::AuthResponse(Some(b"\0user\0secret"));
-    assert_eq!(stage.send(1, answer()), Progress::AwaitsRoom);
+    assert_eq!(stage.send(1, answer()), InputProgress::AwaitsRoom);
     assert!(stage.orders.is_empty() && stage.client.put_back.is_some());
     stage.protocol.logins -= 1;
-    assert_eq!(stage.send_bytes(&[]), Progress::AwaitsReply);
+    assert_eq!(stage.send_bytes(&[]), InputProgress::AwaitsReply);
     assert_eq!(stage.protocol.logins, handshake::MOST_LOGINS);
     let query = stage.order();
     stage.answer(query, Response::AuthSuccess(None));
@@ -705,7 +723,7 @@ fn a_keyspace_with_a_name_beyond_all_is_asked_of_no_node() {
 fn begun(state: &Arc<CassandraState>, version: Version) -> Stage {
     let mut stage = Stage::new(Arc::clone(state), version);
     let startup = Request::Startup(vec![("CQL_VERSION", "3.0.0")]);
-    assert_eq!(stage.send(0, startup), Progress::Done);
+    assert_eq!(stage.send(0, startup), InputProgress::Done);
     assert_eq!(stage.told()[0].1, Opcode::Ready);
     stage.switch_to_frames();
     stage

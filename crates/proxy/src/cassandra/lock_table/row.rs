@@ -37,15 +37,15 @@ struct Part {
 
 /// The living parts of a row, besides its key.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Row(BTreeMap<String, Part>);
+pub(crate) struct LockRow(BTreeMap<String, Part>);
 
 /// Some columns of a row would end and others not, which one lease cannot express.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mixed;
 
-impl Row {
+impl LockRow {
     /// Returns the row in a lock's value; `None`: the value is no row.
-    pub(crate) fn of(lock: &Lock) -> Option<Row> {
+    pub(crate) fn of(lock: &Lock) -> Option<LockRow> {
         let mut reader = NotationReader::new(&lock.value);
         if reader.byte().ok()? != FORMAT {
             return None;
@@ -62,7 +62,7 @@ impl Row {
             };
             parts.insert(name, Part { value, left });
         }
-        Some(Row(parts))
+        Some(LockRow(parts))
     }
 
     /// Returns `true` if no part lives: then there is no such row.
@@ -137,13 +137,13 @@ mod tests {
 
     #[test]
     fn parts_end_at_their_times() {
-        let mut row = Row::default();
+        let mut row = LockRow::default();
         row.mark(seconds(10));
         row.set("note", Some(b"n"), seconds(20));
         row.set("owner", Some(b"me"), seconds(30));
         let (bytes, lease) = row.encode().expect("all end");
         assert_eq!(lease, seconds(30));
-        let at = |left| Row::of(&lock(&bytes, seconds(left))).expect("a row");
+        let at = |left| LockRow::of(&lock(&bytes, seconds(left))).expect("a row");
         assert_eq!(at(30), row);
         let later = at(15);
         assert_eq!(later.value("owner"), Some(&b"me"[..]));
@@ -155,23 +155,23 @@ mod tests {
 
     #[test]
     fn a_row_of_columns_alone_goes_with_the_last() {
-        let mut row = Row::default();
+        let mut row = LockRow::default();
         row.set("owner", Some(b""), LockLease::Endless);
         let (bytes, lease) = row.encode().expect("none ends");
         assert_eq!(lease, LockLease::Endless);
-        assert_eq!(Row::of(&lock(&bytes, lease)).expect("a row"), row);
+        assert_eq!(LockRow::of(&lock(&bytes, lease)).expect("a row"), row);
         row.set("owner", None, LockLease::Endless);
         assert!(row.is_gone());
     }
 
     #[test]
     fn what_one_lease_cannot_say_is_told() {
-        let mut row = Row::default();
+        let mut row = LockRow::default();
         row.mark(seconds(5));
         row.set("owner", Some(b"me"), LockLease::Endless);
         let (bytes, lease) = row.encode().expect("the marker does not matter");
         assert_eq!(lease, LockLease::Endless);
-        let read = Row::of(&lock(&bytes, lease)).expect("a row");
+        let read = LockRow::of(&lock(&bytes, lease)).expect("a row");
         assert_eq!(read.0.len(), 1);
         row.set("note", Some(b""), seconds(5));
         assert_eq!(row.encode(), Err(Mixed));
@@ -179,18 +179,18 @@ mod tests {
 
     #[test]
     fn what_is_no_row_is_refused() {
-        let mut row = Row::default();
+        let mut row = LockRow::default();
         row.set("owner", Some(b"me"), seconds(5));
         let (bytes, lease) = row.encode().expect("it ends");
         for end in [0, 2, bytes.len() - 1] {
-            assert_eq!(Row::of(&lock(&bytes[..end], lease)), None, "{end}");
+            assert_eq!(LockRow::of(&lock(&bytes[..end], lease)), None, "{end}");
         }
-        assert_eq!(Row::of(&lock(b"anna", lease)), None);
+        assert_eq!(LockRow::of(&lock(b"anna", lease)), None);
         for seed in 0..2000 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut noise = bytes.clone();
             noise[random.usize(..bytes.len())] = random.u8(..);
-            if let Some(read) = Row::of(&lock(&noise, lease)) {
+            if let Some(read) = LockRow::of(&lock(&noise, lease)) {
                 assert!(read.0.len() <= 1);
             }
         }

@@ -8,7 +8,7 @@ use cql::request::{Prepare, Request};
 use cql::response::{ColumnSpec, Columns};
 use cql::{CqlValue, DataType, Response, ResultBody};
 
-use super::super::control_connection::{ControlConnection, Table};
+use super::super::control_connection::{ControlConnection, TableInfo};
 use super::super::node_connection::quoted;
 use crate::config::CqlTable;
 use crate::error::ProxyError;
@@ -152,8 +152,8 @@ fn missing(name: &CqlTable, table_use: TableUse) -> ProxyError {
 pub(crate) fn of_answers(
     name: &CqlTable,
     table_use: TableUse,
-    tables: &Table,
-    kinds: &Table,
+    tables: &TableInfo,
+    kinds: &TableInfo,
     columns: Columns,
 ) -> Result<Schema, ProxyError> {
     let wrong = || {
@@ -239,8 +239,8 @@ pub(crate) mod tests {
         "app.locks".parse().expect("a name")
     }
 
-    fn table(columns: &[(&str, DataType)], rows: Vec<Vec<CqlValue>>) -> Table {
-        Table {
+    fn table(columns: &[(&str, DataType)], rows: Vec<Vec<CqlValue>>) -> TableInfo {
+        TableInfo {
             columns: Columns::of_table("system_schema", "t", columns),
             rows,
         }

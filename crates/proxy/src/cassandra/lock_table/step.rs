@@ -21,7 +21,7 @@ use cql::statement::{LockStatement, LockVerb};
 use cql::{BoundValues, CqlValue, DataType};
 
 use super::reading::{ColumnValue, RowCondition, StatementReader};
-use super::row::{Mixed, Row};
+use super::row::{LockRow, Mixed};
 use super::schema::Schema;
 use crate::error::ProxyError;
 use crate::locks::pending_requests::WhenAbandoned;
@@ -34,7 +34,7 @@ const NO_ROW: &str = "the lock of this key was not made by CQL";
 
 /// See the module documentation.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Step {
+pub(crate) struct LockStep {
     schema: Arc<Schema>,
     /// The lock's name.
     pub(crate) lock: Vec<u8>,
@@ -67,12 +67,12 @@ pub(crate) enum StepOutcome {
     /// No effect: there is no row.
     Missing,
     /// No effect: the row differs from the condition.
-    Differs(Row),
+    Differs(LockRow),
     /// The step is refused, with this error.
     Refused(&'static str),
 }
 
-impl Step {
+impl LockStep {
     /// Makes the step that a statement asks for.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Step {
         schema: &Arc<Schema>,
         statement: &LockStatement<'_>,
         values: &BoundValues<'_>,
-    ) -> Result<Step, ProxyError> {
+    ) -> Result<LockStep, ProxyError> {
         let reading = StatementReader { schema, values };
         let (key, action) = match &statement.verb {
             LockVerb::Insert { values, ttl } => {
@@ -124,7 +124,7 @@ impl Step {
             lock.extend((value.len() as u16).to_be_bytes());
             lock.extend(value);
         }
-        Ok(Step {
+        Ok(LockStep {
             schema: Arc::clone(schema),
             lock,
             key,
@@ -149,8 +149,8 @@ impl Step {
 
     /// Returns the effect on the lock. SELECT leaves it unchanged.
     pub(crate) fn evaluate(&self, lock: Option<&Lock>) -> StepOutcome {
-        let row = match lock.map(Row::of) {
-            None => Row::default(),
+        let row = match lock.map(LockRow::of) {
+            None => LockRow::default(),
             Some(Some(row)) => row,
             Some(None) => return StepOutcome::Refused(NO_ROW),
         };
@@ -176,7 +176,7 @@ impl Step {
         }
     }
 
-    fn set(&self, mut row: Row, values: &[ColumnValue], lease: LockLease) -> StepOutcome {
+    fn set(&self, mut row: LockRow, values: &[ColumnValue], lease: LockLease) -> StepOutcome {
         for (at, value) in values {
             row.set(self.name(*at), value.as_deref(), lease);
         }
@@ -189,7 +189,7 @@ impl Step {
         }
     }
 
-    fn holds(&self, must: &RowCondition, row: &Row) -> bool {
+    fn holds(&self, must: &RowCondition, row: &LockRow) -> bool {
         match must {
             RowCondition::Exist => !row.is_gone(),
             RowCondition::Equal(values) => values
@@ -235,7 +235,7 @@ impl Step {
         Some(builder)
     }
 
-    fn selected(&self, columns: &[(usize, String)], row: Option<&Row>) -> RowsBuilder {
+    fn selected(&self, columns: &[(usize, String)], row: Option<&LockRow>) -> RowsBuilder {
         let spec = |(at, name): &(usize, String)| ColumnSpec {
             name: name.clone(),
             ..self.schema.columns.0[*at].clone()
@@ -248,7 +248,7 @@ impl Step {
         builder
     }
 
-    fn value(&self, row: Option<&Row>, place: usize) -> CqlValue {
+    fn value(&self, row: Option<&LockRow>, place: usize) -> CqlValue {
         let of_key = self.schema.key.iter().position(|&one| one == place);
         let bytes = match of_key {
             Some(at) => Some(&*self.key[at]),

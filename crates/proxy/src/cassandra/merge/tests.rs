@@ -24,7 +24,7 @@ const ONE: Write = Write {
     len: 10,
 };
 
-fn query(number: u64, write: Write, version: Version) -> Query {
+fn query(number: u64, write: Write, version: Version) -> BackendQuery {
     let mut values = ValueList::new();
     let value = [number.to_be_bytes().to_vec(), vec![7; write.len]].concat();
     values.push(Bound::Bytes(&value));
@@ -38,7 +38,7 @@ fn query(number: u64, write: Write, version: Version) -> Query {
     let mut bytes = Vec::new();
     let message = Request::Execute(execute).into_message();
     message.write(&mut bytes, version, StreamId(3), Flags::default());
-    Query {
+    BackendQuery {
         client: ClientId {
             place: 0,
             thread: 0,
@@ -79,7 +79,7 @@ fn together(writes: &[Write], version: Version) -> Vec<Vec<u64>> {
 }
 
 /// Checks that a batch has what its writes have.
-fn check(queries: &[Query], batch: &Bytes) {
+fn check(queries: &[BackendQuery], batch: &Bytes) {
     let whole = Envelope::split(batch, Direction::Request, &Limits::default());
     let whole = whole.expect("CQL").expect("an envelope");
     let message = RequestMessage::decode(whole).expect("CQL");

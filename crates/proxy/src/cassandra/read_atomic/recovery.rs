@@ -24,9 +24,9 @@ use std::time::Duration;
 use ::locks::MonotonicTime;
 use cql::{Consistency, CqlValue, Version};
 
-use super::super::control_connection::{ControlConnection, Table};
+use super::super::control_connection::{ControlConnection, TableInfo};
 use super::super::shared_state::CassandraState;
-use super::super::topology::Topology;
+use super::super::topology::CassandraTopology;
 use super::designated_table;
 use super::node_queries::{self, PlacedQuery};
 use super::open_transactions::{NumberLease, OpenTransactions};
@@ -35,7 +35,7 @@ use super::statement::READ_LIMIT;
 use super::transaction_id::{AtomicTransactionId, Bucket, NUMBERS, Owner};
 use crate::error::ProxyError;
 use crate::locks::clock;
-use crate::seeds::Seeds;
+use crate::seeds::SeedAddresses;
 
 /// How long a record stays after a quorum has all of its rows.
 pub(crate) const RETENTION: Duration = Duration::from_secs(60);
@@ -84,16 +84,16 @@ pub(crate) trait RecoveryNodes {
     ///
     /// # Errors
     /// Returns an error if no node answers, or one refuses the query.
-    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError>;
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<TableInfo, ProxyError>;
 
     /// Sends queries with consistency QUORUM, several at once where nodes can take them, and returns the
     /// rows of each, or why it has none.
-    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<Table, ProxyError>> {
+    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<TableInfo, ProxyError>> {
         queries.iter().map(|query| self.quorum(query)).collect()
     }
 
     /// Returns the designated tables.
-    fn tables(&self) -> Arc<Topology>;
+    fn tables(&self) -> Arc<CassandraTopology>;
 
     /// Returns the time.
     fn now(&self) -> MonotonicTime;
@@ -108,7 +108,7 @@ pub(crate) struct Recovery<'a> {
 /// A connection to one of the nodes, another one after each failure.
 struct QuorumConnection<'a> {
     state: &'a CassandraState,
-    seeds: &'a Seeds,
+    seeds: &'a SeedAddresses,
     connection: Option<(SocketAddr, ControlConnection)>,
     /// Chooses the node to connect to.
     turn: usize,
@@ -147,7 +147,7 @@ impl PartOfSum {
 }
 
 impl<'a> Recovery<'a> {
-    pub(crate) fn new(state: &'a CassandraState, seeds: &'a Seeds) -> Recovery<'a> {
+    pub(crate) fn new(state: &'a CassandraState, seeds: &'a SeedAddresses) -> Recovery<'a> {
         let now = clock::now();
         let keyspaces = state.setting.read_atomic.keyspaces.iter();
         Recovery {
@@ -191,12 +191,12 @@ impl QuorumConnection<'_> {
 }
 
 impl RecoveryNodes for QuorumConnection<'_> {
-    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError> {
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<TableInfo, ProxyError> {
         let mut found = self.quorum_of_each(std::slice::from_ref(query));
         found.pop().expect("an answer for each query")
     }
 
-    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<Table, ProxyError>> {
+    fn quorum_of_each(&mut self, queries: &[PlacedQuery]) -> Vec<Result<TableInfo, ProxyError>> {
         let mut found = Vec::with_capacity(queries.len());
         while found.len() < queries.len() {
             let some = together(&queries[found.len()..]);
@@ -227,7 +227,7 @@ impl RecoveryNodes for QuorumConnection<'_> {
         found
     }
 
-    fn tables(&self) -> Arc<Topology> {
+    fn tables(&self) -> Arc<CassandraTopology> {
         self.state.known()
     }
 
@@ -280,7 +280,8 @@ fn complete(
     let all: Vec<PlacedQuery> = rows.iter().flatten().flatten().cloned().collect();
     let mut written = nodes.quorum_of_each(&all).into_iter();
     let done = rows.into_iter().map(|rows| {
-        let answers: Vec<Result<Table, ProxyError>> = written.by_ref().take(rows?.len()).collect();
+        let answers: Vec<Result<TableInfo, ProxyError>> =
+            written.by_ref().take(rows?.len()).collect();
         answers.into_iter().try_for_each(|answer| answer.map(drop))
     });
     done.collect()

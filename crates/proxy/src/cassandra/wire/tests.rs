@@ -3,7 +3,7 @@
 use cql::response::{ErrorBody, INVALID};
 use cql::{Packer, RequestMessage};
 
-use super::super::connection_key::{ConnectionProperties, login};
+use super::super::connection_key::{CassandraConnectionProperties, login};
 use super::*;
 use crate::cassandra::credentials::Credential;
 use crate::runtime::query::{ClientId, NodeIndex};
@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-fn open(name: &ConnectionProperties) -> CqlWire {
+fn open(name: &CassandraConnectionProperties) -> CqlWire {
     let options = Options::default();
     let connection_key = options.connection_keys.connection_key(name);
     CqlWire::open(
@@ -90,8 +90,8 @@ fn open(name: &ConnectionProperties) -> CqlWire {
     )
 }
 
-fn name(version: Version) -> ConnectionProperties {
-    ConnectionProperties {
+fn name(version: Version) -> CassandraConnectionProperties {
+    CassandraConnectionProperties {
         version,
         index: 0,
         keyspace: None,
@@ -110,11 +110,11 @@ fn welcome(version: Version) -> (CqlWire, Node) {
     (wire, node)
 }
 
-fn query(number: u64, version: Version, text: &str) -> Query {
+fn query(number: u64, version: Version, text: &str) -> BackendQuery {
     let mut bytes = Vec::new();
     let message = plain_query(text, version).into_message();
     message.write(&mut bytes, version, StreamId(77), Flags::default());
-    Query {
+    BackendQuery {
         client: CLIENT,
         sequence: number,
         part: 0,
@@ -262,7 +262,7 @@ fn a_connection_authenticates_and_uses_its_keyspace_first() {
 fn errors_in_the_greeting_are_told_apart() {
     let error = |code, text| Response::Error(ErrorBody::plain(code, text));
     let greeted = |steps: usize, code: i32, text: &'static str| {
-        let name = ConnectionProperties {
+        let name = CassandraConnectionProperties {
             keyspace: Some("app".into()),
             credential: Some(Credential::of_password("user", "secret")),
             ..name(Version::V4)
@@ -436,7 +436,7 @@ fn a_connection_that_answers_too_little_is_given_up() {
 }
 
 /// Returns an EXECUTE of a key, which may be merged with those of other keys.
-fn write(key: u32, version: Version) -> Query {
+fn write(key: u32, version: Version) -> BackendQuery {
     let execute = cql::request::Execute {
         id: b"id",
         result_metadata_id: (version == Version::V5).then_some(b"columns"),
@@ -445,7 +445,7 @@ fn write(key: u32, version: Version) -> Query {
     let mut bytes = Vec::new();
     let message = Request::Execute(execute).into_message();
     message.write(&mut bytes, version, StreamId(77), Flags::default());
-    Query {
+    BackendQuery {
         part: 1 << 20 | key,
         bytes: bytes.into(),
         safe: false,

@@ -7,12 +7,12 @@ use base::number::parse_int;
 use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
 
-use crate::locks::Outcome;
-use crate::redis::commands::{Command, LockCommand};
+use crate::locks::LockOutcome;
+use crate::redis::commands::{LockCommand, NodeCommand};
 
 pub(super) const SYNTAX: &str = "syntax error";
 
-pub(super) fn usage(command: &Command) -> &'static str {
+pub(super) fn usage(command: &NodeCommand) -> &'static str {
     match &*command.name {
         "lock.acquire" => "LOCK.ACQUIRE key owner PX milliseconds [WAIT milliseconds]",
         _ => "LOCK.RENEW key owner PX milliseconds",
@@ -63,14 +63,14 @@ fn times(args: Args<'_>, waits: bool) -> Result<(Duration, Duration), &'static s
     Ok((lease.ok_or(SYNTAX)?, wait.unwrap_or_default()))
 }
 
-pub(super) fn encode(outcome: &Outcome, kind: LockCommand, protocol: Protocol) -> Bytes {
+pub(super) fn encode(outcome: &LockOutcome, kind: LockCommand, protocol: Protocol) -> Bytes {
     let mut out = Vec::new();
     write(outcome, kind, &mut Writer::new(&mut out, protocol));
     out.into()
 }
 
 /// Writes the reply to a command.
-pub(super) fn write(outcome: &Outcome, kind: LockCommand, writer: &mut Writer<'_>) {
+pub(super) fn write(outcome: &LockOutcome, kind: LockCommand, writer: &mut Writer<'_>) {
     match outcome {
         Err(error) => writer.error(&format!("{} {error}", code(error))),
         Ok(Answer::Granted { token, lease }) => {

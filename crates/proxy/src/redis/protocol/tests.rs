@@ -8,7 +8,7 @@ use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
 use crate::runtime::out_batch::OutBatch;
-use crate::runtime::query::{Answer, BackendCommand, Failure, NodeError, Query};
+use crate::runtime::query::{BackendAnswer, BackendCommand, BackendQuery, NodeError, QueryFailure};
 
 const ID: ClientId = ClientId {
     place: 0,
@@ -34,7 +34,7 @@ fn state(kind: NodeKind) -> Arc<RedisState> {
     };
     let known = ClusterMetadata {
         commands: Arc::new(some()),
-        map: Arc::new(Map::even(&places)),
+        map: Arc::new(SlotMap::even(&places)),
         addresses: Arc::new(addresses.into_iter().collect()),
     };
     Arc::new(RedisState::new(setting, kind, known))
@@ -47,7 +47,7 @@ struct Stage {
     input: BytesMut,
     out: OutBatch,
     orders: Vec<BackendCommand>,
-    later: Vec<(Duration, Query)>,
+    later: Vec<(Duration, BackendQuery)>,
     inflight: InflightBudget,
     under_way: u32,
     now: Duration,
@@ -96,25 +96,25 @@ impl Stage {
         )
     }
 
-    fn send(&mut self, words: &[&[u8]]) -> Progress {
+    fn send(&mut self, words: &[&[u8]]) -> InputProgress {
         let mut request = Vec::new();
         resp::command::write_command(&mut request, words);
         self.input.extend_from_slice(&request);
         self.read()
     }
 
-    fn read(&mut self) -> Progress {
+    fn read(&mut self) -> InputProgress {
         self.with(|protocol, client, input, context| protocol.read(client, input, context))
     }
 
     /// Takes the queries that are with the nodes.
-    fn take(&mut self) -> Vec<Query> {
+    fn take(&mut self) -> Vec<BackendQuery> {
         let waited = self.later.drain(..).map(|(due, query)| {
             self.now = self.now.max(due);
             self.inflight.take(&query);
             query
         });
-        let waited: Vec<Query> = waited.collect();
+        let waited: Vec<BackendQuery> = waited.collect();
         let sent = self.orders.drain(..).filter_map(|order| match order {
             BackendCommand::Send(query) => Some(query),
             BackendCommand::HangUp(..) | BackendCommand::Release(..) => None,
@@ -122,11 +122,11 @@ impl Stage {
         sent.chain(waited).collect()
     }
 
-    fn answer(&mut self, query: Query, result: Result<Answer, Failure>) {
+    fn answer(&mut self, query: BackendQuery, result: Result<BackendAnswer, QueryFailure>) {
         self.inflight.give_back(&query);
         self.under_way -= 1;
         let connection = query.connection.unwrap_or(1);
-        let reply = Reply {
+        let reply = BackendReply {
             query,
             connection,
             result,
@@ -135,15 +135,15 @@ impl Stage {
     }
 }
 
-fn plain(bytes: &'static [u8]) -> Result<Answer, Failure> {
-    Ok(Answer {
+fn plain(bytes: &'static [u8]) -> Result<BackendAnswer, QueryFailure> {
+    Ok(BackendAnswer {
         bytes: Bytes::from_static(bytes),
         earlier_error: None,
     })
 }
 
 /// Returns any reply, which may fit the query or not.
-fn any_reply(random: &mut fastrand::Rng) -> Result<Answer, Failure> {
+fn any_reply(random: &mut fastrand::Rng) -> Result<BackendAnswer, QueryFailure> {
     const REPLIES: &[&[u8]] = &[
         b"+OK\r\n",
         b":1\r\n",
@@ -166,9 +166,9 @@ fn any_reply(random: &mut fastrand::Rng) -> Result<Answer, Failure> {
     ];
     let why = NodeError::Closed("a test".to_owned());
     match random.u8(..12) {
-        0 => Err(Failure::Lost(why)),
-        1 => Err(Failure::Unsent(why)),
-        2 => Ok(Answer {
+        0 => Err(QueryFailure::Lost(why)),
+        1 => Err(QueryFailure::Unsent(why)),
+        2 => Ok(BackendAnswer {
             bytes: Bytes::from_static(b"-EXECABORT\r\n"),
             earlier_error: Some(Bytes::from_static(b"-MOVED 12182 127.0.0.1:1\r\n")),
         }),
@@ -302,10 +302,10 @@ fn a_block_on_a_connection_of_its_own_is_not_overtaken() {
     for words in [&[&b"MULTI"[..]][..], &[b"SET", b"foo", b"1"], &[b"EXEC"]] {
         stage.send(words);
     }
-    assert_eq!(stage.send(&[b"GET", b"foo"]), Progress::AwaitsReply);
+    assert_eq!(stage.send(&[b"GET", b"foo"]), InputProgress::AwaitsReply);
     let block = stage.take().remove(0);
     stage.answer(block, plain(b"*1\r\n+OK\r\n"));
-    assert_eq!(stage.read(), Progress::Done);
+    assert_eq!(stage.read(), InputProgress::Done);
     assert_eq!(stage.take().len(), 1);
 }
 
@@ -351,7 +351,7 @@ fn lines_of_words_are_commands_and_leave_what_is_behind_them() {
     stage
         .input
         .extend_from_slice(b"PING\r\nSET foo \"a b\"\r\nGET foo\r\nGE");
-    assert_eq!(stage.read(), Progress::Done);
+    assert_eq!(stage.read(), InputProgress::Done);
     assert_eq!(&stage.input[..], b"GE");
     let sent: Vec<Bytes> = stage.take().into_iter().map(|query| query.bytes).collect();
     assert_eq!(
@@ -365,7 +365,7 @@ fn lines_of_words_are_commands_and_leave_what_is_behind_them() {
     stage.input.clear();
     stage.send(&[b"GET", b"foo"]);
     stage.input.extend_from_slice(b"WATCH \"f o\"\r\nPING\r\n");
-    assert_eq!(stage.read(), Progress::AwaitsReply);
+    assert_eq!(stage.read(), InputProgress::AwaitsReply);
     assert_eq!(
         &stage.input[..],
         b"*2\r\n$5\r\nWATCH\r\n$3\r\nf o\r\nPING\r\n"

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use reactor::budget::Share;
-use reactor::newcomers::Place;
+use reactor::newcomers::AdmissionTicket;
 
 use crate::config::Limits;
 use crate::runtime::out_batch::OutBatch;
 use crate::runtime::outbox::Outbox;
-use crate::runtime::protocol::{ClientProtocol, Progress, RequestContext};
+use crate::runtime::protocol::{ClientProtocol, InputProgress, RequestContext};
 use crate::runtime::query::ClientId;
 
 /// See the module documentation.
@@ -32,13 +32,13 @@ pub(super) struct Connection<S, C> {
     pub(super) finished: bool,
     /// The socket takes no more for now.
     pub(super) full: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: InputProgress,
     /// Broken: to be closed at once.
     pub(super) dead: bool,
     pub(super) in_ready: bool,
     pub(super) in_touched: bool,
     /// Its place among the clients that have not authenticated, while it is one of them.
-    pub(super) newcomer: Option<Place>,
+    pub(super) newcomer: Option<AdmissionTicket>,
     /// Its share of the memory that all connections share.
     pub(super) share: Share,
 }
@@ -66,7 +66,7 @@ impl<S, C> Connection<S, C> {
             ended: false,
             finished: false,
             full: false,
-            progress: Progress::Done,
+            progress: InputProgress::Done,
             dead: false,
             in_ready: true,
             in_touched: false,

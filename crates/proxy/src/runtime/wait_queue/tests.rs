@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::*;
-use crate::runtime::query::{ClientId, ConnectionKey, Query};
+use crate::runtime::query::{BackendQuery, ClientId, ConnectionKey};
 
 const A: NodeIndex = NodeIndex(0);
 const B: NodeIndex = NodeIndex(1);
 
-fn query(place: usize, node: NodeIndex) -> Query {
-    Query {
+fn query(place: usize, node: NodeIndex) -> BackendQuery {
+    BackendQuery {
         client: ClientId {
             place: place as u32,
             thread: 0,

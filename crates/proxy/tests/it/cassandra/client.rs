@@ -50,7 +50,7 @@ impl Drop for Proxy {
 
 /// A reply to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum Received {
     /// One row: the statement that the node got, and the user that sent it.
     Echo(String, String),
     /// An error's code and message.
@@ -88,7 +88,7 @@ impl Client {
     /// Opens a connection and begins.
     pub(crate) fn open(address: SocketAddr, version: Version) -> Client {
         let mut client = Client::connect(address, version);
-        assert_eq!(client.start(), Told::Other("Ready".to_owned()));
+        assert_eq!(client.start(), Received::Other("Ready".to_owned()));
         client
     }
 
@@ -98,18 +98,18 @@ impl Client {
         version: Version,
         user: &str,
         password: &str,
-    ) -> Result<Client, Told> {
+    ) -> Result<Client, Received> {
         let mut client = Client::connect(address, version);
-        assert_eq!(client.start(), Told::Other("Authenticate".to_owned()));
+        assert_eq!(client.start(), Received::Other("Authenticate".to_owned()));
         let token = format!("\0{user}\0{password}");
         client.send(1, Request::AuthResponse(Some(token.as_bytes())));
         match client.receive().1 {
-            Told::Other(opcode) if opcode == "AuthSuccess" => Ok(client),
+            Received::Other(opcode) if opcode == "AuthSuccess" => Ok(client),
             other => Err(other),
         }
     }
 
-    pub(crate) fn start(&mut self) -> Told {
+    pub(crate) fn start(&mut self) -> Received {
         self.send(0, Request::Startup(vec![("CQL_VERSION", "3.0.0")]));
         let (stream, told) = self.receive();
         assert_eq!(stream, 0);
@@ -145,7 +145,7 @@ impl Client {
     pub(crate) fn prepare(&mut self, text: &str) {
         let keyspace = None;
         self.send(1, Request::Prepare(Prepare { text, keyspace }));
-        assert_eq!(self.receive(), (1, Told::Other("Result".to_owned())));
+        assert_eq!(self.receive(), (1, Received::Other("Result".to_owned())));
     }
 
     /// Executes a prepared statement with a key.
@@ -162,12 +162,12 @@ impl Client {
     }
 
     /// Returns the next reply and its stream.
-    pub(crate) fn receive(&mut self) -> (i16, Told) {
+    pub(crate) fn receive(&mut self) -> (i16, Received) {
         self.try_receive().expect("the proxy answers")
     }
 
     /// Returns the next reply; an error at the connection's end.
-    pub(crate) fn try_receive(&mut self) -> std::io::Result<(i16, Told)> {
+    pub(crate) fn try_receive(&mut self) -> std::io::Result<(i16, Received)> {
         loop {
             if let Some((header, body)) = self.envelopes.pop_front() {
                 return Ok((header.stream.0, told(header, &body)));
@@ -197,18 +197,18 @@ impl Client {
     }
 }
 
-fn told(header: Header, body: &[u8]) -> Told {
+fn told(header: Header, body: &[u8]) -> Received {
     let message = ResponseMessage::decode(Envelope { header, body });
     match message.expect("CQL").response {
-        Response::Error(error) => Told::Error(error.kind.code(), error.message.to_owned()),
+        Response::Error(error) => Received::Error(error.kind.code(), error.message.to_owned()),
         Response::Result(ResultBody::Rows(rows)) if rows.len() == 1 => {
             let row = rows.iter().next().expect("one row");
             let text = |at: usize| {
                 let bytes: Option<&[u8]> = row.get(at).copied().flatten();
                 String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
             };
-            Told::Echo(text(0), text(1))
+            Received::Echo(text(0), text(1))
         }
-        other => Told::Other(format!("{:?}", other.opcode())),
+        other => Received::Other(format!("{:?}", other.opcode())),
     }
 }

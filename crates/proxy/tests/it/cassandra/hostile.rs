@@ -9,7 +9,7 @@ use cql::Version;
 use cql::request::{Parameters, Query, Request};
 use cql::response::PROTOCOL_ERROR;
 
-use crate::cassandra::client::{Client, PATIENCE, Proxy, Told};
+use crate::cassandra::client::{Client, PATIENCE, Proxy, Received};
 use crate::cassandra::node::Nodes;
 use testkit::SetOnDrop;
 
@@ -44,7 +44,7 @@ fn well_behaved(address: SocketAddr, number: u64, over: &AtomicBool, answered: &
         for _ in &tags {
             let (stream, told) = client.receive();
             let tag = tags[stream as usize].clone();
-            assert_eq!(told, Told::Echo(tag, String::new()));
+            assert_eq!(told, Received::Echo(tag, String::new()));
         }
         answered.fetch_add(tags.len() as u64, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ fn is_refused(client: &mut Client, what: &str) {
     let mut errors = 0;
     loop {
         match client.try_receive() {
-            Ok((_, Told::Error(PROTOCOL_ERROR, _))) => errors += 1,
+            Ok((_, Received::Error(PROTOCOL_ERROR, _))) => errors += 1,
             Ok((_, other)) => panic!("{what}: {other:?}"),
             Err(error) => {
                 let ended = error.kind() != std::io::ErrorKind::WouldBlock;
@@ -217,10 +217,10 @@ fn a_client_that_sends_slowly_starves_no_other() {
             client.stream.write_all(&bytes[sent..]).expect("it reads");
             let (stream, told) = client.receive();
             match number % 3 {
-                0 => assert_eq!((stream, told), (0, Told::Other("Ready".to_owned()))),
+                0 => assert_eq!((stream, told), (0, Received::Other("Ready".to_owned()))),
                 _ => {
                     let text = format!("SELECT slow {number}");
-                    assert_eq!((stream, told), (1, Told::Echo(text, String::new())));
+                    assert_eq!((stream, told), (1, Received::Echo(text, String::new())));
                 }
             }
         }
@@ -259,7 +259,7 @@ fn who_does_not_begin_is_turned_out() {
     let begun = Instant::now();
     let mut silent = Client::connect(proxy.address, Version::V4);
     let mut nameless = Client::connect(proxy.address, Version::V5);
-    assert_eq!(nameless.start(), Told::Other("Authenticate".to_owned()));
+    assert_eq!(nameless.start(), Received::Other("Authenticate".to_owned()));
     let known = Client::of_user(proxy.address, Version::V4, "proxy", "p");
     let mut known = known.unwrap_or_else(|told| panic!("{told:?}"));
     for stranger in [&mut silent, &mut nameless] {
@@ -269,7 +269,7 @@ fn who_does_not_begin_is_turned_out() {
     }
     assert!(begun.elapsed() >= Duration::from_secs(9));
     known.ask(1, "SELECT 1 FROM app.echo");
-    assert!(matches!(known.receive(), (1, Told::Echo(..))));
+    assert!(matches!(known.receive(), (1, Received::Echo(..))));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
             slow.stream.write_all(piece).expect("it reads");
             std::thread::sleep(LIMIT / 4);
         }
-        let echo = Told::Echo("SELECT slow FROM app.echo".to_owned(), String::new());
+        let echo = Received::Echo("SELECT slow FROM app.echo".to_owned(), String::new());
         assert_eq!(slow.receive(), (1, echo));
         for client in halves.iter_mut().chain([&mut large]) {
             let error = client.try_receive().expect_err("nothing comes");
@@ -318,7 +318,7 @@ fn who_stops_in_the_middle_of_a_request_is_turned_out() {
         assert!(begun.elapsed() >= LIMIT);
     });
     idle.ask(1, "SELECT idle FROM app.echo");
-    assert!(matches!(idle.receive(), (1, Told::Echo(..))));
+    assert!(matches!(idle.receive(), (1, Received::Echo(..))));
 }
 
 /// Nodes close a connection on which they cannot read two requests. Two new clients send one such
@@ -344,10 +344,10 @@ fn what_nodes_cannot_read_costs_no_other_client_its_connection() {
             let text = "SELECT * FROM app.echo";
             hostile.send(2, Request::Query(Query { text, parameters }));
             let (stream, told) = hostile.receive();
-            let is_refused = matches!(told, Told::Error(PROTOCOL_ERROR, _));
+            let is_refused = matches!(told, Received::Error(PROTOCOL_ERROR, _));
             assert!(stream == 2 && is_refused, "{told:?}");
         }
-        assert_eq!(waits.receive(), (1, Told::Echo(text, String::new())));
+        assert_eq!(waits.receive(), (1, Received::Echo(text, String::new())));
     }
 }
 

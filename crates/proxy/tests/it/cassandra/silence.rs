@@ -7,15 +7,15 @@ use cql::request::Request;
 use cql::response::{READ_TIMEOUT, WRITE_TIMEOUT};
 use cql::{EventKind, Version};
 
-use crate::cassandra::client::{Client, Proxy, Told};
+use crate::cassandra::client::{Client, Proxy, Received};
 use crate::cassandra::node::{LATE, Nodes};
 
 /// The timeout of nodes: a request about rows has three times that.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-fn code(told: &Told) -> i32 {
+fn code(told: &Received) -> i32 {
     match told {
-        Told::Error(code, _) => *code,
+        Received::Error(code, _) => *code,
         other => panic!("no error: {other:?}"),
     }
 }
@@ -32,11 +32,11 @@ fn a_write_that_is_never_answered_is_told_of_and_not_repeated() {
         let (stream, told) = client.receive();
         assert_eq!((stream, code(&told)), (5, WRITE_TIMEOUT), "{told:?}");
         assert!(begun.elapsed() >= 3 * TIMEOUT, "{:?}", begun.elapsed());
-        assert!(matches!(&told, Told::Error(_, words) if words.contains("is not known")));
+        assert!(matches!(&told, Received::Error(_, words) if words.contains("is not known")));
         assert_eq!(nodes.asked(&text).len(), 1);
         // The connection goes on.
         client.ask(6, "SELECT 1 FROM app.echo");
-        let echo = Told::Echo("SELECT 1 FROM app.echo".to_owned(), String::new());
+        let echo = Received::Echo("SELECT 1 FROM app.echo".to_owned(), String::new());
         assert_eq!(client.receive(), (6, echo));
     }
 }
@@ -86,7 +86,7 @@ fn a_late_reply_goes_to_no_client() {
             for _ in &texts {
                 let (stream, told) = client.receive();
                 let text = texts[stream as usize].clone();
-                assert_eq!(told, Told::Echo(text, String::new()));
+                assert_eq!(told, Received::Echo(text, String::new()));
             }
         }
         asked += 1;
@@ -105,11 +105,11 @@ fn a_late_reply_goes_to_no_client() {
     for _ in 0..100 {
         let (stream, told) = slow.receive();
         let text = format!("SELECT {stream} FROM app.echo");
-        assert_eq!(told, Told::Echo(text, String::new()));
+        assert_eq!(told, Received::Echo(text, String::new()));
     }
     // Nothing more comes, and no connection was given up: two of the proxy's own, one for each version.
     slow.ask(7, "SELECT last FROM app.echo");
-    let last = Told::Echo("SELECT last FROM app.echo".to_owned(), String::new());
+    let last = Received::Echo("SELECT last FROM app.echo".to_owned(), String::new());
     assert_eq!(slow.receive(), (7, last));
     assert!(asked > 10, "{asked} rounds");
     assert!(nodes.connections() <= 6, "{}", nodes.connections());
@@ -152,7 +152,7 @@ fn a_node_that_has_vanished_holds_up_its_keys_once() {
         }
         for _ in 0..10 {
             let (stream, told) = client.receive();
-            let echo = Told::Echo(format!("{asked} {stream}"), String::new());
+            let echo = Received::Echo(format!("{asked} {stream}"), String::new());
             assert_eq!(told, echo);
         }
         slow += u32::from(sent.elapsed() >= SLOW / 2);
@@ -169,10 +169,10 @@ fn missed_schema_changes_are_told_when_a_node_is_listened_to_again() {
     let proxy = Proxy::start(&nodes, |_| {});
     let mut client = Client::open(proxy.address, Version::V4);
     client.send(1, Request::Register(vec![EventKind::Schema]));
-    assert_eq!(client.receive(), (1, Told::Other("Ready".to_owned())));
+    assert_eq!(client.receive(), (1, Received::Other("Ready".to_owned())));
     // The listener has seen the schema once its connection is there.
     std::thread::sleep(Duration::from_secs(1));
     nodes.cut_off_listeners();
     let told = client.receive();
-    assert_eq!(told, (-1, Told::Other("Event".to_owned())));
+    assert_eq!(told, (-1, Received::Other("Event".to_owned())));
 }

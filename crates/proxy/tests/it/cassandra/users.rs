@@ -4,7 +4,7 @@ use cql::Version;
 use cql::request::Request;
 use cql::response::{AUTHENTICATION_ERROR, PROTOCOL_ERROR};
 
-use crate::cassandra::client::{Client, Proxy, Told};
+use crate::cassandra::client::{Client, Proxy, Received};
 use crate::cassandra::node::Nodes;
 
 const USERS: [(&str, &str); 4] = [
@@ -44,12 +44,12 @@ fn requests_take_connections_of_their_own_user() {
                             1 => client.execute(turn, text, &tag),
                             _ => {
                                 client.ask(turn, "USE app");
-                                let used = Told::Other("Result".to_owned());
+                                let used = Received::Other("Result".to_owned());
                                 assert_eq!(client.receive(), (turn, used));
                                 client.ask(turn, &tag);
                             }
                         }
-                        let echo = Told::Echo(tag, user.to_owned());
+                        let echo = Received::Echo(tag, user.to_owned());
                         assert_eq!(client.receive(), (turn, echo));
                     }
                 });
@@ -75,7 +75,7 @@ fn who_is_not_known_gets_nothing() {
             let told = Client::of_user(proxy.address, version, user, password);
             let told = told.err().expect("it is refused");
             assert!(
-                matches!(&told, Told::Error(AUTHENTICATION_ERROR, words)
+                matches!(&told, Received::Error(AUTHENTICATION_ERROR, words)
                 if words.contains("incorrect")),
                 "{told:?}"
             );
@@ -99,18 +99,18 @@ fn who_is_not_known_gets_nothing() {
         for refused_before in [false, true] {
             for version in [Version::V4, Version::V5] {
                 let mut eve = Client::connect(proxy.address, version);
-                assert_eq!(eve.start(), Told::Other("Authenticate".to_owned()));
+                assert_eq!(eve.start(), Received::Other("Authenticate".to_owned()));
                 if refused_before {
                     eve.send(1, Request::AuthResponse(Some(b"\0ann\0wrong")));
                     assert!(matches!(
                         eve.receive(),
-                        (1, Told::Error(AUTHENTICATION_ERROR, _))
+                        (1, Received::Error(AUTHENTICATION_ERROR, _))
                     ));
                 }
                 ask(&mut eve);
                 let (stream, told) = eve.receive();
                 assert!(
-                    stream == 2 && matches!(told, Told::Error(PROTOCOL_ERROR, _)),
+                    stream == 2 && matches!(told, Received::Error(PROTOCOL_ERROR, _)),
                     "{told:?}"
                 );
                 assert!(eve.try_receive().is_err(), "the connection is closed");
@@ -133,9 +133,12 @@ fn who_is_not_known_gets_nothing() {
     std::io::Write::write_all(&mut eve.stream, &bytes).expect("the proxy reads");
     assert!(matches!(
         eve.receive(),
-        (1, Told::Error(AUTHENTICATION_ERROR, _))
+        (1, Received::Error(AUTHENTICATION_ERROR, _))
     ));
-    assert!(matches!(eve.receive(), (2, Told::Error(PROTOCOL_ERROR, _))));
+    assert!(matches!(
+        eve.receive(),
+        (2, Received::Error(PROTOCOL_ERROR, _))
+    ));
     assert_eq!(nodes.asked(text), Vec::<usize>::new());
 }
 
@@ -147,7 +150,7 @@ fn a_login_leaves_no_connection_behind() {
         let client = Client::of_user(proxy.address, Version::V4, "eve", "e");
         let mut client = client.unwrap_or_else(|told| panic!("{told:?}"));
         client.ask(3, "SELECT 1 FROM app.echo");
-        assert!(matches!(client.receive(), (3, Told::Echo(_, user)) if user == "eve"));
+        assert!(matches!(client.receive(), (3, Received::Echo(_, user)) if user == "eve"));
     }
     // One for each login, a shared one on each thread, and the proxy's own.
     assert!(nodes.connections() <= 20 + 2 + 4, "{}", nodes.connections());

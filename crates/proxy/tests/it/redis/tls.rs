@@ -14,7 +14,7 @@ use rustls::StreamOwned;
 
 use crate::redis::support::{PATIENCE, Proxy, connect, redis_server};
 use testkit::process::Redis;
-use testkit::tls::Authority;
+use testkit::tls::CertificateAuthority;
 use testkit::tls::rcgen::{CertificateParams, SanType, date_time_ymd};
 use testkit::{Client, Reply};
 
@@ -34,7 +34,7 @@ trait Signs {
     ) -> (Redis, SocketAddr);
 }
 
-impl Signs for Authority {
+impl Signs for CertificateAuthority {
     fn files(&self, client_ca: Option<PathBuf>) -> CertificateFiles {
         let (cert, key) = self.sign("proxy", |_| {});
         CertificateFiles {
@@ -82,8 +82,8 @@ impl Signs for Authority {
 }
 
 /// Starts a node, and a proxy before it that speaks TLS only with clients.
-fn for_clients_alone(program: &Path) -> (Authority, Redis, Proxy) {
-    let authority = Authority::new("one");
+fn for_clients_alone(program: &Path) -> (CertificateAuthority, Redis, Proxy) {
+    let authority = CertificateAuthority::new("one");
     let node = Redis::start(program, &[]);
     let proxy = Proxy::start(
         |config| config.certificate = Some(authority.for_clients(None)),
@@ -143,7 +143,7 @@ fn clients_and_nodes_speak_tls() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (_a, first) = authority.redis(&program, |_| {});
     let (_b, second) = authority.redis(&program, |_| {});
     for (threads, aggregation) in [(2, 0), (1, 1)] {
@@ -175,7 +175,7 @@ fn one_side_alone_may_speak_tls() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (node, encrypted) = authority.redis(&program, |_| {});
     let before = |config: &mut Config| config.certificate = Some(authority.for_clients(None));
     let proxy = Proxy::start(before, &[node.address]);
@@ -190,7 +190,7 @@ fn redis_cli_speaks_tls_with_the_proxy() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let node = Redis::start(&program, &[]);
     let ca = Some(authority.ca());
     let proxy = Proxy::start(
@@ -218,7 +218,7 @@ fn redis_cli_speaks_tls_with_the_proxy() {
     let mut client = Client::over(StreamOwned::new(session, plain(proxy.address)));
     assert_eq!(client.told("GET a"), "b");
     // A certificate of another authority counts as none.
-    let another = Authority::new("another");
+    let another = CertificateAuthority::new("another");
     let stranger = another.sign("client", |_| {});
     let session = authority.session(Some(&stranger));
     let mut stream = StreamOwned::new(session, plain(proxy.address));
@@ -359,7 +359,7 @@ fn a_node_that_comes_back_is_spoken_with_again() {
     let Some(program) = redis_server() else {
         return;
     };
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let (mut node, address) = authority.redis(&program, |_| {});
     let proxy = Proxy::start(
         |config| config.node_tls = Some(authority.for_nodes()),
@@ -392,8 +392,11 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
     let Some(program) = redis_server() else {
         return;
     };
-    let (authority, other) = (Authority::new("one"), Authority::new("another"));
-    let by = |authority: &Authority, name: Option<&str>| {
+    let (authority, other) = (
+        CertificateAuthority::new("one"),
+        CertificateAuthority::new("another"),
+    );
+    let by = |authority: &CertificateAuthority, name: Option<&str>| {
         let tls = AuthorityFiles {
             ca: Some(authority.ca()),
             name: name.map(str::to_owned),
@@ -435,7 +438,7 @@ fn nodes_that_are_not_to_be_trusted_are_refused() {
 
 #[test]
 fn files_that_are_of_no_use_are_named() {
-    let authority = Authority::new("one");
+    let authority = CertificateAuthority::new("one");
     let whole = authority.files(None);
     let (_, key) = authority.sign("other", |_| {});
     let with = |change: fn(&mut CertificateFiles, PathBuf), path: &Path| {

@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use disk::{Disk, FaultDisk};
 use fastrand::Rng;
-use kumiki_replica::log::{Log, LogError, LogOptions};
+use kumiki_replica::log::{LogError, LogOptions, RaftLog};
 use raft::Storage;
 use raft::eraftpb::{ConfState, Entry, HardState, SnapshotMetadata};
 
 pub(crate) const DIR: &str = "/member/log";
 
-pub(crate) fn open(disk: &FaultDisk, segment_bytes: u64) -> Result<Log, LogError> {
+pub(crate) fn open(disk: &FaultDisk, segment_bytes: u64) -> Result<RaftLog, LogError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let options = LogOptions {
         segment_bytes,
         salt: 7,
     };
-    Log::open(disk, Path::new(DIR), options, &mut |_, _| {})
+    RaftLog::open(disk, Path::new(DIR), options, &mut |_, _| {})
 }
 
 pub(crate) fn members(ids: &[u64]) -> ConfState {
@@ -54,7 +54,7 @@ impl Model {
 
     /// Checks that the log equals the model. It may have entries that were compacted, if a restart
     /// brought them back.
-    pub(crate) fn compare(&self, log: &Log) -> Result<(), String> {
+    pub(crate) fn compare(&self, log: &RaftLog) -> Result<(), String> {
         let same = |what: &str, ours: String, theirs: String| {
             let difference = format!("{what}: {theirs} instead of {ours}");
             (ours == theirs).then_some(()).ok_or(difference)
@@ -93,7 +93,7 @@ impl Model {
 }
 
 /// Does one random step on both; the caller syncs.
-pub(crate) fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
+pub(crate) fn step(log: &mut RaftLog, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     match rng.u32(0..12) {
         0..6 => append(log, model, rng),
         6 if model.last() > model.hard.commit => {
@@ -119,11 +119,11 @@ pub(crate) fn step(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<()
 }
 
 /// Appends new entries at the end.
-pub(crate) fn append(log: &mut Log, model: &mut Model, rng: &mut Rng) {
+pub(crate) fn append(log: &mut RaftLog, model: &mut Model, rng: &mut Rng) {
     append_from(log, model, model.last() + 1, rng);
 }
 
-fn append_from(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
+fn append_from(log: &mut RaftLog, model: &mut Model, from: u64, rng: &mut Rng) {
     model.hard.term = model.hard.term.max(1);
     let entries: Vec<Entry> = (from..from + rng.u64(1..4))
         .map(|index| {
@@ -141,7 +141,7 @@ fn append_from(log: &mut Log, model: &mut Model, from: u64, rng: &mut Rng) {
 }
 
 /// Makes a snapshot of committed entries; entries before it are dropped, except for a few.
-fn compact(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
+fn compact(log: &mut RaftLog, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     let mut meta = SnapshotMetadata::default();
     meta.index =
         rng.u64(model.snapshot.max(model.floor.0 + 1).min(model.hard.commit)..=model.hard.commit);
@@ -156,7 +156,7 @@ fn compact(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogErr
     log.compact(to)
 }
 
-fn install(log: &mut Log, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
+fn install(log: &mut RaftLog, model: &mut Model, rng: &mut Rng) -> Result<(), LogError> {
     let mut meta = SnapshotMetadata::default();
     meta.index = model.last() + rng.u64(1..9);
     meta.term = model.hard.term.max(1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::eventually_some;
 
 use base::NodeId;
-use kumiki_replica::{MemberOptions, OpenError, Options, Partition};
+use kumiki_replica::{MemberOptions, OpenError, Options, ReplicatedPartition};
 use reactor::Io;
 
 /// The time that a test waits before it fails.
@@ -19,7 +19,7 @@ pub(crate) struct Members {
     pub(crate) nodes: Vec<NodeId>,
     addresses: Vec<SocketAddr>,
     /// The members; `None` where a member is stopped.
-    pub(crate) members: Vec<Option<Arc<Partition>>>,
+    pub(crate) members: Vec<Option<Arc<ReplicatedPartition>>>,
 }
 
 /// Returns how a member waits for the network: the first one by io_uring where the system has it, so that all tests
@@ -89,7 +89,7 @@ impl Members {
 
     /// Opens a member.
     pub(crate) fn open(&mut self, at: usize, options: Options) -> Result<(), OpenError> {
-        self.members[at] = Some(Partition::open(options, &mut |_, _| {})?);
+        self.members[at] = Some(ReplicatedPartition::open(options, &mut |_, _| {})?);
         Ok(())
     }
 
@@ -98,12 +98,12 @@ impl Members {
         self.members[at].take().unwrap().close(Duration::ZERO);
     }
 
-    pub(crate) fn member(&self, at: usize) -> Arc<Partition> {
+    pub(crate) fn member(&self, at: usize) -> Arc<ReplicatedPartition> {
         Arc::clone(self.members[at].as_ref().unwrap())
     }
 
     /// Returns the members that run.
-    pub(crate) fn alive(&self) -> impl Iterator<Item = (usize, &Arc<Partition>)> {
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (usize, &Arc<ReplicatedPartition>)> {
         let members = self.members.iter().enumerate();
         members.filter_map(|(at, member)| Some((at, member.as_ref()?)))
     }
@@ -129,7 +129,7 @@ impl Members {
     /// Returns the hashes of the states of all members that run, once they have caught up.
     pub(crate) fn hashes(&self) -> Vec<u64> {
         self.caught_up();
-        let hash = |(_, member): (usize, &Arc<Partition>)| {
+        let hash = |(_, member): (usize, &Arc<ReplicatedPartition>)| {
             let mut worker = member.worker().unwrap();
             worker.inner().state_hash(&member.engine().snapshot())
         };

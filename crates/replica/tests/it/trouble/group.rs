@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::partition::OwnedReply;
 use base::{Op, Reply};
 use fabric::Secret;
-use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options, Partition};
+use kumiki_replica::{LogOptions, MemberOptions, OpenError, Options, ReplicatedPartition};
 
 use crate::support::members::Members;
 use crate::trouble::disk::MoodyDisk;
@@ -89,13 +89,13 @@ impl Group {
     }
 
     /// Starts a member that stands for a second process, with a copy of a member's data.
-    pub(crate) fn start_copy(&self, of: usize, dir: PathBuf) -> Arc<Partition> {
+    pub(crate) fn start_copy(&self, of: usize, dir: PathBuf) -> Arc<ReplicatedPartition> {
         let listener = TcpListener::bind(testkit::free_address().unwrap()).unwrap();
         let options = Options {
             dir: Some(dir),
             ..self.options_of(of, listener)
         };
-        Partition::open(options, &mut |_, _| {}).unwrap()
+        ReplicatedPartition::open(options, &mut |_, _| {}).unwrap()
     }
 
     /// Executes at the leader, once. Returns `None` if the outcome is not known, or no leader took

@@ -12,7 +12,7 @@ use base::codec::put_count;
 use fabric::frame::{NONCE, TransportSet};
 use fabric::handshake::{ConnectionTerms, Handshake, Identity};
 use fabric::{Peer, Secret};
-use kumiki_replica::{MembershipChange, Partition, Role};
+use kumiki_replica::{MembershipChange, ReplicatedPartition, Role};
 
 use crate::support::members::PATIENCE;
 use crate::trouble::group::Group;
@@ -290,7 +290,7 @@ fn a_member_with_another_secret_is_named_with_the_cause() {
     let other = (leader + 1) % 3;
     group.stop(other);
     group.restart_with_secret(other, "another one");
-    let says = |member: Arc<Partition>, node: NodeId| {
+    let says = |member: Arc<ReplicatedPartition>, node: NodeId| {
         let note = member.status().note.unwrap_or_default();
         note.contains(&format!("no link to node {node}:")) && note.contains("the secrets differ")
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::NodeId;
 use kumiki_server::{Config, Replicated, Running, serve};
-use replica::{MemberOptions, Options, Partition};
+use replica::{MemberOptions, Options, ReplicatedPartition};
 use testkit::{Client, eventually};
 
 use super::{THREADS, config, connect, nodes};
@@ -15,7 +15,7 @@ use super::{THREADS, config, connect, nodes};
 /// A server and its replica. Dropped, it stops.
 pub(crate) struct Replica {
     server: Running,
-    member: Arc<Partition>,
+    member: Arc<ReplicatedPartition>,
 }
 
 /// Returns a replica that leads.
@@ -30,7 +30,7 @@ pub(crate) fn alone() -> Replica {
         workers: THREADS + 1,
         ..Options::new(member, listener)
     };
-    let member = Partition::open(options, &mut |_, _| {}).unwrap();
+    let member = ReplicatedPartition::open(options, &mut |_, _| {}).unwrap();
     let replicated = Replicated::new(Arc::clone(&member), store::RecoveryReport::default());
     let config = Config {
         admin: Some("127.0.0.1:0".parse().unwrap()),

@@ -18,8 +18,8 @@ use pgwire::messages::extendedquery::{
 };
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
 
-use super::{Handler, Kind, Prepared, begin, formats_of};
-use crate::serve::bounds::Bounds;
+use super::{ExtendedStatement, Handler, Kind, begin, formats_of};
+use crate::serve::bounds::StatementBounds;
 use crate::serve::errors::{NO_PORTAL, error};
 use crate::serve::send::{describe, done, lines, rows};
 use crate::serve::{parameters, types};
@@ -29,7 +29,7 @@ pub(crate) struct Extended(pub(crate) Arc<Handler>);
 
 #[async_trait]
 impl ExtendedQueryHandler for Extended {
-    type Statement = Prepared;
+    type Statement = ExtendedStatement;
     type QueryParser = Handler;
 
     fn query_parser(&self) -> Arc<Handler> {
@@ -40,12 +40,12 @@ impl ExtendedQueryHandler for Extended {
     async fn do_query<C>(
         &self,
         client: &mut C,
-        portal: &Portal<Prepared>,
+        portal: &Portal<ExtendedStatement>,
         _: usize,
     ) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::PortalStore: PortalStore<Statement = ExtendedStatement>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
@@ -75,11 +75,11 @@ impl ExtendedQueryHandler for Extended {
         self.0.begun(plan, values, formats, described).await
     }
 
-    /// A cursor of SQL is described as a portal of its name.
+    /// Describes a cursor of SQL as a portal of its name.
     async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::PortalStore: PortalStore<Statement = ExtendedStatement>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
@@ -93,11 +93,11 @@ impl ExtendedQueryHandler for Extended {
         self._on_describe(client, message).await
     }
 
-    /// Rows are written as they come, also where some of them are wanted at a time.
+    /// Writes rows as they come, also where some of them are wanted at a time.
     async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::PortalStore: PortalStore<Statement = ExtendedStatement>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
@@ -127,7 +127,7 @@ impl ExtendedQueryHandler for Extended {
     async fn on_sync<C>(&self, client: &mut C, _: PgSync) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::PortalStore: PortalStore<Statement = ExtendedStatement>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
@@ -146,16 +146,16 @@ impl Extended {
     async fn some_of<C>(
         &self,
         client: &mut C,
-        portal: &Portal<Prepared>,
+        portal: &Portal<ExtendedStatement>,
         most: Option<usize>,
     ) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Prepared>,
+        C::PortalStore: PortalStore<Statement = ExtendedStatement>,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let mut bounds = Bounds::of(client, self.0.timeout.get()).await;
+        let mut bounds = StatementBounds::of(client, self.0.timeout.get()).await;
         self.0.own.begin(&portal.statement.statement.sql);
         let state = portal.state();
         // What ends with an error is over.

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::bench::cell::{Load, Sample, Test};
+use crate::bench::cell::{BenchLoad, Sample, Test};
 use crate::bench::machine::Usage;
 use crate::bench::report::median;
 
 /// Returns the least rate of replicas, relative to that of one node.
-fn aim(load: Load) -> f64 {
+fn aim(load: BenchLoad) -> f64 {
     match (load.test, load.pipeline) {
         (Test::Set, 1) => 0.8,
         (Test::Set, _) => 0.4,
@@ -49,7 +49,7 @@ pub(super) struct Run {
 #[derive(Debug, Serialize)]
 pub(super) struct Point {
     #[serde(flatten)]
-    pub(super) load: Load,
+    pub(super) load: BenchLoad,
     pub(super) one_node: Vec<Run>,
     pub(super) read_index: Vec<Run>,
     pub(super) lease: Vec<Run>,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn rates_are_compared_turn_by_turn_and_with_the_aims() {
         let mut point = Point {
-            load: Load {
+            load: BenchLoad {
                 test: Test::Get,
                 size: 64,
                 pipeline: 1,

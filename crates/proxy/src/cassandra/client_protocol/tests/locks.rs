@@ -46,7 +46,7 @@ fn kept_by(
         tables: vec![name.clone()],
         locks: Some(Arc::new(LockService::start(&options, 1).expect("locks"))),
     };
-    let known = Topology {
+    let known = CassandraTopology {
         lock_tables: vec![schema::KnownTable {
             name,
             schema: schema.map(Arc::new),
@@ -116,7 +116,7 @@ impl Stage {
     fn ask(&mut self, text: &str) -> String {
         assert_eq!(
             self.send(9, plain_query(text, self.version)),
-            Progress::Done
+            InputProgress::Done
         );
         assert!(self.orders.is_empty(), "{text} is sent to a node");
         self.lock_replies();
@@ -193,7 +193,7 @@ fn a_lock_is_prepared_by_a_node_and_executed_here() {
         };
         assert_eq!(
             stage.send(9, execute(version, values.values(version))),
-            Progress::Done
+            InputProgress::Done
         );
         assert!(stage.orders.is_empty());
         stage.lock_replies();
@@ -307,7 +307,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
         let mut stage = begun(&state, Version::V5);
         assert_eq!(
             stage.send(9, plain_query(text, Version::V5)),
-            Progress::Done
+            InputProgress::Done
         );
         stage.with(|protocol, client, context| protocol.gone(client, context));
         let locks = state.setting.lock_tables.locks.as_ref().expect("locks");
@@ -349,16 +349,16 @@ fn a_connection_waits_for_so_many_answers_of_the_locks_at_once() {
                 )
             };
             for stream in 0..MOST_ASKED as i16 {
-                assert_eq!(ask(&mut stage, stream), Progress::Done);
+                assert_eq!(ask(&mut stage, stream), InputProgress::Done);
             }
             let last = MOST_ASKED as i16;
-            assert_eq!(ask(&mut stage, last), Progress::AwaitsReply);
+            assert_eq!(ask(&mut stage, last), InputProgress::AwaitsReply);
             assert_eq!(stage.client.asked.len(), MOST_ASKED);
             assert!(stage.told().is_empty());
             silent.may_speak();
             stage.lock_replies();
             // The request that has waited goes on.
-            assert_eq!(stage.send_bytes(&[]), Progress::Done);
+            assert_eq!(stage.send_bytes(&[]), InputProgress::Done);
             stage.lock_replies();
             let told = stage.told();
             assert_eq!(told.len(), MOST_ASKED + 1);
@@ -411,7 +411,7 @@ fn only_plain_writes_may_be_merged() {
             stage.prepare(text);
             let query = stage.execute(9);
             assert_eq!(merge::may_merge(&query), may, "{text}");
-            let again = Query {
+            let again = BackendQuery {
                 retries: 1,
                 ..query
             };

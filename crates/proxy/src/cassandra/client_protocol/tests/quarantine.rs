@@ -23,14 +23,14 @@ fn a_client_whose_request_no_node_can_read_leaves_the_others_alone() {
     parameters.timestamp = Some(i64::MIN);
     let text = "UPDATE t SET v = 1 WHERE k = 1";
     let query = cql::request::Query { text, parameters };
-    assert_eq!(stage.send(3, Request::Query(query)), Progress::Done);
+    assert_eq!(stage.send(3, Request::Query(query)), InputProgress::Done);
     assert_eq!(stage.error(), (StreamId(3), PROTOCOL_ERROR));
     let batch = cql::request::Batch {
         kind: cql::request::BatchKind::Logged,
         statements: Vec::new(),
         parameters,
     };
-    assert_eq!(stage.send(4, Request::Batch(batch)), Progress::Done);
+    assert_eq!(stage.send(4, Request::Batch(batch)), InputProgress::Done);
     assert_eq!(stage.error(), (StreamId(4), PROTOCOL_ERROR));
     assert!(stage.orders.is_empty());
 }
@@ -92,7 +92,7 @@ fn a_connection_that_suspects_have_lost_says_nothing_of_its_node() {
         let query = stage.order();
         let node = query.node;
         let why = NodeError::Closed("the peer closed it".to_owned());
-        stage.give(query, Err(Failure::Lost(why)));
+        stage.give(query, Err(QueryFailure::Lost(why)));
         let avoids = stage.protocol.suspects.avoids(node, stage.now);
         assert_eq!(avoids, !is_quarantined);
         // It is a read, and is repeated.

@@ -17,7 +17,7 @@ mod simulated_replicas;
 
 use simulated_replicas::{ReplicaStatement, SimulatedReplicas, all_understood, understood};
 
-use super::super::super::control_connection::Table;
+use super::super::super::control_connection::TableInfo;
 use super::super::super::read_atomic::node_queries::PlacedQuery;
 use super::super::super::read_atomic::open_transactions::NumberLease;
 use super::super::super::read_atomic::recovery::{KeyspaceRecovery, RecoveryNodes};
@@ -33,16 +33,16 @@ const START_MS: u64 = 1_800_000_000_000;
 /// The nodes for recovery, which may die before each query.
 struct Mortal<'a> {
     nodes: &'a mut SimulatedReplicas,
-    known: Arc<Topology>,
+    known: Arc<CassandraTopology>,
     now: MonotonicTime,
     left: usize,
 }
 
 impl RecoveryNodes for Mortal<'_> {
-    fn quorum(&mut self, query: &PlacedQuery) -> Result<Table, ProxyError> {
+    fn quorum(&mut self, query: &PlacedQuery) -> Result<TableInfo, ProxyError> {
         if query.text.contains(" IF ") {
             // Leases are given by the test.
-            return Ok(Table::default());
+            return Ok(TableInfo::default());
         }
         let statements = all_understood(&query.text, &query.values.values(Version::V4));
         let is_lost = self.left == 0;
@@ -57,13 +57,13 @@ impl RecoveryNodes for Mortal<'_> {
         if is_lost {
             return Err(ProxyError::unavailable("by the test"));
         }
-        Ok(Table {
+        Ok(TableInfo {
             rows,
-            ..Table::default()
+            ..TableInfo::default()
         })
     }
 
-    fn tables(&self) -> Arc<Topology> {
+    fn tables(&self) -> Arc<CassandraTopology> {
         Arc::clone(&self.known)
     }
 
@@ -76,8 +76,8 @@ impl RecoveryNodes for Mortal<'_> {
 struct Proxy {
     stage: Stage,
     recovery: KeyspaceRecovery,
-    in_flight: Vec<Query>,
-    known: Arc<Topology>,
+    in_flight: Vec<BackendQuery>,
+    known: Arc<CassandraTopology>,
     /// The client's transactions without an answer.
     waiting: BTreeMap<i16, Wish>,
     streams: i16,
@@ -100,7 +100,7 @@ fn state_of(owner: i64, clock: &Arc<ManualClock>) -> Arc<CassandraState> {
     let names = tables().into_iter().map(|table| table.name);
     inner.setting.read_atomic =
         ReadAtomicTables::new(names.collect(), Owner(owner), &clock, &Arc::default());
-    let known = Topology {
+    let known = CassandraTopology {
         read_atomic: tables(),
         ..(*inner.known()).clone()
     };
@@ -161,7 +161,7 @@ struct Counts {
     removed: u32,
 }
 
-fn statement_of(query: &Query) -> ReplicaStatement {
+fn statement_of(query: &BackendQuery) -> ReplicaStatement {
     let header = header_of(&query.bytes, Direction::Request).expect("an envelope");
     let body = &query.bytes[HEADER_LEN..];
     let message = RequestMessage::decode(Envelope { header, body }).expect("CQL");
@@ -254,7 +254,7 @@ impl Simulation {
             Parameters::new(Consistency::Quorum, BoundValues::none(proxy.stage.version));
         let text = &text;
         let query = Request::Query(CqlQuery { text, parameters });
-        assert_eq!(proxy.stage.send(proxy.streams, query), Progress::Done);
+        assert_eq!(proxy.stage.send(proxy.streams, query), InputProgress::Done);
         let begun = proxy.in_flight.len();
         proxy.take_orders();
         match proxy.in_flight.get(begun).map(statement_of) {
@@ -519,7 +519,7 @@ fn stage(version: Version) -> Stage {
 fn say(stage: &mut Stage, text: &str, consistency: Consistency) {
     let parameters = Parameters::new(consistency, BoundValues::none(stage.version));
     let query = Request::Query(CqlQuery { text, parameters });
-    assert_eq!(stage.send(7, query), Progress::Done);
+    assert_eq!(stage.send(7, query), InputProgress::Done);
 }
 
 fn error_text(stage: &mut Stage) -> String {

@@ -10,14 +10,14 @@ use cql::{Bound, ValueList, Version};
 use super::super::schema::tests::{schema, simple};
 use super::*;
 
-fn step_of(schema: Schema, text: &str, values: &[Bound<'_>]) -> Result<Step, ProxyError> {
+fn step_of(schema: Schema, text: &str, values: &[Bound<'_>]) -> Result<LockStep, ProxyError> {
     let mut list = ValueList::new();
     values.iter().for_each(|value| list.push(*value));
     let statement = LockStatement::parse(text).expect("of the recipe");
-    Step::new(&Arc::new(schema), &statement, &list.values(Version::V5))
+    LockStep::new(&Arc::new(schema), &statement, &list.values(Version::V5))
 }
 
-fn step(text: &str) -> Step {
+fn step(text: &str) -> LockStep {
     step_of(simple(), text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -89,7 +89,7 @@ impl OneLock {
     }
 
     /// Takes the columns and values of the reply, as text.
-    fn take(&mut self, step: &Step) -> String {
+    fn take(&mut self, step: &LockStep) -> String {
         let judged = step.evaluate(self.lock().as_ref());
         match &judged {
             StepOutcome::Applied(ChangeVerdict::Set { value, lease }) => {

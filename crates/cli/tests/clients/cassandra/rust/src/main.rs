@@ -11,7 +11,7 @@
 //! The keyspace is made anew, and dropped in the end. The driver speaks version 4 of the protocol.
 
 mod recipe;
-mod say;
+mod report_lines;
 mod schema;
 mod statements;
 mod transactions;
@@ -30,7 +30,7 @@ use scylla::response::query_result::QueryResult;
 use scylla::value::CqlValue;
 use tokio::runtime;
 
-use say::say;
+use report_lines::say;
 
 /// How long a request may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(60);

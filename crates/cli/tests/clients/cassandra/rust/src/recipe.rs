@@ -10,7 +10,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlValue, MaybeUnset};
 use uuid::Uuid;
 
-use crate::say::{of_prepare, refused, say, table, tell};
+use crate::report_lines::{of_prepare, refused, say, table, tell};
 use crate::statements::{ID, set, word};
 use crate::{Outcome, Program};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 
-use crate::say::{of_prepare, refused, rows, say, tell};
+use crate::report_lines::{of_prepare, refused, rows, say, tell};
 use crate::statements::word;
 use crate::{Outcome, Program};
 

@@ -13,7 +13,7 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlDecimal, CqlTimestamp, CqlValue, MaybeUnset, Row};
 use uuid::Uuid;
 
-use crate::say::{columns, refused, rows, say};
+use crate::report_lines::{columns, refused, rows, say};
 use crate::{Outcome, Program};
 
 pub(crate) const ID: Uuid = Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0001);

@@ -7,7 +7,7 @@ use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 
-use crate::say::{rows, say, table};
+use crate::report_lines::{rows, say, table};
 use crate::{Outcome, Program};
 
 /// Longer than the shortest lease.

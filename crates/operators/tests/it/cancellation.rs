@@ -16,8 +16,8 @@ use kumiki_operators::{
 use pages::node::Node;
 use pages::remote::RemoteNode;
 use pages::{
-    Address, Groups, LoadOptions, Local, LocalOptions, Memory, Mode, PageSize, PageStream, Shape,
-    Source, Table, Tables,
+    Groups, LoadOptions, Local, LocalOptions, Memory, Mode, PageAddress, PageSize, PageStream,
+    Shape, Source, Table, Tables,
 };
 
 use crate::reference::storage;
@@ -113,7 +113,7 @@ struct Slow {
 }
 
 impl Source for Slow {
-    fn read(&self, table: &Arc<Table>, pages: Vec<Address>) -> PageStream {
+    fn read(&self, table: &Arc<Table>, pages: Vec<PageAddress>) -> PageStream {
         let (a_page, taken) = (self.a_page, Arc::clone(&self.pages));
         Box::new(self.source.read(table, pages).inspect(move |_| {
             std::thread::sleep(a_page);

@@ -1,4 +1,4 @@
-//! Lines that are alike if what was found is.
+//! Report lines: two are equal if the results are equal.
 
 use std::error::Error;
 use std::fmt::{Debug, Display};
