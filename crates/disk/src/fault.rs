@@ -39,6 +39,9 @@ pub enum OpKind {
     Sync,
     /// Opening, listing and reading.
     Read,
+    /// Operations that need a file descriptor of their own: creating and opening files, listing,
+    /// locking and syncing directories.
+    Open,
 }
 
 /// The kind of a failure.
@@ -51,6 +54,8 @@ pub enum FaultKind {
     /// A write writes half of its bytes and returns that number; any other operation reports an
     /// error.
     ShortWrite,
+    /// The process has no free file descriptor: an operation of [`OpKind::Open`] has no effect.
+    NoDescriptor,
     /// The power fails: this and all later operations fail. A write is under way.
     PowerOff,
 }
@@ -78,7 +83,7 @@ struct State {
     broken_dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     faults: Vec<Fault>,
-    counts: [u64; 4],
+    counts: [u64; 5],
     power_off: bool,
     /// The alignment of files that are created; 0 stands for 1.
     alignment: usize,
@@ -139,6 +144,7 @@ fn error(kind: FaultKind) -> io::Error {
         FaultKind::Io => Errno::IO.into(),
         FaultKind::NoSpace => Errno::NOSPC.into(),
         FaultKind::ShortWrite => io::ErrorKind::WriteZero.into(),
+        FaultKind::NoDescriptor => Errno::MFILE.into(),
         FaultKind::PowerOff => io::Error::other("the power is off"),
     }
 }
@@ -269,7 +275,7 @@ impl Disk for FaultDisk {
 
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.begin(&[OpKind::Change])?;
+        state.begin(&[OpKind::Change, OpKind::Open])?;
         state.has_dir(parent(path))?;
         if state.names.contains_key(path) || state.dirs.contains(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -282,7 +288,7 @@ impl Disk for FaultDisk {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.begin(&[OpKind::Read])?;
+        state.begin(&[OpKind::Read, OpKind::Open])?;
         let inode = state.find(path)?;
         Ok(self.handle(inode, access, 1))
     }
@@ -293,7 +299,7 @@ impl Disk for FaultDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let mut state = self.state.lock();
-        state.begin(&[OpKind::Read])?;
+        state.begin(&[OpKind::Read, OpKind::Open])?;
         state.has_dir(dir)?;
         let entry = |path: &PathBuf, is_dir| {
             let name = path.file_name().filter(|_| parent(path) == dir)?;
@@ -311,8 +317,9 @@ impl Disk for FaultDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        if let Some(kind) = state.count(&[OpKind::Change, OpKind::Sync]) {
-            if kind != FaultKind::PowerOff {
+        if let Some(kind) = state.count(&[OpKind::Change, OpKind::Sync, OpKind::Open]) {
+            // A directory that could not be opened was not synced.
+            if !matches!(kind, FaultKind::PowerOff | FaultKind::NoDescriptor) {
                 state.broken_dirs.insert(dir.to_owned());
             }
             return Err(error(kind));
@@ -350,7 +357,9 @@ impl Disk for FaultDisk {
             dir: dir.to_owned(),
             source,
         };
-        state.begin(&[OpKind::Read]).map_err(io_error)?;
+        state
+            .begin(&[OpKind::Read, OpKind::Open])
+            .map_err(io_error)?;
         state.has_dir(dir).map_err(io_error)?;
         if !state.locked.insert(dir.to_owned()) {
             let dir = dir.to_owned();

@@ -174,12 +174,16 @@ impl StartError {
     /// Returns `true` if the operation can be repeated later: there is no space for files, or no free
     /// file descriptor.
     pub(crate) fn is_shortage(&self) -> bool {
-        let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         matches!(
             self.source.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        ) || self
-            .source
+        ) || self.lacks_descriptor()
+    }
+
+    /// Returns `true` if there was no free file descriptor: the operation has had no effect.
+    pub(crate) fn lacks_descriptor(&self) -> bool {
+        let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        self.source
             .raw_os_error()
             .is_some_and(|code| out_of_descriptors.contains(&code))
     }

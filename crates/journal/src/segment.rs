@@ -236,9 +236,14 @@ impl LogFile {
                 *self = next;
                 Ok(Ok((self.header.segment, self.header.sequence)))
             }
+            // There is no file that must be removed, and no descriptor with which to sync its removal.
+            Err(error) if error.action == "create" && error.lacks_descriptor() => Ok(Err(error)),
             // A directory whose sync has failed must not be synced again and trusted; and the next
-            // segment may be recorded already.
-            Err(error) if [&*self.dir, self.newest.path()].contains(&&*error.path) => {
+            // segment may be recorded already. A directory that could not be opened was not synced.
+            Err(error)
+                if [&*self.dir, self.newest.path()].contains(&&*error.path)
+                    && !error.lacks_descriptor() =>
+            {
                 Err(JournalFailure::new(error.to_string()))
             }
             Err(error) => {

@@ -176,6 +176,31 @@ fn damage_is_named_with_its_place_and_the_remedy() {
     );
 }
 
+/// No other file has a trace of the transactions in the newest segment. If it is the only one, a
+/// checkpoint needs it, or the record of the newest segment names it.
+#[test]
+fn a_newest_log_file_that_is_gone_or_emptied_is_missed() {
+    let plain = tempdir().expect("a temporary directory");
+    let db = Db::open(options(plain.path())).expect("it opens");
+    put(&db, 0..100);
+    for ((dir, db), needed_by) in [(filled(), ".manifest"), ((plain, db), "log0.newest")] {
+        db.close().expect("closed");
+        drop(db);
+        let log = last(dir.path(), ".log");
+        let good = fs::read(&log).expect("its content");
+        let (name, remedy) = (log.display().to_string(), "backup");
+        fs::remove_file(&log).expect("removed");
+        let missing = format!("{name} is missing");
+        assert_says(&check(dir.path()), 1, &[&missing, needed_by, remedy]);
+        for emptied in [Vec::new(), vec![0; good.len()]] {
+            fs::write(&log, emptied).expect("written");
+            assert_says(&check(dir.path()), 1, &[&name, "not valid", remedy]);
+        }
+        fs::write(&log, good).expect("written");
+        assert_says(&check(dir.path()), 0, &["sound"]);
+    }
+}
+
 #[test]
 fn what_is_no_data_directory_is_refused() {
     let dir = tempdir().expect("a temporary directory");

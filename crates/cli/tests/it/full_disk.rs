@@ -127,6 +127,124 @@ fn writes_go_on_when_a_full_disk_has_room_again() {
     assert_eq!(client.told("GET other"), "value");
 }
 
+/// Returns a cluster of three members of which the last has a disk of its own; `None`: this process may
+/// not mount file systems.
+fn with_small_disk(size: &str, options: &[&str]) -> Option<(Replicas, SmallDisk)> {
+    let mut disk = None;
+    let replicas = Replicas::start_prepared(1, 3, options, |data| {
+        if data.ends_with("node3") {
+            std::fs::create_dir(data).expect("a directory");
+            disk = SmallDisk::mount_at(data.to_owned(), None, size);
+        }
+    });
+    Some((replicas, disk?))
+}
+
+/// Its data is more than its disk holds, so that no snapshot makes room.
+#[test]
+fn a_replica_with_a_full_disk_names_it_wherever_it_is_asked() {
+    const NODE: usize = 3;
+    const FULL: &str = "No space left";
+    let options = ["--log-segment-size", "4mb", "--admin", "127.0.0.1:0"];
+    let Some((replicas, disk)) = with_small_disk("20m", &options) else {
+        return;
+    };
+    let mut client = replicas.client();
+    let value = "x".repeat(64 * 1024);
+    for number in 0..400 {
+        let key = format!("key{number}");
+        eventually("the other members accept the write", || {
+            !client.insist(&["SET", &key, &value]).is_error()
+        });
+    }
+    let admin = replicas.admin(NODE);
+    let mut at = Client::connect(replicas.address(NODE));
+    eventually("it says that its disk is full", || {
+        let health = get(admin, "/health");
+        health.status == 503 && health.body.contains(FULL)
+    });
+    let metrics = get(admin, "/metrics").body;
+    assert!(metrics.contains("\nkumiki_log_failed 1\n"), "{metrics}");
+    let info = at.told("INFO persistence");
+    assert!(info.contains("aof_last_write_status:err"), "{info}");
+    assert!(info.contains(FULL), "{info}");
+    let (code, table, said) = replicas.command(&["status"]);
+    assert_eq!(code, Some(1), "{table}{said}");
+    let node = said
+        .lines()
+        .find(|line| line.contains(&format!("node {NODE}")));
+    let node = node.expect("a line about it");
+    assert!(node.contains(FULL) && !node.contains("network"), "{said}");
+    // There is no room for a snapshot, either.
+    let said = at.told("SAVE");
+    assert!(said.starts_with("-ERR no checkpoint was made: "), "{said}");
+    assert!(said.contains(FULL), "{said}");
+    let said = at.told("BGSAVE");
+    assert!(
+        said == "+Background saving started" || said.contains(FULL),
+        "{said}"
+    );
+    eventually("the save has failed", || {
+        let info = at.told("INFO persistence");
+        info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:err")
+    });
+
+    disk.resize("200m");
+    eventually("it has caught up", || {
+        get(admin, "/health").status == 200 && replicas.command(&["status"]).0 == Some(0)
+    });
+    let metrics = get(admin, "/metrics").body;
+    assert!(metrics.contains("\nkumiki_log_failed 0\n"), "{metrics}");
+    let info = at.told("INFO persistence");
+    assert!(info.contains("aof_last_write_status:ok"), "{info}");
+    eventually("a save succeeds", || at.told("SAVE") == "+OK");
+    at.told("READONLY");
+    eventually("it has everything", || at.told("STRLEN key399") == "65536");
+    // The directory can be removed once nothing is mounted there.
+    drop(disk);
+}
+
+/// A member without its data gets a snapshot, for which its disk is too small.
+#[test]
+fn a_snapshot_that_does_not_fit_is_named() {
+    const NODE: usize = 3;
+    let options = ["--log-segment-size", "1mb"];
+    let Some((mut replicas, disk)) = with_small_disk("200m", &options) else {
+        return;
+    };
+    let mut client = replicas.client();
+    let value = "x".repeat(64 * 1024);
+    for number in 0..400 {
+        client.insist(&["SET", &format!("key{number}"), &value]);
+    }
+    replicas.kill_node(NODE);
+    for entry in std::fs::read_dir(replicas.data(NODE)).expect("its directory") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => std::fs::remove_dir_all(path).expect("removed"),
+            false => std::fs::remove_file(path).expect("removed"),
+        }
+    }
+    disk.resize("8m");
+    replicas.start_node(NODE);
+    let number = NODE.to_string();
+    let (code, _, said) = replicas.command(&["add", "--node", &number, "--timeout", "5"]);
+    assert_eq!(code, Some(1), "{said}");
+    eventually("status names the cause", || {
+        let (code, _, said) = replicas.command(&["status"]);
+        let cause = said.contains("cannot be received") && said.contains("No space left");
+        code == Some(1) && cause && said.contains(&format!("node {NODE}: "))
+    });
+    let offers = replicas.log(NODE).matches("cannot be received").count();
+    assert!(offers < 50, "{}", replicas.log(NODE));
+    disk.resize("200m");
+    eventually("it is added", || {
+        replicas.command(&["add", "--node", &number]).0 == Some(0)
+    });
+    // The directory can be removed once nothing is mounted there.
+    drop(disk);
+}
+
 /// The log of each member fills its disk long before a snapshot is due: a snapshot is made in space that is
 /// set aside for it, and the log cut behind it.
 #[test]

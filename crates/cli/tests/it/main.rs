@@ -12,6 +12,7 @@ mod live_configuration;
 mod lock_faults;
 mod lock_reboot;
 mod locks;
+mod old_directories;
 mod operations;
 mod pages;
 mod proxied;

@@ -257,6 +257,7 @@ fn metrics_and_health_are_served_where_asked_for() {
     for line in [
         "\nkumiki_keys 1\n",
         "\nkumiki_log_failed 0\n",
+        "\nkumiki_clock_steps_total 0\n",
         "\n# TYPE kumiki_log_sync_seconds histogram\n",
         "\nkumiki_durability_info{durability=\"group\"} 1\n",
     ] {

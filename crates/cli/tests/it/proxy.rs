@@ -213,6 +213,42 @@ fn a_silent_leader_is_not_waited_for() {
     }
 }
 
+/// With the default times a request may be given up, and is then sent again: it is served while the
+/// first leader is still silent, and clients never learn which node leads.
+#[test]
+fn a_silent_leader_is_replaced_with_the_default_times() {
+    let replicas = Replicas::start(1, 3);
+    let proxy = before(&replicas.file(), &[]);
+    let [mut reader, mut writer] = [(); 2].map(|()| Client::connect(proxy.address));
+    assert_eq!(told(&mut writer, "SET foo 1"), "+OK\r\n");
+    let leader = replicas.leader(1);
+    replicas.pause_node(leader);
+    reader.send(&["GET", "foo"]);
+    writer.send(&["SET", "foo", "2"]);
+    let mut read = reader.reply().shown();
+    assert!(!read.starts_with("-UNKNOWN "), "{read}");
+    let mut written = writer.reply().shown();
+    eventually("both are served", || {
+        for said in [&read, &written] {
+            assert!(!said.starts_with("-MOVED "), "{said}");
+        }
+        if read.starts_with('-') {
+            read = reader.told("GET foo");
+        }
+        if written.starts_with('-') {
+            written = writer.told("SET foo 2");
+        }
+        !read.starts_with('-') && !written.starts_with('-')
+    });
+    assert!(["1", "2"].contains(&&*read), "{read}");
+    assert_eq!((&*written, &*reader.told("GET foo")), ("+OK", "2"));
+    replicas.resume_node(leader);
+    for _ in 0..200 {
+        assert_eq!(told(&mut writer, "SET foo 3"), "+OK\r\n");
+        assert_eq!(told(&mut reader, "GET foo"), "$1\r\n3\r\n");
+    }
+}
+
 #[test]
 fn mistakes_are_told_with_what_to_do() {
     let said = |args: &[&str]| {

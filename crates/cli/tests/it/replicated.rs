@@ -1,14 +1,19 @@
 //! Replicated partitions of real processes: nodes are killed, stopped and wiped; acknowledged
 //! writes stay, and commands continue.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::support::clients::output;
+use crate::support::files::copy;
 use crate::support::replicas::{Follower, Outcome, Replicas};
 use crate::support::transfers;
 use testkit::SetOnDrop;
 use testkit::client::Answer;
+use testkit::peers::{self, Group};
 use testkit::wait::go_on_until;
 use testkit::workload::{Ended, Subject, Workload};
 use testkit::{Client, Frame, Reply, eventually};
@@ -229,6 +234,135 @@ fn a_node_with_another_secret_is_named_with_the_cause_and_few_lines() {
 }
 
 #[test]
+fn a_node_with_another_cluster_file_is_named_with_the_cause_and_few_lines() {
+    let mut replicas = Replicas::start(1, 3);
+    let leader = replicas.leader(1);
+    let other = leader % 3 + 1;
+    replicas.kill_node(other);
+    let text = std::fs::read_to_string(replicas.file()).expect("the cluster's file");
+    let another = format!("read_atomic = [\"feed:\"]\n{text}");
+    std::fs::write(replicas.file(), another).expect("the file");
+    replicas.start_node(other);
+    std::fs::write(replicas.file(), text).expect("the file");
+    eventually("status names the cause", || {
+        let (code, _, said) = replicas.command(&["status"]);
+        let cause = said.contains("the clusters differ") && !said.contains("look at the network");
+        code == Some(1) && cause && said.contains(&format!("node {other}"))
+    });
+    for node in [leader, other] {
+        // Each thread with links has a line in the first minute, and they try many times a second.
+        let lines = replicas.log(node).matches("the clusters differ").count();
+        assert!((1..=9).contains(&lines), "{}", replicas.log(node));
+    }
+    // The advice helps.
+    replicas.kill_node(other);
+    replicas.start_node(other);
+    eventually("all is well", || replicas.command(&["status"]).0 == Some(0));
+}
+
+/// As docs/replication.md describes it.
+#[test]
+fn a_partition_grows_from_three_members_to_four() {
+    let mut replicas = Replicas::start(1, 3);
+    replicas.client().insist(&["SET", "key", "value"]);
+    let fourth = replicas.declare_another();
+    for node in 1..fourth {
+        assert!(replicas.stop_node(node).success());
+        replicas.start_node(node);
+    }
+    eventually("each of the three is a member again", || {
+        let (_, table, _) = replicas.command(&["status"]);
+        table.matches("follower").count() == 2 && table.matches("leader").count() == 1
+    });
+    replicas.start_node(fourth);
+    eventually("it is added", || {
+        let (code, _, said) = replicas.command(&["add", "--node", &fourth.to_string()]);
+        if code != Some(0) {
+            eprintln!("add: {said}");
+        }
+        code == Some(0)
+    });
+    eventually("all is well", || {
+        let (code, table, _) = replicas.command(&["status"]);
+        code == Some(0) && table.matches("follower").count() == 3
+    });
+    // It counts: without it, two of four would be no majority.
+    let others: Vec<usize> = (1..fourth).collect();
+    let lost = others.iter().find(|node| **node != replicas.leader(1));
+    replicas.kill_node(*lost.expect("a follower"));
+    let mut client = replicas.client();
+    client.insist(&["SET", "after", "1"]);
+    let mut reader = Client::connect(replicas.address(fourth));
+    reader.told("READONLY");
+    eventually("it has everything", || {
+        reader.told("GET after") == "1" && reader.told("GET key") == "value"
+    });
+}
+
+/// Each would count as the other one.
+#[test]
+fn the_data_of_another_member_is_refused() {
+    let mut replicas = Replicas::start(1, 3);
+    replicas.client().insist(&["SET", "key", "value"]);
+    replicas.leader(1);
+    let (one, other) = (1, 2);
+    for node in [one, other] {
+        assert!(replicas.stop_node(node).success());
+    }
+    replicas.exchange_data(one, other);
+    for (node, owner) in [(one, other), (other, one)] {
+        let said = replicas.try_start_node(node).expect_err("not its data");
+        let owner = format!("holds the data of node {owner} of a cluster");
+        assert!(said.contains(&owner) && said.contains("--data"), "{said}");
+    }
+    replicas.exchange_data(one, other);
+    for node in [one, other] {
+        replicas.start_node(node);
+    }
+    let value = replicas.client().insist(&["GET", "key"]);
+    assert_eq!(text(&value), "value");
+}
+
+/// It has forgotten entries that it acknowledged.
+#[test]
+fn a_member_with_an_old_copy_of_its_directory_stops_and_says_what_to_do() {
+    let mut replicas = Replicas::start(1, 3);
+    let mut client = replicas.client();
+    client.insist(&["SET", "key", "1"]);
+    let leader = replicas.leader(1);
+    let member = leader % 3 + 1;
+    assert!(replicas.stop_node(member).success());
+    let data = replicas.data(member);
+    let aside = format!("{data}.aside");
+    copy(Path::new(&data), Path::new(&aside));
+    replicas.start_node(member);
+    for number in 0..100 {
+        client.insist(&["SET", "key", &number.to_string()]);
+    }
+    wait_until_equal(&replicas);
+    assert!(replicas.stop_node(member).success());
+    replicas.wipe_node(member);
+    std::fs::rename(&aside, &data).expect("the old copy");
+    replicas.start_node(member);
+    let remedy = format!("kumiki cluster add --node {member}");
+    eventually("status says what to do", || {
+        let (code, table, said) = replicas.command(&["status"]);
+        let told = said.contains("is older than what this member has acknowledged");
+        code == Some(1) && table.contains("stopped") && told && said.contains(&remedy)
+    });
+    assert!(!replicas.log(member).contains("panicked"));
+    // The advice helps.
+    replicas.kill_node(member);
+    replicas.wipe_node(member);
+    replicas.start_node(member);
+    eventually("it is added", || {
+        let (code, ..) = replicas.command(&["add", "--node", &member.to_string()]);
+        code == Some(0)
+    });
+    eventually("all is well", || replicas.command(&["status"]).0 == Some(0));
+}
+
+#[test]
 fn a_removed_node_that_comes_back_is_shown_as_removed() {
     let mut replicas = Replicas::start(1, 3);
     replicas.client().insist(&["SET", "key", "value"]);
@@ -328,6 +462,113 @@ fn deadlines_count_from_the_leaders_clock_while_followers_stand_still() {
         let least = MS.saturating_sub(passed + 100) as i64;
         assert!((least..=MS as i64).contains(&left), "{left} after {passed}");
         assert_eq!(found, Reply::Null, "its deadline has passed");
+        true
+    });
+}
+
+/// Returns commands that give keys of one slot, `{foo}NAME0` and so on, a deadline in `ms`, whole seconds.
+fn deadline_commands(name: &str, ms: u64) -> [Vec<String>; 4] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let at = now.expect("a clock after 1970").as_millis() as u64 + ms;
+    [
+        format!("SET {{foo}}{name}0 v PX {ms}"),
+        format!("EXPIRE {{foo}}{name}1 {}", ms / 1000),
+        format!("PEXPIREAT {{foo}}{name}2 {at}"),
+        format!("GETEX {{foo}}{name}3 PX {ms}"),
+    ]
+    .map(|command| command.split(' ').map(str::to_owned).collect())
+}
+
+/// Each command that gives a key a deadline, with each read: keys live until their deadlines although
+/// the followers stand still when these are set, and no longer although they stand still when these pass.
+#[test]
+fn every_deadline_is_kept_with_every_read_while_followers_stand_still() {
+    const LONG: u64 = 60_000;
+    const SHORT: u64 = 1000;
+    let replicas = Replicas::start_with(1, 3, &["--election-timeout", "3s"]);
+    let keys = |name: &str| [0, 1, 2, 3].map(|at| format!("{{foo}}{name}{at}"));
+    let (long, short) = (keys("long"), keys("short"));
+    eventually("a leader stays one", || {
+        let leader = replicas.leader(1);
+        let connect = |node| Client::connect(replicas.address(node));
+        let mut client = connect(leader);
+        // On a slow machine another member may lead.
+        let is_done = |reply: Reply| !matches!(reply, Reply::Error(_));
+        let plain = long.iter().chain(&short).flat_map(|key| [key, "v"]);
+        let plain: Vec<&str> = ["MSET"].into_iter().chain(plain).collect();
+        let short_lived = deadline_commands("short", SHORT);
+        if !is_done(client.call(&plain))
+            || !short_lived.iter().all(|args| is_done(client.call(args)))
+        {
+            return false;
+        }
+        let followers = (1..=3).filter(|node| *node != leader);
+        followers.clone().for_each(|node| replicas.pause_node(node));
+        std::thread::sleep(Duration::from_millis(SHORT + 200));
+        let sent = Instant::now();
+        // A command waits for the followers, and what comes behind it on its connection as well.
+        let send = |args: &[String]| {
+            let mut client = connect(leader);
+            client.send(args);
+            client
+        };
+        let writers = deadline_commands("long", LONG).map(|args| send(&args));
+        let read = |command: &str, key: &String| send(&[command.to_owned(), key.clone()]);
+        let readers: Vec<_> = short
+            .iter()
+            .flat_map(|key| [("GET", key), ("PTTL", key)])
+            .map(|(command, key)| (command, key, read(command, key)))
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        followers
+            .clone()
+            .for_each(|node| replicas.resume_node(node));
+        let are_set = writers.map(|mut writer| is_done(writer.reply()));
+        let found: Vec<_> = readers
+            .into_iter()
+            .map(|(command, key, mut reader)| (command, key, reader.reply()))
+            .collect();
+        let is_led = found.iter().all(|(.., reply)| is_done(reply.clone()));
+        if are_set.contains(&false) || !is_led {
+            return false;
+        }
+        for (command, key, reply) in found {
+            let expected = match command {
+                "GET" => Reply::Null,
+                _ => Reply::Int(-2),
+            };
+            assert_eq!(reply, expected, "{command} {key}: too late");
+        }
+        for key in &long {
+            let (left, value) = (client.call(&["PTTL", key]), client.call(&["GET", key]));
+            let (Reply::Int(left), Reply::Bulk(value)) = (left, value) else {
+                return false;
+            };
+            let passed = sent.elapsed().as_millis() as u64;
+            let least = LONG.saturating_sub(passed + 100) as i64;
+            assert!(
+                (least..=LONG as i64).contains(&left),
+                "{key}: {left} after {passed}"
+            );
+            assert_eq!(value, b"v", "{key}: too early");
+        }
+        for node in followers {
+            let mut reader = connect(node);
+            assert_eq!(reader.told("READONLY"), "+OK");
+            for key in &long {
+                // Its state may be too old for a moment.
+                eventually("it may read", || {
+                    let said = reader.told(&format!("GET {key}"));
+                    assert_ne!(said, "nil", "{key} at {node}: too early");
+                    said == "v"
+                });
+            }
+            for key in &short {
+                eventually("it is gone there, too", || {
+                    reader.told(&format!("GET {key}")) == "nil"
+                });
+            }
+        }
         true
     });
 }
@@ -453,6 +694,56 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
     });
 }
 
+/// Clients ask a connection's node for its role in these two ways.
+#[test]
+fn followers_and_the_leader_say_so_in_hello_and_role() {
+    let replicas = Replicas::start(1, 3);
+    eventually("all roles are known", || {
+        let leader = replicas.leader(1);
+        let mut followers = (1..=3).filter(|node| *node != leader);
+        let said = |node, command| Client::connect(replicas.address(node)).told(command);
+        let address = |node| replicas.address(node);
+        let (host, port) = (address(leader).ip(), address(leader).port());
+        let role = said(leader, "ROLE");
+        role.starts_with("[master ")
+            && said(leader, "HELLO 2").contains("role master")
+            && followers.all(|node| {
+                let follows = format!("[slave {host} {port} connected ");
+                let listed = format!("[{} {} ", address(node).ip(), address(node).port());
+                said(node, "HELLO 2").contains("role replica")
+                    && said(node, "ROLE").starts_with(&follows)
+                    && role.contains(&listed)
+            })
+    });
+}
+
+/// It sends no READONLY.
+#[test]
+fn redis_cli_walks_the_keys_of_a_follower() {
+    let Some(program) = peers::program(Group::Redis, "redis-cli") else {
+        return;
+    };
+    let replicas = Replicas::start(1, 3);
+    let mut client = replicas.client();
+    for number in 0..100 {
+        let key = format!("key{number}");
+        client.insist(&["SET", &key, &"x".repeat(number + 1)]);
+    }
+    let follower = replicas.leader(1) % 3 + 1;
+    let port = replicas.address(follower).port().to_string();
+    let mut command = Command::new(&program);
+    command.args(["-p", &port, "--scan"]);
+    // It may not have applied all of them, or not know how old its state is.
+    eventually("all keys are listed", || {
+        let scan = output(&command, "");
+        let listed = String::from_utf8_lossy(&scan.stdout);
+        let mut keys: Vec<&str> = listed.lines().filter(|line| !line.is_empty()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        scan.status.success() && keys.len() == 100 && keys.iter().all(|key| key.starts_with("key"))
+    });
+}
+
 /// Heartbeats wait behind an entry of the log, so its size is limited: the leader stays the leader.
 #[test]
 fn what_would_cost_the_leader_its_leadership_is_refused() {
@@ -474,6 +765,25 @@ fn what_would_cost_the_leader_its_leadership_is_refused() {
     assert!(refused.starts_with("-ERR "), "{refused}");
     assert_eq!(client.told("EXISTS {foo}1 {foo}2 {foo}3 foo"), "0");
     assert_eq!(replicas.leader(1), leader);
+}
+
+/// The longest value that is allowed, which is one entry of the log.
+#[test]
+fn the_longest_value_keeps_the_leader() {
+    let replicas = Replicas::start_with(1, 3, &["--election-timeout", "1s"]);
+    let long = "x".repeat(32 << 20);
+    // On a slow machine another member may be elected at any time.
+    eventually("a leader stays one", || {
+        let leader = replicas.leader(1);
+        let term = replicas.said(leader, "term");
+        let mut client = Client::connect(replicas.address(leader));
+        let said = client.try_call(&["SET", "foo", &long]);
+        let is_set = said.is_ok_and(|reply| reply == Reply::Status("OK".to_owned()));
+        if is_set {
+            assert_eq!(client.told("STRLEN foo"), (32 << 20).to_string());
+        }
+        is_set && replicas.leader(1) == leader && replicas.said(leader, "term") == term
+    });
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn redis_cli(program: &Path, server: &Server, args: &[&str]) -> String {
 #[test]
 fn one_line_says_where_it_listens_and_where_data_lies() {
     let data = tempdir().expect("a temporary directory");
-    let server = serve_in(&data, &[]);
+    let server = serve_in(&data, &["--threads", "3"]);
     Client::connect(server.address).frame(&["PING"]);
     assert_says(
         &server.only_line(),
@@ -56,6 +56,7 @@ fn one_line_says_where_it_listens_and_where_data_lies() {
             &server.address.to_string(),
             data.path().to_str().expect("a path"),
             "durability: group",
+            "threads: 3",
             "version 0.1.0",
             &format!("redis-cli -p {} set ", server.address.port()),
         ],

@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod cluster;
 pub(crate) mod cql;
 pub(crate) mod drivers;
+pub(crate) mod files;
 pub(crate) mod process;
 pub(crate) mod replicas;
 pub(crate) mod transfers;

@@ -320,6 +320,62 @@ fn a_log_without_room_goes_on_when_there_is_some() {
     }
 }
 
+/// A segment that cannot be made for lack of file descriptors is made later. The first operation that
+/// needs a descriptor creates its file; the next one syncs its directory.
+#[test]
+fn a_log_without_file_descriptors_goes_on_when_there_are_some() {
+    let mut rng = Rng::with_seed(6);
+    for lacking in [0..1, 1..2, 0..3] {
+        let disk = FaultDisk::new();
+        let small = Options {
+            segment_size: 1,
+            ..options(1)
+        };
+        let run = start(&disk, small);
+        let mut logged = vec![commit(&run.clock, &run.writers[0], 0, 1, &mut rng).unwrap()];
+        run.journal.request(run.clock.current());
+        run.journal.cycle(0).unwrap();
+        let acknowledged = logged[0].tid.epoch();
+        assert_eq!(run.journal.durable(), acknowledged);
+
+        logged.push(commit(&run.clock, &run.writers[0], 0, 2, &mut rng).unwrap());
+        let before = disk.count(OpKind::Open);
+        for nth in lacking.clone() {
+            disk.plan(Fault {
+                on: OpKind::Open,
+                nth: before + nth,
+                kind: FaultKind::NoDescriptor,
+            });
+        }
+        let mut failed = 0;
+        loop {
+            run.journal.request(run.clock.current());
+            run.journal.cycle(0).expect("it is tried again");
+            let Some(trouble) = run.journal.trouble() else {
+                break;
+            };
+            assert!(!trouble.is_lasting && run.journal.failed().is_none());
+            let said = trouble.to_string();
+            assert!(said.contains("Too many open files"), "{said}");
+            assert_eq!(run.journal.wait(logged[1].tid.epoch()), Err(trouble));
+            assert_eq!(run.journal.durable(), acknowledged);
+            let crashed = recover(&shared(&disk.crash(Crash::KeepPrefix, failed))).unwrap();
+            judge(&crashed, &logged, acknowledged).unwrap();
+            // A transaction that had begun before is kept.
+            let one = commit(&run.clock, &run.writers[1], 1, 3 + failed, &mut rng);
+            logged.push(one.unwrap());
+            failed += 1;
+        }
+        assert!(failed > 0, "{lacking:?}");
+        let last = logged.last().unwrap().tid.epoch();
+        assert_eq!(run.journal.wait(last), Ok(()));
+        drop(run);
+        let found = recover(&shared(&disk.crash(Crash::DropAll, 1))).unwrap();
+        judge(&found, &logged, last).unwrap();
+        assert_eq!(found.transactions.len(), logged.len());
+    }
+}
+
 /// Makes a journal fail, and checks that it does nothing more. Returns `true` if it failed with the
 /// intended commit, and not before.
 fn fails_for_ever(on: OpKind, kind: FaultKind) -> bool {

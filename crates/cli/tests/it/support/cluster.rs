@@ -1,7 +1,7 @@
 //! A cluster of processes of the real binary.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use rustix::process::Signal;
@@ -10,6 +10,7 @@ use testkit::cluster_file::{NodeAddresses, describe};
 use testkit::process::Server;
 use testkit::relay::{Passing, Relay};
 
+use super::files::exchange;
 use super::process::kumiki;
 
 /// A running cluster. Its processes are killed when this is dropped.
@@ -46,10 +47,29 @@ impl Cluster {
         top: &str,
         further: &[&str],
     ) -> Cluster {
+        Cluster::begin(count, keeping, top, further, |_| ())
+    }
+
+    /// Starts so many nodes, with `top` at the top of the cluster's file. `prepare` gets the directory of
+    /// each node's data before the node starts.
+    pub(crate) fn start_prepared(count: usize, top: &str, prepare: impl FnMut(&Path)) -> Cluster {
+        Cluster::begin(count, Keeping::Data, top, &[], prepare)
+    }
+
+    fn begin(
+        count: usize,
+        keeping: Keeping,
+        top: &str,
+        further: &[&str],
+        mut prepare: impl FnMut(&Path),
+    ) -> Cluster {
         let mut said = String::new();
         // Another process may take a port that was found free.
         for _ in 0..5 {
             let mut cluster = Cluster::prepare(count, keeping, top, further);
+            for node in 0..count {
+                prepare(&cluster.data(node));
+            }
             match (0..count).try_for_each(|node| cluster.start_node(node)) {
                 Ok(()) => return cluster,
                 Err(text) => said = text,
@@ -117,7 +137,7 @@ impl Cluster {
             command.args(["--node", &(node + 1).to_string()]);
             match self.keeping {
                 Keeping::Nothing => command.arg("--ephemeral"),
-                Keeping::Data => command.arg("--data").arg(dir.join(format!("node{node}"))),
+                Keeping::Data => command.arg("--data").arg(self.data(node)),
             };
             command
         };
@@ -126,14 +146,13 @@ impl Cluster {
         Ok(())
     }
 
+    fn data(&self, node: usize) -> PathBuf {
+        self.dir.path().join(format!("node{node}"))
+    }
+
     /// Exchanges the data of two nodes that do not run.
     pub(crate) fn exchange_data(&self, one: usize, other: usize) {
-        let place = |name: String| self.dir.path().join(name);
-        let (one, other) = (place(format!("node{one}")), place(format!("node{other}")));
-        let aside = place("aside".to_owned());
-        for (from, to) in [(&one, &aside), (&other, &one), (&aside, &other)] {
-            std::fs::rename(from, to).expect("a directory of a node");
-        }
+        exchange(&self.data(one), &self.data(other));
     }
 
     /// Changes the cluster's file.

@@ -13,6 +13,7 @@ use testkit::relay::{Passing, Relay};
 use testkit::wait::PATIENCE;
 use testkit::{Client, Frame, eventually, eventually_some};
 
+use super::files::exchange;
 use super::process::{kumiki, run};
 
 /// The time without a leader after which another one is elected.
@@ -139,7 +140,8 @@ impl Replicas {
         }
     }
 
-    fn try_start_node(&mut self, node: usize) -> Result<(), String> {
+    /// Starts a node. If it does not start, returns its errors.
+    pub(crate) fn try_start_node(&mut self, node: usize) -> Result<(), String> {
         let (dir, further) = (self.dir.path(), &self.further);
         let build = |_, _: &Path| {
             let mut command = kumiki();
@@ -163,6 +165,17 @@ impl Replicas {
     /// Starts a node that was killed or stopped.
     pub(crate) fn start_node(&mut self, node: usize) {
         self.try_start_node(node).expect("it starts again");
+    }
+
+    /// Adds a node to the cluster's file, as a replica of the only partition. Returns its number; it does
+    /// not run.
+    pub(crate) fn declare_another(&mut self) -> usize {
+        self.addresses.extend(NodeAddresses::free(1, true));
+        self.servers.push(None);
+        self.per_partition += 1;
+        let text = describe(&self.addresses, self.per_partition);
+        std::fs::write(self.file(), text).expect("the cluster's file");
+        self.count()
     }
 
     /// Returns the path of the cluster's file.
@@ -192,8 +205,23 @@ impl Replicas {
 
     /// Removes the data of a node that does not run from its disk.
     pub(crate) fn wipe_node(&self, node: usize) {
-        let data = self.dir.path().join(format!("node{node}"));
-        std::fs::remove_dir_all(data).expect("its data");
+        std::fs::remove_dir_all(self.data(node)).expect("its data");
+    }
+
+    /// Exchanges the data of two nodes that do not run.
+    pub(crate) fn exchange_data(&self, one: usize, other: usize) {
+        exchange(Path::new(&self.data(one)), Path::new(&self.data(other)));
+    }
+
+    /// Returns the address at which a node's metrics are, for nodes with --admin 127.0.0.1:0.
+    pub(crate) fn admin(&self, node: usize) -> SocketAddr {
+        let line = self.servers[node - 1]
+            .as_ref()
+            .expect("it runs")
+            .only_line();
+        let (_, rest) = line.split_once("http://").expect("an address");
+        let (address, _) = rest.split_once("/metrics").expect("a path");
+        address.parse().expect("an address")
     }
 
     /// Returns the log of a node since it was started.
