@@ -15,7 +15,7 @@ use xtask::interrupt;
 
 use super::machine::{Meter, SERVER_CORE};
 use super::report::median;
-use crate::server::{Program, Server};
+use crate::server::{Program, ServerUnderTest};
 
 /// Bytes of a message.
 const PAYLOAD: usize = 100;
@@ -66,7 +66,7 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
         server.wait_ready()?;
         servers.push(server);
     }
-    let pids: Vec<_> = servers.iter().map(Server::pid).collect();
+    let pids: Vec<_> = servers.iter().map(ServerUnderTest::pid).collect();
     let meter = Meter::new(&pids);
     let mut runs: [Vec<Deliveries>; 2] = Default::default();
     for round in 0..options.rounds {
