@@ -124,7 +124,7 @@ fn options_of(command: &Command, text: &str) -> Result<Vec<Found>, Vec<Mistake>>
         let name: &str = key.get_ref();
         let Some(option) = known(command).find(|option| option.get_long() == Some(name)) else {
             let names: Vec<&str> = known(command).filter_map(Arg::get_long).collect();
-            let what = format!("{name} means nothing here; there are {}", names.join(", "));
+            let what = format!("{name} is no setting; there are {}", names.join(", "));
             mistakes.push((line(text, key.span().start), what));
             continue;
         };
@@ -315,11 +315,11 @@ mod tests {
         let lines: Vec<&str> = told.lines().collect();
         for (line, words) in lines.iter().zip([
             "FILE:1: invalid value '0' for '--queue",
-            "FILE:2: quue means nothing here; there are listen, cluster, redis",
+            "FILE:2: quue is no setting; there are listen, cluster, redis",
             "FILE:4: invalid value 'here' for '--listen",
             "FILE:5: insecure is of the type integer; write it as true or false",
             "FILE:6: redis is of the type array",
-            "FILE:7: config means nothing here",
+            "FILE:7: config is no setting",
             "FILE:8: timeout is of the type table",
             "FILE:9: invalid value 'loud' for '--log-level",
         ]) {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | stopped as asked; everything acknowledged is durable |
 //! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
-//! | 2 | the command line makes no sense |
+//! | 2 | the command line is wrong |
 //! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
 //!
 //! From the lowest layer up; a module uses those of the rows above its own:

@@ -119,7 +119,7 @@ impl NodeConnection {
             Value::Status(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => {
                 Ok(String::from_utf8_lossy(&text).into_owned())
             }
-            other => Err(format!("its answer makes no sense: {other:?}")),
+            other => Err(format!("its answer is malformed: {other:?}")),
         }
     }
 

@@ -192,9 +192,9 @@ impl Bench {
     }
 }
 
-type Way = (&'static str, fn(&mut Bench));
+type ReadMode = (&'static str, fn(&mut Bench));
 
-const WAYS: [Way; 5] = [
+const READ_MODES: [ReadMode; 5] = [
     ("copy", Bench::copy),
     ("words", Bench::words),
     ("checked", Bench::checked),
@@ -207,13 +207,13 @@ fn main() {
     let rounds = if is_quick { 200 } else { 4_000 };
     println!("nanoseconds for each of {KEYS} keys; the median of {TURNS} turns");
     print!("{:>10}", "bytes");
-    WAYS.iter().for_each(|(name, _)| print!(" {name:>9}"));
+    READ_MODES.iter().for_each(|(name, _)| print!(" {name:>9}"));
     println!(" {:>13}", "checked/copy");
     for value in [16, 128, 1024, 16 * 1024] {
         let mut bench = Bench::new(value);
-        let mut times = WAYS.map(|_| Vec::with_capacity(TURNS));
+        let mut times = READ_MODES.map(|_| Vec::with_capacity(TURNS));
         for _ in 0..TURNS {
-            for (times, (_, way)) in times.iter_mut().zip(WAYS) {
+            for (times, (_, way)) in times.iter_mut().zip(READ_MODES) {
                 let begun = Instant::now();
                 (0..rounds).for_each(|_| way(&mut bench));
                 times.push(begun.elapsed().as_nanos() as f64 / (rounds * KEYS) as f64);

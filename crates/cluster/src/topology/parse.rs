@@ -125,7 +125,7 @@ impl TopologyParser<'_, '_> {
     }
 
     fn unknown<T>(&mut self, key: &Spanned<T>, name: &str, known: &str) {
-        let what = format!("{name} means nothing here; there are {known}");
+        let what = format!("{name} is no setting here; there are {known}");
         self.note(key.span().start, what);
     }
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::support::held::Held;
 use crate::support::nodes::{Nodes, NodesOptions};
+use crate::support::prepared_transaction::PreparedTransaction;
 use crate::support::{bulk, config, ephemeral, int, ok};
 use testkit::own_process::run_alone;
 
@@ -30,9 +30,9 @@ fn measure() {
     let [a, b] = [1, 2].map(|node| nodes.key_of(node, "key"));
     // A server that is in no cluster can have data with prepared transactions.
     let alone = ephemeral(config());
-    Held::new(&alone.db, "k").commit();
-    let here = Held::new(&alone.db, "k");
-    let there = Held::new(nodes.db(2), &b);
+    PreparedTransaction::new(&alone.db, "k").commit();
+    let here = PreparedTransaction::new(&alone.db, "k");
+    let there = PreparedTransaction::new(nodes.db(2), &b);
     let mut parked = alone.client();
     parked.send(&["APPEND", "k", "y"]);
     let [mut coordinated, mut remote] = [nodes.client(1), nodes.client(2)];

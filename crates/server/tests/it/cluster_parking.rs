@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::held::Held;
 use crate::support::nodes::{Nodes, NodesOptions};
+use crate::support::prepared_transaction::PreparedTransaction;
 use crate::support::{bulk, error, int, ok, status};
 use testkit::{Client, Reply, eventually};
 
@@ -42,7 +42,7 @@ fn a_command_waits_for_the_outcome_and_others_go_on() {
     for commits in [true, false] {
         let mut other = nodes.client(1);
         other.call(&["SET", "k", "a"]);
-        let held = Held::new(nodes.db(1), "k");
+        let held = PreparedTransaction::new(nodes.db(1), "k");
         let mut client = nodes.client(1);
         client.send(&["GET", "k"]);
         client.send(&["PING"]);
@@ -62,7 +62,7 @@ fn a_command_waits_for_the_outcome_and_others_go_on() {
 #[test]
 fn those_who_wait_go_on_in_their_order() {
     let nodes = alone(LONG);
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     let mut clients: Vec<Client> = Vec::new();
     for number in 0..5u32 {
         let mut client = nodes.client(1);
@@ -84,7 +84,7 @@ fn a_block_waits_as_a_whole() {
     let nodes = alone(LONG);
     let mut client = nodes.client(1);
     assert_eq!(client.call(&["WATCH", "free"]), ok());
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     client.send(&["MULTI"]);
     client.send(&["INCR", "free"]);
     client.send(&["APPEND", "k", "y"]);
@@ -102,13 +102,13 @@ fn a_block_waits_as_a_whole() {
 #[test]
 fn a_watch_waits_and_a_broken_watch_is_told() {
     let nodes = alone(LONG);
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     let mut client = nodes.client(1);
     client.send(&["WATCH", "k"]);
     until_parked(&nodes, 1);
     held.commit();
     assert_eq!(client.reply(), ok());
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     client.send(&["MULTI"]);
     client.send(&["SET", "k", "new"]);
     client.send(&["EXEC"]);
@@ -122,7 +122,7 @@ fn a_watch_waits_and_a_broken_watch_is_told() {
 #[test]
 fn waiting_has_an_end() {
     let nodes = alone(Duration::from_millis(200));
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     let mut client = nodes.client(1);
     let begin = Instant::now();
     let said = client.call(&["SET", "k", "1"]);
@@ -136,7 +136,7 @@ fn waiting_has_an_end() {
 #[test]
 fn clients_that_go_do_not_wait() {
     let nodes = alone(LONG);
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     let mut gone = nodes.client(1);
     gone.send(&["SET", "k", "gone"]);
     let mut killed = nodes.client(1);
@@ -169,7 +169,7 @@ fn a_stopping_server_answers_those_who_wait() {
     options.config.hold_timeout = LONG;
     options.config.drain = Duration::from_secs(1);
     let mut nodes = Nodes::start(options);
-    let held = Held::new(nodes.db(1), "k");
+    let held = PreparedTransaction::new(nodes.db(1), "k");
     let mut client = nodes.client(1);
     client.send(&["SET", "k", "1"]);
     until_parked(&nodes, 1);

@@ -1,8 +1,8 @@
 //! A server in this process, and clients of it.
 
 pub(crate) mod gate;
-pub(crate) mod held;
 pub(crate) mod nodes;
+pub(crate) mod prepared_transaction;
 pub(crate) mod replica;
 
 use std::net::SocketAddr;

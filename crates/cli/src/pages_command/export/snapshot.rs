@@ -97,7 +97,7 @@ impl Snapshot {
 }
 
 fn nonsense() -> String {
-    "its answer makes no sense: it may be of another release".to_owned()
+    "its answer is malformed: it may be of another release".to_owned()
 }
 
 /// Explains the error of a server that does not give its snapshot.

@@ -22,14 +22,14 @@ struct Pair {
 }
 
 /// A node's calls to the network, noted for the bottle.
-struct Desk {
+struct MessageQueue {
     dialled: Vec<NodeId>,
     sends: Vec<(Link, Vec<u8>)>,
     /// The number of the next connection.
     next: usize,
 }
 
-impl Messages for Desk {
+impl Messages for MessageQueue {
     fn connect(&mut self, to: NodeId) -> Link {
         self.dialled.push(to);
         Link(2 * (self.next + self.dialled.len() - 1) as u64)
@@ -230,16 +230,16 @@ impl Bottle {
             return;
         };
         node.turn(&mut self.models[at], self.now);
-        let mut desk = Desk {
+        let mut queue = MessageQueue {
             dialled: Vec::new(),
             sends: Vec::new(),
             next: self.pairs.len(),
         };
-        node.pump(&mut desk);
+        node.pump(&mut queue);
         for done in node.finished() {
             self.outcomes.push((done.caller, done.outcome));
         }
-        for (link, bytes) in desk.sends {
+        for (link, bytes) in queue.sends {
             let (pair, side) = (link.0 as usize / 2, link.0 as usize % 2);
             if link == STRANGER {
                 self.heard.push(format!("{:?}", codec::decode(&bytes)));
@@ -250,7 +250,7 @@ impl Bottle {
             }
         }
         let first = self.pairs.len();
-        for to in &desk.dialled {
+        for to in &queue.dialled {
             let to = usize::from(to.0) - 1;
             self.pairs.push(Pair {
                 ends: [at, to],
@@ -258,7 +258,7 @@ impl Bottle {
                 towards: Default::default(),
             });
         }
-        for pair in first..first + desk.dialled.len() {
+        for pair in first..first + queue.dialled.len() {
             if !self.pairs[pair].up {
                 self.hand(pair, 0, Event::Down("refused"));
                 continue;

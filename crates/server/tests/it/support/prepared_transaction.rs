@@ -11,14 +11,14 @@ use store::{Db, Worker};
 static COUNT: AtomicU64 = AtomicU64::new(1);
 
 /// A transaction that is prepared until the test decides it.
-pub(crate) struct Held {
+pub(crate) struct PreparedTransaction {
     worker: Worker,
     id: TransactionId,
 }
 
-impl Held {
+impl PreparedTransaction {
     /// Appends `x` to the key.
-    pub(crate) fn new(db: &Db, key: &str) -> Held {
+    pub(crate) fn new(db: &Db, key: &str) -> PreparedTransaction {
         let mut worker = db.worker().expect("a spare worker");
         // Each is later than the one before it, also within a millisecond.
         let unique = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Held {
             isolation: base::participant::Isolation::Serializable,
         };
         worker.prepare(&prepare).expect("no other thread is here");
-        Held { worker, id }
+        PreparedTransaction { worker, id }
     }
 
     pub(crate) fn commit(mut self) {
