@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base::clock::ManualClock;
@@ -239,6 +239,17 @@ fn what_cannot_be_is_refused() {
 /// and the next one is made when there is room again.
 #[test]
 fn a_full_disk_fails_the_checkpoint_alone() {
+    fails_the_checkpoint_alone(OpKind::Change, FaultKind::NoSpace, 10);
+}
+
+/// So does a process without a free file descriptor.
+#[test]
+fn no_descriptor_fails_the_checkpoint_alone() {
+    fails_the_checkpoint_alone(OpKind::Open, FaultKind::NoDescriptor, 4);
+}
+
+/// Makes one operation of a checkpoint fail after the other, until more than `least` checkpoints have failed.
+fn fails_the_checkpoint_alone(on_kind: OpKind, kind: FaultKind, least: usize) {
     let plain = FaultDisk::new();
     let fill = |db: &Db| {
         for n in 0..30 {
@@ -247,25 +258,24 @@ fn a_full_disk_fails_the_checkpoint_alone() {
     };
     let db = Db::open(on(&plain)).unwrap();
     fill(&db);
-    let before = plain.count(OpKind::Change);
+    let before = plain.count(on_kind);
     db.checkpoint().unwrap();
-    let operations = plain.count(OpKind::Change) - before;
+    let operations = plain.count(on_kind) - before;
     drop(db);
-    assert!(operations > 8, "{operations}");
+    assert!(operations > least as u64, "{operations}");
     let (mut failed, mut broken) = (0, 0);
     // On a slow machine more of the disk's operations are the log's own: another pass meets others.
     let passes = (0..5).flat_map(|_| 0..operations);
     for (at, nth) in passes.enumerate() {
-        if at as u64 >= operations && failed > 10 {
+        if at as u64 >= operations && failed > least {
             break;
         }
         let disk = FaultDisk::new();
         let db = Db::open(on(&disk)).unwrap();
         fill(&db);
-        let kind = FaultKind::NoSpace;
         disk.plan(Fault {
-            on: OpKind::Change,
-            nth: disk.count(OpKind::Change) + nth,
+            on: on_kind,
+            nth: disk.count(on_kind) + nth,
             kind,
         });
         let held = content(&db);
@@ -294,7 +304,7 @@ fn a_full_disk_fails_the_checkpoint_alone() {
         assert_eq!(found.remove(&b"after"[..]), Some(b"1".to_vec()));
         assert_eq!(found, held, "operation {nth}");
     }
-    assert!(failed > 10, "{failed} failed, {broken} broke the log");
+    assert!(failed > least, "{failed} failed, {broken} broke the log");
 }
 
 /// Failures are counted and reported, and automatic attempts rest after them.
@@ -399,6 +409,49 @@ fn a_clock_that_was_ahead_freezes_no_expiry() {
         assert!(has(&db, "a") && !has(&db, "short"), "{:?}", content(&db));
         expires(&db);
         db.close().unwrap();
+    }
+}
+
+/// There is one report for each time.
+#[test]
+fn a_clock_that_was_set_is_counted_and_reported() {
+    const DAY: i64 = 86_400_000;
+    const NOW: i64 = 1_000_000;
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let hands = Hands::default();
+    hands.set_wall(NOW);
+    let clock = SteadyClock::of(hands.clone(), |step| {
+        TOLD.lock().unwrap().push(step.to_string());
+    });
+    let options = Options {
+        clock: Arc::new(clock),
+        ..on(&FaultDisk::new())
+    };
+    let db = Db::open(options).unwrap();
+    let pass = |ms| {
+        hands.pass(ms);
+        durably(&db, &[Op::put(b"a", b"1")]).unwrap();
+    };
+    pass(200);
+    assert_eq!(db.stats().clock_steps, 0);
+    for (count, wall, ms, words) in [
+        (1, Some(NOW + DAY), 200, "s ahead of the time"),
+        (2, None, 60_000, "keys expire by it from now on"),
+        (3, Some(NOW), 200, "behind the time by which keys expire"),
+    ] {
+        if let Some(wall) = wall {
+            hands.set_wall(wall);
+        }
+        for _ in 0..3 {
+            pass(ms);
+        }
+        let told = TOLD.lock().unwrap();
+        assert_eq!(
+            (db.stats().clock_steps, told.len()),
+            (count, count as usize),
+            "{told:?}"
+        );
+        assert!(told.last().unwrap().contains(words), "{told:?}");
     }
 }
 
