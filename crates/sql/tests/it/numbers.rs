@@ -155,6 +155,37 @@ async fn zeros_are_equal_and_so_are_nans() {
     .await;
 }
 
+/// Both zeros are one group. (Row 2 is a second NaN.)
+#[tokio::test]
+async fn zeros_are_grouped() {
+    let sessions = sessions();
+    let n = "(select * from n where id <> 2) n";
+    let groups = ["0|1", "1|1", "3|1", "4|2", "6|1", "7|1", "8|1", "9|1"];
+    let grouped = format!("select min(id), count(*) from {n} group by x order by 1");
+    check(&sessions, &grouped, &groups).await;
+    for (sql, expected) in [
+        ("select count(distinct x) from N", "7"),
+        ("select count(distinct x) from n where x = 0", "1"),
+        ("select count(*) from (select distinct x from N) d", "8"),
+        ("select count(*) from n group by x having x = 0", "2"),
+        ("select sum(distinct x) from n where id in (4, 5, 6)", "0.1"),
+        (
+            "select count(*) from (select x from N union select x from N) u",
+            "8",
+        ),
+        (
+            "select count(*) from (select x from N intersect select x from N) i",
+            "8",
+        ),
+        (
+            "select count(*) from (select x from N except select x from n where id in (1, 4)) e",
+            "6",
+        ),
+    ] {
+        check(&sessions, &sql.replace('N', n), &[expected]).await;
+    }
+}
+
 #[tokio::test]
 async fn decimals_divide_as_in_postgresql() {
     let sessions = sessions();
