@@ -1,6 +1,7 @@
 //! The real binary as a user sees it: the first minute, mistakes, stopping, and Redis's tools.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -204,6 +205,42 @@ fn an_empty_password_is_refused() {
 }
 
 /// Otherwise every user of the machine could read and write without it, at the addresses of nodes.
+/// Other users of the machine can read neither the password nor the data.
+#[test]
+fn a_file_with_a_password_and_the_data_are_private() {
+    let dir = tempdir().expect("a temporary directory");
+    let (file, data) = (dir.path().join("password"), dir.path().join("data"));
+    let [file, data] = [&file, &data].map(|path| path.to_str().expect("a path in UTF-8"));
+    let options = ["--data", data, "--requirepass-file", file];
+    let mode = |path: &str, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("its mode");
+    };
+    fs::write(file, "secret\n").expect("the file");
+    mode(file, 0o644);
+    let address = free_address().expect("a free port").to_string();
+    let (code, said) = refused(&[&["--listen", &address], &options[..]].concat());
+    assert_eq!(code, Some(1), "{said}");
+    assert_says(&said, &[&format!("chmod o-rwx {file}")]);
+    mode(file, 0o600);
+    let server = start_server(&options);
+    let mut client = Client::connect(server.address);
+    assert!(client.told("GET a").starts_with("-NOAUTH"));
+    assert_eq!(client.told("AUTH secret"), "+OK");
+    assert_eq!(client.told("SET a 1"), "+OK");
+    assert_eq!(client.told("SAVE"), "+OK");
+    let mut paths = vec![Path::new(data).to_owned()];
+    while let Some(path) = paths.pop() {
+        let about = fs::metadata(&path).expect("it is there");
+        let private = if about.is_dir() { 0o700 } else { 0o600 };
+        let mode = about.permissions().mode() & 0o777;
+        assert_eq!(mode, private, "{}: {mode:o}", path.display());
+        if about.is_dir() {
+            let entries = fs::read_dir(&path).expect("a directory");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+    }
+}
+
 #[test]
 fn a_password_in_a_cluster_needs_a_secret() {
     let dir = tempdir().expect("a temporary directory");
