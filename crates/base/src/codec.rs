@@ -18,12 +18,14 @@
 //! 3. Operations borrow their keys and values from the input.
 
 mod bytes;
+mod fixed;
 mod malformed;
 mod ops;
 mod replies;
 mod versions;
 
 pub use bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
+pub use fixed::{put_at, u16_at, u32_at, u64_at, u128_at};
 pub use malformed::{Malformed, MalformedKind, VERSION};
 pub use ops::{decode_ops, encode_ops, read_ops};
 pub use replies::{read_abort, read_replies, write_abort, write_replies};

@@ -31,6 +31,12 @@ impl RunError {
     }
 }
 
+impl From<cassandra::ConnectionError> for RunError {
+    fn from(error: cassandra::ConnectionError) -> RunError {
+        RunError::of(error)
+    }
+}
+
 impl From<String> for RunError {
     fn from(what: String) -> RunError {
         RunError::Failed(what)

@@ -30,6 +30,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The name of the option that names the file.
 const CONFIG: &str = "config";
+/// Options with passwords, by their ids: other users must not be able to read a file with them.
+const SECRETS: [&str; 2] = ["requirepass", "node_password"];
 /// The option that is read again while the process runs.
 const LOG_LEVEL: &str = "log-level";
 
@@ -54,6 +56,15 @@ pub(crate) fn expand(command: &Command, mut args: Vec<OsString>) -> Result<Vec<O
     let options = command.find_subcommand(name).expect("it was found");
     let text = read(path)?;
     let found = options_of(options, &text).map_err(|mistakes| tell(path, mistakes))?;
+    if let Some(secret) = found
+        .iter()
+        .find(|option| SECRETS.contains(&option.id.as_str()))
+    {
+        let private = base::private::check(path);
+        private.map_err(|error| {
+            format!("{} has a password ({}): {error}", path.display(), secret.id)
+        })?;
+    }
     let kept = found
         .into_iter()
         .filter(|option| !is_overruled(options, given, option));

@@ -1,7 +1,7 @@
 //! Hides passwords of the command line from other users of the machine.
 //!
-//! Every user can read the arguments of every process. So a server that was given a password as an
-//! argument restarts its program, in the same process, with a pipe in place of the password: as by
+//! Every user can read the arguments of every process. So a program that was given a password as an
+//! argument restarts itself, in the same process, with a pipe in place of the password: as by
 //! hand with `--requirepass-file <(…)`.
 
 use std::ffi::OsString;
@@ -17,6 +17,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 const OPTIONS: &[(&str, &str)] = &[
     ("--requirepass", "--requirepass-file"),
     ("--node-password", "--node-password-file"),
+    ("--password", "--password-file"),
 ];
 /// The longest password that is hidden, in bytes: a pipe holds that much before it is read.
 const LONGEST: usize = 4096;
@@ -145,6 +146,11 @@ mod tests {
                 "kumiki proxy --node-password=a=b --requirepass --two",
                 "kumiki proxy --node-password-file= --requirepass-file=",
                 vec!["a=b", "--two"],
+            ),
+            (
+                "kumiki cluster c.toml --password one status",
+                "kumiki cluster c.toml --password-file= status",
+                vec!["one"],
             ),
             (
                 "kumiki serve --requirepass-file f",

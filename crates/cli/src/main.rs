@@ -65,7 +65,10 @@ fn main() -> ExitCode {
     let log = logging::init(log_level);
     if matches!(
         command,
-        cli::CliCommand::Serve(_) | cli::CliCommand::Proxy(_)
+        cli::CliCommand::Serve(_)
+            | cli::CliCommand::Proxy(_)
+            | cli::CliCommand::Cluster(_)
+            | cli::CliCommand::Pages(_)
     ) {
         hidden_passwords::hide();
     }

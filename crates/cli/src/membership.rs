@@ -160,14 +160,21 @@ pub(crate) fn secret_reload(
     })
 }
 
-/// Reads a cluster's file.
+/// Reads a cluster's file. Warns if every user of the machine can read a secret in it.
 pub(crate) fn load(file: &Path) -> Result<Topology, String> {
-    Topology::load(file).map_err(|error| match error {
+    let topology = Topology::load(file).map_err(|error| match error {
         LoadError::Mistakes(mistakes) => {
             format!("the cluster's file cannot be used:\n{mistakes}")
         }
         unreadable => unreadable.to_string(),
-    })
+    })?;
+    if topology.secret().is_some()
+        && topology.secret_file().is_none()
+        && let Err(error) = base::private::check(file)
+    {
+        tracing::warn!("the cluster's file has the secret: {error}");
+    }
+    Ok(topology)
 }
 
 /// Returns the address to listen on: the one that others know, or the given one, which may be all addresses of

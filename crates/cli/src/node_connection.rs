@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use resp::command::write_command;
 use resp::{ReplyParser, Value};
 use server::replication::Report;
 
+use crate::passwords;
 use crate::tls_options::NodeTlsOptions;
 
 /// How long a node may take to be reached, and to answer with its state.
@@ -26,6 +28,9 @@ pub(crate) struct CredentialOptions {
     /// KUMIKI_PASSWORD, if there is one.
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
+    /// A file with the password, which other users must not be able to read.
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    password_file: Option<PathBuf>,
     #[command(flatten)]
     tls: NodeTlsOptions,
 }
@@ -42,7 +47,7 @@ impl CredentialOptions {
     /// # Errors
     /// The text says which file cannot be used.
     pub(crate) fn open(&self) -> Result<Credentials, String> {
-        let given = self.password.clone();
+        let given = passwords::given(self.password.as_ref(), self.password_file.as_deref())?;
         let tls = self.tls.files().as_ref().map(ClientTls::load).transpose();
         Ok(Credentials {
             password: given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok()),

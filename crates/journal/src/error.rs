@@ -158,6 +158,14 @@ impl CheckpointError {
     }
 }
 
+/// Returns `true` if there was no free file descriptor: the operation has had no effect.
+pub(crate) fn lacks_descriptor(error: &io::Error) -> bool {
+    let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| out_of_descriptors.contains(&code))
+}
+
 /// The reason why a journal could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
@@ -182,10 +190,7 @@ impl StartError {
 
     /// Returns `true` if there was no free file descriptor: the operation has had no effect.
     pub(crate) fn lacks_descriptor(&self) -> bool {
-        let out_of_descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-        self.source
-            .raw_os_error()
-            .is_some_and(|code| out_of_descriptors.contains(&code))
+        lacks_descriptor(&self.source)
     }
 
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StartError {

@@ -50,6 +50,7 @@
 //! 3. A segment was synced before the next one of its log got its name.
 
 use base::Epoch;
+use base::codec::{put_at, u32_at, u64_at};
 
 pub(crate) const VERSION: u32 = 5;
 /// The first version. Later versions differ only in fields that were always zero before, or in
@@ -100,15 +101,15 @@ impl LogSegmentHeader {
             self.logs,
         ];
         for (i, word) in words.iter().enumerate() {
-            put(&mut bytes, 8 + 4 * i, &word.to_le_bytes());
+            put_at(&mut bytes, 8 + 4 * i, &word.to_le_bytes());
         }
         let longs = [self.base.0, self.start.0, self.salt, self.sequence];
         for (i, long) in longs.iter().enumerate() {
-            put(&mut bytes, 32 + 8 * i, &long.to_le_bytes());
+            put_at(&mut bytes, 32 + 8 * i, &long.to_le_bytes());
         }
-        put(&mut bytes, 64, &self.first.to_le_bytes());
+        put_at(&mut bytes, 64, &self.first.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..76]);
-        put(&mut bytes, 76, &checksum.to_le_bytes());
+        put_at(&mut bytes, 76, &checksum.to_le_bytes());
         bytes
     }
 
@@ -186,8 +187,8 @@ pub(crate) struct BlockHeader {
 impl BlockHeader {
     pub(crate) fn encode(&self, seed: u32) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
-        put(&mut bytes, 0, &BLOCK_MAGIC);
-        put(&mut bytes, 4, &(self.kind as u32).to_le_bytes());
+        put_at(&mut bytes, 0, &BLOCK_MAGIC);
+        put_at(&mut bytes, 4, &(self.kind as u32).to_le_bytes());
         let longs = [
             self.sequence,
             self.epoch.0,
@@ -196,13 +197,13 @@ impl BlockHeader {
             self.durable.0,
         ];
         for (i, long) in longs.iter().enumerate() {
-            put(&mut bytes, 8 + 8 * i, &long.to_le_bytes());
+            put_at(&mut bytes, 8 + 8 * i, &long.to_le_bytes());
         }
-        put(&mut bytes, 48, &self.length.to_le_bytes());
-        put(&mut bytes, 52, &self.pad.to_le_bytes());
-        put(&mut bytes, 56, &self.payload_checksum.to_le_bytes());
+        put_at(&mut bytes, 48, &self.length.to_le_bytes());
+        put_at(&mut bytes, 52, &self.pad.to_le_bytes());
+        put_at(&mut bytes, 56, &self.payload_checksum.to_le_bytes());
         let checksum = crc32c::crc32c_append(seed, &bytes[..60]);
-        put(&mut bytes, 60, &checksum.to_le_bytes());
+        put_at(&mut bytes, 60, &checksum.to_le_bytes());
         bytes
     }
 
@@ -263,18 +264,6 @@ pub(crate) const SPARE_NAME: &str = "spare";
 pub(crate) fn segment_number(name: &str) -> Option<u32> {
     let number = name.strip_suffix(".log")?.parse().ok()?;
     (segment_name(number) == name).then_some(number)
-}
-
-pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
-    bytes[at..at + field.len()].copy_from_slice(field);
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]
@@ -339,9 +328,9 @@ mod tests {
     fn older_versions_are_read() {
         for version in OLDEST_VERSION..VERSION {
             let mut bytes = SEGMENT.encode();
-            put(&mut bytes, 8, &version.to_le_bytes());
+            put_at(&mut bytes, 8, &version.to_le_bytes());
             let checksum = crc32c::crc32c(&bytes[..76]);
-            put(&mut bytes, 76, &checksum.to_le_bytes());
+            put_at(&mut bytes, 76, &checksum.to_le_bytes());
             assert_eq!(LogSegmentHeader::decode(&bytes), Ok(SEGMENT));
         }
     }
@@ -349,7 +338,7 @@ mod tests {
     #[test]
     fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = SEGMENT.encode();
-        put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
+        put_at(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         assert_eq!(
             LogSegmentHeader::decode(&bytes),
             Err(InvalidLogHeader::Newer(VERSION + 1))

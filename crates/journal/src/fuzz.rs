@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{Epoch, Tid};
 use disk::{Disk, FaultDisk};
 
+use base::codec::put_at;
+
 use crate::checkpoint::CheckpointView;
 use crate::checkpoint::file_name::{CheckpointFile, directory};
 use crate::checkpoint::manifest::{LogStart, Manifest};
 use crate::checkpoint::part::{self, PartWriter};
 use crate::entry;
-use crate::format::{LogSegmentHeader, put};
+use crate::format::LogSegmentHeader;
 use crate::journal::Journal;
 
 /// Reads `bytes` in two ways: as a block's payload, which a checksum would protect in a whole log;
@@ -83,7 +85,7 @@ fn manifest(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     if let Some(end) = bytes.len().checked_sub(4) {
         let checksum = crc32c::crc32c(&bytes[..end]);
-        put(&mut bytes, end, &checksum.to_le_bytes());
+        put_at(&mut bytes, end, &checksum.to_le_bytes());
     }
     if let Ok(manifest) = Manifest::decode(&bytes) {
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));

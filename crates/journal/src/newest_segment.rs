@@ -31,8 +31,10 @@ use std::sync::Arc;
 use disk::{Access, Disk, DiskFile};
 use parking_lot::Mutex;
 
+use base::codec::{put_at, u32_at};
+
 use crate::error::{RecoverError, StartError};
-use crate::format::{log_name, put, u32_at};
+use crate::format::log_name;
 
 const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKINW";
@@ -168,12 +170,12 @@ pub(crate) fn log_number(name: &str) -> Option<usize> {
 
 fn encode(log: u32, segment: u32) -> [u8; RECORD] {
     let mut bytes = [0; RECORD];
-    put(&mut bytes, 0, &MAGIC);
-    put(&mut bytes, 8, &VERSION.to_le_bytes());
-    put(&mut bytes, 12, &log.to_le_bytes());
-    put(&mut bytes, 16, &segment.to_le_bytes());
+    put_at(&mut bytes, 0, &MAGIC);
+    put_at(&mut bytes, 8, &VERSION.to_le_bytes());
+    put_at(&mut bytes, 12, &log.to_le_bytes());
+    put_at(&mut bytes, 16, &segment.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..20]);
-    put(&mut bytes, 20, &checksum.to_le_bytes());
+    put_at(&mut bytes, 20, &checksum.to_le_bytes());
     bytes
 }
 

@@ -26,7 +26,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use bytes::Bytes;
 
-use crate::codec::{put, u16_at, u32_at, u64_at};
+use base::codec::{put_at, u16_at, u32_at, u64_at};
+
 use crate::encode::{Column, align};
 use crate::entry::{ALIGN, ENTRY, Entry, Keyed, aligned};
 use crate::format_error::FormatError;
@@ -82,18 +83,18 @@ pub fn encode(batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), BlockError> 
             distinct: None,
         };
         let entry = column.write(out, start).encode();
-        put(out, start + HEADER + i * ENTRY, &entry);
+        put_at(out, start + HEADER + i * ENTRY, &entry);
     }
     align(out, start);
     let block = &mut out[start..];
     let length = block.len() as u64;
-    put(block, 4, MAGIC);
-    put(block, 8, &VERSION.to_le_bytes());
-    put(block, 10, &columns.to_le_bytes());
-    put(block, 12, &rows.to_le_bytes());
-    put(block, 16, &length.to_le_bytes());
+    put_at(block, 4, MAGIC);
+    put_at(block, 8, &VERSION.to_le_bytes());
+    put_at(block, 10, &columns.to_le_bytes());
+    put_at(block, 12, &rows.to_le_bytes());
+    put_at(block, 16, &length.to_le_bytes());
     let checksum = crc32c::crc32c(&block[4..]);
-    put(block, 0, &checksum.to_le_bytes());
+    put_at(block, 0, &checksum.to_le_bytes());
     Ok(())
 }
 

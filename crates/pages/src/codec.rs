@@ -1,31 +1,8 @@
-//! Little-endian integers in bytes, and reading of bytes that may be anything.
+//! Reading of bytes that may be anything; integers are little-endian.
+
+use base::codec::{u16_at, u32_at, u64_at, u128_at};
 
 use crate::format_error::FormatError;
-
-/// Puts bytes at a place that has room for them.
-pub(crate) fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
-    bytes[at..at + part.len()].copy_from_slice(part);
-}
-
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("as many bytes")
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn u128_at(bytes: &[u8], at: usize) -> u128 {
-    u128::from_le_bytes(array(bytes, at))
-}
 
 /// Takes bytes from the front of others.
 #[derive(Clone, Debug)]

@@ -33,7 +33,8 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::TimeUnit;
 
-use crate::codec::{put, u32_at};
+use base::codec::{put_at, u32_at};
+
 use crate::format_error::FormatError;
 use crate::kind::{Kind, Width};
 
@@ -81,7 +82,7 @@ impl Entry {
     pub(crate) fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         let [kind, precision, scale] = self.kind.encode();
-        put(&mut bytes, 0, &[kind, self.keys as u8, precision, scale]);
+        put_at(&mut bytes, 0, &[kind, self.keys as u8, precision, scale]);
         let place = |at: usize| (at / ALIGN) as u32;
         let words = [
             self.nulls as u32,
@@ -93,7 +94,7 @@ impl Entry {
             place(self.keys_at),
         ];
         for (i, word) in words.iter().enumerate() {
-            put(&mut bytes, 4 + 4 * i, &word.to_le_bytes());
+            put_at(&mut bytes, 4 + 4 * i, &word.to_le_bytes());
         }
         bytes
     }

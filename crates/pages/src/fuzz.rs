@@ -7,8 +7,9 @@ use arrow_array::Array;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 
+use base::codec::put_at;
+
 use crate::block;
-use crate::codec::put;
 use crate::page::Page;
 use crate::protocol::{ListedTable, LoadDefinition, NodeReply, NodeRequest, NodeStatus};
 use crate::table::{Layout, PageAddress, PageNo, SegmentId, Table};
@@ -23,7 +24,7 @@ fn with_checksum(bytes: &[u8], at: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if let Some(behind) = bytes.get(at + 4..) {
         let checksum = crc32c::crc32c(behind);
-        put(&mut bytes, at, &checksum.to_le_bytes());
+        put_at(&mut bytes, at, &checksum.to_le_bytes());
     }
     bytes
 }
@@ -36,9 +37,9 @@ pub fn fuzz_page(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 64 {
         let size = right.len() as u32;
-        put(&mut right, 12, &size.to_le_bytes());
-        put(&mut right, 16, &ADDRESS.segment.0.to_le_bytes());
-        put(&mut right, 32, &ADDRESS.page.0.to_le_bytes());
+        put_at(&mut right, 12, &size.to_le_bytes());
+        put_at(&mut right, 16, &ADDRESS.segment.0.to_le_bytes());
+        put_at(&mut right, 32, &ADDRESS.page.0.to_le_bytes());
     }
     for bytes in [bytes.to_vec(), with_checksum(&right, 0)] {
         for layout in [Layout::Columns, Layout::Rows] {
@@ -79,14 +80,14 @@ pub fn fuzz_table(bytes: &[u8]) {
     if let Some((manifest, directory)) = bytes.get(4..).and_then(|b| b.split_at_checked(manifest)) {
         let mut manifest = manifest.to_vec();
         if let Some(at) = manifest.len().checked_sub(12) {
-            put(&mut manifest, at, &(directory.len() as u64).to_le_bytes());
-            put(
+            put_at(&mut manifest, at, &(directory.len() as u64).to_le_bytes());
+            put_at(
                 &mut manifest,
                 at + 8,
                 &crc32c::crc32c(directory).to_le_bytes(),
             );
         }
-        put(&mut right, 4, &with_checksum(&manifest, 12));
+        put_at(&mut right, 4, &with_checksum(&manifest, 12));
     }
     for bytes in [bytes, &right] {
         if let Ok(table) = Table::decode(bytes) {
@@ -140,7 +141,7 @@ pub fn fuzz_block(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if right.len() >= 32 {
         let length = right.len() as u64;
-        put(&mut right, 16, &length.to_le_bytes());
+        put_at(&mut right, 16, &length.to_le_bytes());
     }
     let schema = block_schema();
     for bytes in [bytes.to_vec(), with_checksum(&right, 0)] {

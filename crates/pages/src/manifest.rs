@@ -46,7 +46,9 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema};
 
-use crate::codec::{Reader, push_count, push_text, u32_at};
+use base::codec::u32_at;
+
+use crate::codec::{Reader, push_count, push_text};
 use crate::format_error::FormatError;
 use crate::kind::Kind;
 use crate::segment_directory::{self, SegmentHead};

@@ -45,7 +45,8 @@ use arrow_array::{ArrayRef, BinaryArray};
 use arrow_buffer::{Buffer, OffsetBuffer};
 use bytes::Bytes;
 
-use crate::codec::{put, u16_at, u32_at, u64_at, u128_at};
+use base::codec::{put_at, u16_at, u32_at, u64_at, u128_at};
+
 use crate::entry::{ENTRY, Entry, aligned};
 use crate::format_error::FormatError;
 use crate::kind::Kind;
@@ -116,21 +117,21 @@ impl PageHeader {
     /// Completes a page in `bytes`, which have its size and contain the entries and the data that
     /// they refer to.
     pub(crate) fn seal(&self, bytes: &mut [u8]) {
-        put(bytes, 4, MAGIC);
-        put(bytes, 8, &VERSION.to_le_bytes());
-        put(bytes, 10, &[self.layout as u8, 0]);
+        put_at(bytes, 4, MAGIC);
+        put_at(bytes, 8, &VERSION.to_le_bytes());
+        put_at(bytes, 10, &[self.layout as u8, 0]);
         let size = bytes.len() as u32;
-        put(bytes, 12, &size.to_le_bytes());
-        put(bytes, 16, &self.address.segment.0.to_le_bytes());
-        put(bytes, 32, &self.address.page.0.to_le_bytes());
-        put(bytes, 36, &self.group.to_le_bytes());
-        put(bytes, 38, &self.columns.to_le_bytes());
-        put(bytes, 40, &self.first_row.to_le_bytes());
+        put_at(bytes, 12, &size.to_le_bytes());
+        put_at(bytes, 16, &self.address.segment.0.to_le_bytes());
+        put_at(bytes, 32, &self.address.page.0.to_le_bytes());
+        put_at(bytes, 36, &self.group.to_le_bytes());
+        put_at(bytes, 38, &self.columns.to_le_bytes());
+        put_at(bytes, 40, &self.first_row.to_le_bytes());
         for (i, word) in [self.rows, self.record, self.records, 0].iter().enumerate() {
-            put(bytes, 48 + 4 * i, &word.to_le_bytes());
+            put_at(bytes, 48 + 4 * i, &word.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes[4..]);
-        put(bytes, 0, &checksum.to_le_bytes());
+        put_at(bytes, 0, &checksum.to_le_bytes());
     }
 
     /// Returns the header of a page of any address, after it has verified the checksum.

@@ -3,9 +3,10 @@
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::Schema;
 
+use base::codec::put_at;
+
 use crate::bounds::Bounds;
 use crate::cell::ValueMisfit;
-use crate::codec::put;
 use crate::column_size::ColumnSize;
 use crate::encode::Column;
 use crate::entry::{ALIGN, ENTRY};
@@ -211,7 +212,7 @@ impl PageBuilder {
                         distinct,
                     };
                     let entry = column.write(&mut bytes, 0).encode();
-                    put(&mut bytes, HEADER + i * ENTRY, &entry);
+                    put_at(&mut bytes, HEADER + i * ENTRY, &entry);
                 }
                 self.form = Form::Columns(
                     kinds.iter().map(|&kind| ColumnSize::new(kind)).collect(),
@@ -224,7 +225,7 @@ impl PageBuilder {
                 header.records = at as u32;
                 bytes.resize(at + self.rows * rows.record(), 0);
                 for (i, attribute) in rows.attributes().iter().enumerate() {
-                    put(&mut bytes, HEADER + i * ENTRY, &attribute.encode());
+                    put_at(&mut bytes, HEADER + i * ENTRY, &attribute.encode());
                 }
                 self.write_records(rows, &mut bytes[at..])?;
             }

@@ -28,8 +28,9 @@
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Schema};
 
+use base::codec::{put_at, u32_at};
+
 use crate::cell::{self, Cell, ValueMisfit};
-use crate::codec::{put, u32_at};
 use crate::entry::ENTRY;
 pub use crate::form::Form;
 use crate::format_error::FormatError;
@@ -51,10 +52,10 @@ impl Attribute {
     pub(crate) fn encode(&self) -> [u8; ENTRY] {
         let mut bytes = [0; ENTRY];
         let [kind, precision, scale] = self.kind.encode();
-        put(&mut bytes, 0, &[kind, self.form.code(), precision, scale]);
+        put_at(&mut bytes, 0, &[kind, self.form.code(), precision, scale]);
         let null = self.null.map_or(0, |bit| bit + 1);
         for (i, word) in [self.at, self.form.width(), null].iter().enumerate() {
-            put(&mut bytes, 4 + 4 * i, &(*word as u32).to_le_bytes());
+            put_at(&mut bytes, 4 + 4 * i, &(*word as u32).to_le_bytes());
         }
         bytes
     }

@@ -54,10 +54,10 @@ impl ListeningProcess {
                 addresses.map_err(|error| RunError::failed("looking for ports")(&error))?;
             let arguments = arguments(addresses[0], addresses[1].port())?;
             let process = ListeningProcess::spawn(program, dir, name, addresses[0], &arguments)?;
-            match process.wait_ready(&is_ready) {
-                Ok(()) => return Ok(process),
-                Err(output) => last = output,
+            if process.becomes_ready(&is_ready) {
+                return Ok(process);
             }
+            last = process.last_line();
         }
         let what = format!("{name} does not listen; the last that it said: {last}");
         Err(RunError::Failed(what))
@@ -89,17 +89,17 @@ impl ListeningProcess {
         })
     }
 
-    /// Waits until it listens; otherwise returns its last output.
-    fn wait_ready(&self, is_ready: impl Fn(SocketAddr) -> bool) -> Result<(), String> {
+    /// Waits until it listens. Returns `false` if it has ended, or takes too long.
+    fn becomes_ready(&self, is_ready: impl Fn(SocketAddr) -> bool) -> bool {
         let deadline = Instant::now() + READY;
         while !is_ready(self.address) {
             let ended = self.child.lock().try_wait().ok().flatten();
             if ended.is_some() || Instant::now() > deadline {
-                return Err(self.last_line());
+                return false;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Ok(())
+        true
     }
 
     fn last_line(&self) -> String {

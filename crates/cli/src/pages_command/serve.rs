@@ -16,6 +16,7 @@ use pages::node::{Limits, LocalTables, Node, NodeOptions, ShownFiles};
 use pages::{Local, LocalOptions, Tables};
 
 use crate::argument_values::parse_address;
+use crate::descriptors;
 use crate::logging::LogControl;
 use crate::rdma::NamedDevice;
 use crate::signals::{self, ConfigReload, SecretReload};
@@ -108,6 +109,7 @@ const TIDY: Duration = Duration::from_secs(60);
 
 /// Serves until it is asked to stop.
 pub(super) fn serve(options: &StorageNodeOptions, log: &Arc<LogControl>) -> Result<(), String> {
+    descriptors::raise();
     let signals = signals::take(true)?;
     let has_secret = options.access.secret_file.is_some();
     if !has_secret && !options.insecure {

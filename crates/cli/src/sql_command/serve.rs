@@ -13,6 +13,7 @@ use sql::serve::{Options, SqlServer};
 
 use super::query_options::QueryOptions;
 use crate::argument_values::parse_address;
+use crate::descriptors;
 use crate::logging::LogControl;
 use crate::passwords;
 use crate::signals::{self, ConfigReload, stop_on};
@@ -47,6 +48,7 @@ pub(crate) struct SqlServeOptions {
 
 /// Serves until a signal requests the stop.
 pub(crate) fn run(options: &SqlServeOptions, log: &Arc<LogControl>) -> Result<(), String> {
+    descriptors::raise();
     let signals = signals::take(options.tls.are_given())?;
     let certificate = options.tls.certificate()?;
     let shared = options

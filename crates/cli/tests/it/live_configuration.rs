@@ -123,7 +123,7 @@ fn mistakes_of_a_file_are_told_all_at_once() {
     let mut errors = child.stderr.take().expect("it is piped");
     errors.read_to_string(&mut said).expect("text");
     assert_eq!(status.code(), Some(2), "{said}");
-    assert!(said.contains("p.toml:1: quue means nothing"), "{said}");
+    assert!(said.contains("p.toml:1: quue is no setting"), "{said}");
     assert!(said.contains("p.toml:2: invalid value 'many'"), "{said}");
 }
 

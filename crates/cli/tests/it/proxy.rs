@@ -325,11 +325,8 @@ fn a_second_proxy_in_a_folder_serves_without_locks() {
 fn options_without_effect_are_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("proxy.toml");
-    std::fs::write(
-        &file,
-        "cassandra = \"127.0.0.1:1\"\nrequirepass = \"secret\"\n",
-    )
-    .expect("a file");
+    let options = "cassandra = \"127.0.0.1:1\"\nrequirepass = \"secret\"\n";
+    testkit::files::write_private(&file, options);
     let file = file.display().to_string();
     let cassandra = ["--cassandra", "127.0.0.1:1"];
     let redis = ["--redis", "127.0.0.1:1"];

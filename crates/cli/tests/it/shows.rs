@@ -242,6 +242,28 @@ fn a_file_with_a_password_and_the_data_are_private() {
 }
 
 #[test]
+fn a_configuration_with_a_password_is_private() {
+    let dir = tempdir().expect("a temporary directory");
+    let file = dir.path().join("serve.toml");
+    let name = file.to_str().expect("a path in UTF-8");
+    let mode = |mode| fs::set_permissions(&file, Permissions::from_mode(mode)).expect("its mode");
+    fs::write(&file, "requirepass = \"secret\"\n").expect("the file");
+    mode(0o644);
+    let address = free_address().expect("a free port").to_string();
+    let (code, said) = refused(&["--listen", &address, "--ephemeral", "--config", name]);
+    assert_ne!(code, Some(0), "{said}");
+    assert_says(&said, &["requirepass", &format!("chmod o-rwx {name}")]);
+    mode(0o600);
+    let server = start_server(&["--ephemeral", "--config", name]);
+    let mut client = Client::connect(server.address);
+    assert!(client.told("GET a").starts_with("-NOAUTH"));
+    // Without a password every user may read it.
+    mode(0o644);
+    fs::write(&file, "max-clients = 10\n").expect("the file");
+    drop(start_server(&["--ephemeral", "--config", name]));
+}
+
+#[test]
 fn a_password_in_a_cluster_needs_a_secret() {
     let dir = tempdir().expect("a temporary directory");
     let file = dir.path().join("cluster.toml");

@@ -188,9 +188,10 @@ fn a_transaction_gives_up_in_time() {
             txn.put(ON_1[0], b"mine")
         });
         let error = outcome.unwrap_err();
+        // The time may be over in the middle of an attempt.
         assert!(
-            matches!(error, Error::TimedOut { attempts, .. } if attempts == runs),
-            "{error}"
+            matches!(error, Error::TimedOut { attempts, .. } if attempts == runs || attempts + 1 == runs),
+            "{runs} runs: {error}"
         );
         assert!(error.is_retryable());
         most = runs.max(most);

@@ -446,7 +446,7 @@ fn what_means_nothing_is_named() {
         "id = 20",
         "id = 20\nslot = 5",
         "slot = 5",
-        &["slot means nothing", "slots"],
+        &["slot is no setting", "slots"],
     );
     one_mistake(
         "id = 2\n",

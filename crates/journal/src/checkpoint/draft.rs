@@ -12,7 +12,7 @@ use super::origin::RunOrigin;
 use super::part::{CheckpointPart, PartWriter};
 use super::remove;
 use super::view::CheckpointView;
-use crate::error::CheckpointError;
+use crate::error::{CheckpointError, lacks_descriptor};
 
 /// A checkpoint that is being made (the module describes the steps). If it is dropped before it was
 /// published, its files are removed.
@@ -69,16 +69,20 @@ impl CheckpointDraft {
         Ok(draft)
     }
 
-    /// Notes if an operation on the directory has failed: no later sync of it can be trusted.
+    /// Notes if an operation on the directory has failed: no later sync of it can be trusted. One for which
+    /// there was no file descriptor has not touched it.
     fn believe(
         &self,
         result: std::io::Result<()>,
         action: &'static str,
     ) -> Result<(), CheckpointError> {
         result.map_err(|source| {
+            let is_untouched = lacks_descriptor(&source);
             let error = CheckpointError::io(action, &self.directory)(source);
-            // The first failure is the one that is reported.
-            let _ = self.broken.set(error.to_string());
+            if !is_untouched {
+                // The first failure is the one that is reported.
+                let _ = self.broken.set(error.to_string());
+            }
             error
         })
     }

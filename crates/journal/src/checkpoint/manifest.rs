@@ -31,9 +31,10 @@
 
 use base::{Epoch, Tid};
 
+use base::codec::{put_at, u32_at, u64_at};
+
 use super::part::CheckpointPart;
 use super::view::CheckpointView;
-use crate::format::{put, u32_at, u64_at};
 
 pub(crate) const VERSION: u32 = 3;
 const OLDEST_VERSION: u32 = 1;
@@ -76,7 +77,7 @@ impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let size = FIXED + LOG * self.logs.len() + PART * self.parts.len() + CHECKSUM;
         let mut bytes = vec![0; FIXED];
-        put(&mut bytes, 0, &MAGIC);
+        put_at(&mut bytes, 0, &MAGIC);
         let words = [
             (8, VERSION),
             (12, size as u32),
@@ -85,7 +86,7 @@ impl Manifest {
             (68, self.parts.len() as u32),
         ];
         for (at, word) in words {
-            put(&mut bytes, at, &word.to_le_bytes());
+            put_at(&mut bytes, at, &word.to_le_bytes());
         }
         let longs = [
             (16, self.view.epoch.0),
@@ -95,9 +96,9 @@ impl Manifest {
             (56, self.salt),
         ];
         for (at, long) in longs {
-            put(&mut bytes, at, &long.to_le_bytes());
+            put_at(&mut bytes, at, &long.to_le_bytes());
         }
-        put(&mut bytes, 48, &self.view.generation.to_le_bytes());
+        put_at(&mut bytes, 48, &self.view.generation.to_le_bytes());
         for log in &self.logs {
             bytes.extend(log.segment.to_le_bytes());
             bytes.extend([0; 4]);
@@ -238,17 +239,17 @@ mod tests {
     #[test]
     fn the_first_version_is_read() {
         let mut bytes = sample().encode();
-        put(&mut bytes, 8, &OLDEST_VERSION.to_le_bytes());
+        put_at(&mut bytes, 8, &OLDEST_VERSION.to_le_bytes());
         let end = bytes.len() - CHECKSUM;
         let checksum = crc32c::crc32c(&bytes[..end]);
-        put(&mut bytes, end, &checksum.to_le_bytes());
+        put_at(&mut bytes, end, &checksum.to_le_bytes());
         assert_eq!(Manifest::decode(&bytes), Ok(sample()));
     }
 
     #[test]
     fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = sample().encode();
-        put(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
+        put_at(&mut bytes, 8, &(VERSION + 1).to_le_bytes());
         let newer = Err(BadManifest::Newer(VERSION + 1));
         assert_eq!(Manifest::decode(&bytes), newer);
     }

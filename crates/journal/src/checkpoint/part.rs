@@ -42,10 +42,12 @@ use std::path::PathBuf;
 use base::Epoch;
 use disk::DiskFile;
 
+use base::codec::{put_at, u32_at, u64_at};
+
 use super::key::CheckpointKey;
 use crate::entry;
 use crate::error::CheckpointError;
-use crate::format::{aligned, put, u32_at, u64_at};
+use crate::format::aligned;
 
 const VERSION: u32 = 3;
 const OLDEST_VERSION: u32 = 1;
@@ -75,13 +77,13 @@ pub(crate) fn encode_header(epoch: Epoch, part: u32, first: u32) -> [u8; HEADER]
 
 fn encode_version(version: u32, epoch: Epoch, part: u32, first: u32) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
-    put(&mut bytes, 0, &MAGIC);
-    put(&mut bytes, 8, &version.to_le_bytes());
-    put(&mut bytes, 12, &part.to_le_bytes());
-    put(&mut bytes, 16, &epoch.0.to_le_bytes());
-    put(&mut bytes, 24, &first.to_le_bytes());
+    put_at(&mut bytes, 0, &MAGIC);
+    put_at(&mut bytes, 8, &version.to_le_bytes());
+    put_at(&mut bytes, 12, &part.to_le_bytes());
+    put_at(&mut bytes, 16, &epoch.0.to_le_bytes());
+    put_at(&mut bytes, 24, &first.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..36]);
-    put(&mut bytes, 36, &checksum.to_le_bytes());
+    put_at(&mut bytes, 36, &checksum.to_le_bytes());
     bytes
 }
 
@@ -105,14 +107,14 @@ pub(crate) struct PartBlockHeader {
 impl PartBlockHeader {
     fn encode(&self, seed: u32) -> [u8; BLOCK_HEADER] {
         let mut bytes = [0; BLOCK_HEADER];
-        put(&mut bytes, 0, &BLOCK_MAGIC);
-        put(&mut bytes, 4, &self.entries.to_le_bytes());
-        put(&mut bytes, 8, &self.number.to_le_bytes());
-        put(&mut bytes, 16, &self.length.to_le_bytes());
-        put(&mut bytes, 20, &self.pad.to_le_bytes());
-        put(&mut bytes, 24, &self.payload_checksum.to_le_bytes());
+        put_at(&mut bytes, 0, &BLOCK_MAGIC);
+        put_at(&mut bytes, 4, &self.entries.to_le_bytes());
+        put_at(&mut bytes, 8, &self.number.to_le_bytes());
+        put_at(&mut bytes, 16, &self.length.to_le_bytes());
+        put_at(&mut bytes, 20, &self.pad.to_le_bytes());
+        put_at(&mut bytes, 24, &self.payload_checksum.to_le_bytes());
         let checksum = crc32c::crc32c_append(seed, &bytes[..28]);
-        put(&mut bytes, 28, &checksum.to_le_bytes());
+        put_at(&mut bytes, 28, &checksum.to_le_bytes());
         bytes
     }
 

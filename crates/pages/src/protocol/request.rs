@@ -1,6 +1,6 @@
 //! Messages of a reader.
 
-use base::codec::{Malformed, MalformedKind, Reader};
+use base::codec::{Malformed, MalformedKind, Reader, u16_at, u32_at};
 
 use super::words::{text, words};
 
@@ -109,14 +109,12 @@ impl PageRequest {
 
     #[inline]
     fn decode(bytes: &[u8; PAGE_REQUEST]) -> PageRequest {
-        let four =
-            |at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         PageRequest {
-            tag: four(0),
-            segment: four(4) as u16,
-            window: (four(4) >> 16) as u16,
-            page: four(8),
-            slot: four(12),
+            tag: u32_at(bytes, 0),
+            segment: u16_at(bytes, 4),
+            window: u16_at(bytes, 6),
+            page: u32_at(bytes, 8),
+            slot: u32_at(bytes, 12),
         }
     }
 }

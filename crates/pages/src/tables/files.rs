@@ -31,7 +31,8 @@ use disk::reads::{PageCache, ReadFile};
 use disk::{Access, Disk, DiskFile};
 use parking_lot::Mutex;
 
-use crate::codec::{put, u32_at, u128_at};
+use base::codec::{put_at, u32_at, u128_at};
+
 use crate::error::{At, Error};
 use crate::table::{PageAddress, PageNo, PageSize, SegmentId, TableId};
 
@@ -110,12 +111,12 @@ pub(crate) fn write_marker(
     place: u32,
 ) -> Result<(), Error> {
     let mut bytes = [0; MARKER_BYTES];
-    put(&mut bytes, 0, MAGIC);
-    put(&mut bytes, 8, &FORMAT.to_le_bytes());
-    put(&mut bytes, 16, &set.to_le_bytes());
-    put(&mut bytes, 32, &place.to_le_bytes());
+    put_at(&mut bytes, 0, MAGIC);
+    put_at(&mut bytes, 8, &FORMAT.to_le_bytes());
+    put_at(&mut bytes, 16, &set.to_le_bytes());
+    put_at(&mut bytes, 32, &place.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[16..]);
-    put(&mut bytes, 12, &checksum.to_le_bytes());
+    put_at(&mut bytes, 12, &checksum.to_le_bytes());
     let path = dir.join(MARKER);
     let new = write_new(disk, &path, &bytes)?;
     disk.rename(&new, &path).at("rename", &new)?;

@@ -35,6 +35,7 @@
 //! 3. Behind the last frame of the last segment there are zeros, or the rest of a write that a
 //!    crash has torn. Opening the log removes that.
 
+use base::codec::{u32_at, u64_at};
 pub(super) const VERSION: u32 = 1;
 pub(super) const SEGMENT_HEADER: usize = 64;
 pub(super) const FRAME_HEADER: usize = 24;
@@ -155,14 +156,6 @@ pub(super) fn frame(bytes: &[u8], seed: u32) -> Option<(u64, &[u8])> {
     let payload = bytes[FRAME_HEADER..].get(..u32_at(header, 4) as usize)?;
     let whole = u32_at(header, 16) == crc32c::crc32c_append(seed, payload);
     whole.then(|| (u64_at(header, 8), payload))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 #[cfg(test)]

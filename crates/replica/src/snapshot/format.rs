@@ -26,7 +26,7 @@
 //! | footer | number of keys (8 bytes), length of the file without this block (8 bytes), CRC-32C of bytes 0…19 of all block headers before it (4 bytes) |
 
 use base::Tid;
-use base::codec::{Malformed, Reader, put_u64};
+use base::codec::{Malformed, Reader, put_u64, u32_at};
 
 use super::contents::SnapshotHead;
 use crate::wire::{put_conf_state, read_conf_state};
@@ -114,10 +114,6 @@ impl SnapshotBlockHeader {
 /// that are followed by their checksum change a checksum in one way, whichever bytes they are.
 pub(super) fn chained(before: u32, header: &[u8; BLOCK_HEADER]) -> u32 {
     crc32c::crc32c_append(before, &header[..20])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// Appends the payload of the first block.

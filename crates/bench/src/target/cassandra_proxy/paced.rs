@@ -177,10 +177,8 @@ impl PreparedClient {
         values.push(Bound::Bytes(key.as_bytes()));
         if reads {
             let look = |body: ResultBody<'_>| is_row(&body, value.as_bytes());
-            let row = self
-                .link
-                .execute(&self.get, &values, Consistency::One, look);
-            return row.map_err(RunError::of);
+            let link = &mut self.link;
+            return link.execute(&self.get, &values, Consistency::One, look);
         }
         values.push(Bound::Bytes(value.as_bytes()));
         self.puts += 1;
@@ -196,13 +194,13 @@ impl PreparedClient {
 }
 
 /// Checks that there is one row, which holds this value.
-fn is_row(body: &ResultBody<'_>, value: &[u8]) -> Result<(), String> {
+fn is_row(body: &ResultBody<'_>, value: &[u8]) -> Result<(), RunError> {
     let rows = match body {
         ResultBody::Rows(rows) => rows.iter().collect(),
         _ => Vec::new(),
     };
     match &rows[..] {
         [row] if row[..] == [Some(value)] => Ok(()),
-        _ => Err(format!("{body:?} instead of {}", value.escape_ascii())),
+        _ => Err(format!("{body:?} instead of {}", value.escape_ascii()).into()),
     }
 }

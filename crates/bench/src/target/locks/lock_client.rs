@@ -173,8 +173,7 @@ impl LockClient for LightweightTransactions {
         let values = pair(name, owner);
         let answer = self
             .link
-            .execute(&self.take, &values, CONSISTENCY, applied)
-            .map_err(RunError::of)?;
+            .execute(&self.take, &values, CONSISTENCY, applied)?;
         Ok(match answer {
             (true, _) => LockAnswer::Granted { token: None },
             (false, holder) => LockAnswer::Refused { holder },
@@ -185,8 +184,7 @@ impl LockClient for LightweightTransactions {
         let values = pair(name, owner);
         let answer = self
             .link
-            .execute(&self.give, &values, CONSISTENCY, applied)
-            .map_err(RunError::of)?;
+            .execute(&self.give, &values, CONSISTENCY, applied)?;
         Ok(answer.0)
     }
 }
@@ -200,11 +198,9 @@ fn pair(name: &[u8], owner: &[u8]) -> ValueList {
 
 /// Parses the answer to a lightweight transaction. Returns `true` if it was applied, and otherwise
 /// the current owner, or nothing if there is none.
-fn applied(body: ResultBody<'_>) -> Result<(bool, Vec<u8>), String> {
+fn applied(body: ResultBody<'_>) -> Result<(bool, Vec<u8>), RunError> {
     let ResultBody::Rows(rows) = body else {
-        return Err(format!(
-            "a lightweight transaction was answered with {body:?}"
-        ));
+        return Err(format!("a lightweight transaction was answered with {body:?}").into());
     };
     let columns = rows.metadata.columns.as_ref();
     let place = |name: &str| columns.and_then(|columns| columns.position(name));
@@ -212,7 +208,7 @@ fn applied(body: ResultBody<'_>) -> Result<(bool, Vec<u8>), String> {
     let value = |name: &str| place(name).and_then(|place| *row.get(place)?);
     match value("[applied]") {
         Some([applied]) => Ok((*applied == 1, value("owner").unwrap_or_default().to_vec())),
-        other => Err(format!("[applied] is {other:?}")),
+        other => Err(format!("[applied] is {other:?}").into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cql::response::{Columns, RowsBuilder};
-use cql::{Consistency, CqlValue, ResultBody, StreamId};
+use cql::{Consistency, CqlValue, Malformed, ResultBody, StreamId};
 
 use super::open_transactions::OpenTransactions;
 use super::record::{TransactionRecord, VersionTag};
@@ -38,6 +38,26 @@ pub(crate) struct AtomicWrite {
     pub(crate) record: TransactionRecord,
 }
 
+/// An answer that no row or record of a read-atomic table gives.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MalformedRow {
+    /// It has no rows.
+    #[error("an answer without rows")]
+    NoRows,
+    /// It has other columns than the table.
+    #[error("a row of another table")]
+    OtherTable,
+    /// The tag of the row cannot be read.
+    #[error("{TAG_COLUMN}: {0}")]
+    Tag(Malformed),
+    /// The record cannot be read.
+    #[error("{RECORD_TABLE}: {0}")]
+    Record(Malformed),
+    /// The record does not have the row that refers to it.
+    #[error("{RECORD_TABLE}: a record without the row")]
+    RowMissing,
+}
+
 /// The values of a row, in the order of the table's columns.
 pub(crate) type RowValues = Vec<Option<Vec<u8>>>;
 
@@ -68,9 +88,16 @@ impl AtomicWrite {
 
 impl RowReads {
     /// Takes the row of a key in the first round.
-    pub(crate) fn take_row(&mut self, place: usize, body: &ResultBody<'_>) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Returns an error if the answer is not such a row.
+    pub(crate) fn take_row(
+        &mut self,
+        place: usize,
+        body: &ResultBody<'_>,
+    ) -> Result<(), MalformedRow> {
         let ResultBody::Rows(rows) = body else {
-            return Err("an answer without rows".to_owned());
+            return Err(MalformedRow::NoRows);
         };
         let Some(row) = rows.iter().next() else {
             return Ok(());
@@ -82,10 +109,10 @@ impl RowReads {
             .and_then(|(at, _)| values.get(at)?.as_deref());
         if let Some(tag) = tag {
             let tag = VersionTag::decode(tag);
-            self.tags[place] = Some(tag.map_err(|fault| format!("{TAG_COLUMN}: {fault}"))?);
+            self.tags[place] = Some(tag.map_err(MalformedRow::Tag)?);
         }
         if values.len() != schema.columns.0.len() {
-            return Err("a row of another table".to_owned());
+            return Err(MalformedRow::OtherTable);
         }
         let is_deleted = self.tags[place].as_ref().is_some_and(|tag| tag.is_deleted);
         self.rows[place] = (!is_deleted).then_some(values);
@@ -94,10 +121,17 @@ impl RowReads {
 
     /// Takes a record of the second round. If there is none, the row of the first round is as new; see
     /// [`read_atomic`](super).
-    pub(crate) fn take_record(&mut self, at: usize, body: &ResultBody<'_>) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Returns an error if the answer is not such a record.
+    pub(crate) fn take_record(
+        &mut self,
+        at: usize,
+        body: &ResultBody<'_>,
+    ) -> Result<(), MalformedRow> {
         let MissingVersion { place, id, owner } = self.missing[at];
         let ResultBody::Rows(rows) = body else {
-            return Err("an answer without rows".to_owned());
+            return Err(MalformedRow::NoRows);
         };
         let Some(Some(writes)) = rows
             .iter()
@@ -107,10 +141,10 @@ impl RowReads {
             return Ok(());
         };
         let record = TransactionRecord::decode(id, owner, writes);
-        let record = record.map_err(|fault| format!("{RECORD_TABLE}: {fault}"))?;
+        let record = record.map_err(MalformedRow::Record)?;
         let key = &self.read.keys[place];
         let write = record.writes.iter().find(|write| write.key == *key);
-        let write = write.ok_or_else(|| format!("{RECORD_TABLE}: a record without the row"))?;
+        let write = write.ok_or(MalformedRow::RowMissing)?;
         let schema = &self.read.schema;
         let tag = record.tag(write);
         self.rows[place] = write.columns.as_ref().map(|columns| {
