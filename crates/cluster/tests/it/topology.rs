@@ -441,7 +441,7 @@ fn a_secret_may_lie_in_a_file_of_its_own() {
 }
 
 #[test]
-fn what_means_nothing_is_named() {
+fn unknown_settings_are_named() {
     one_mistake(
         "id = 20",
         "id = 20\nslot = 5",
@@ -452,13 +452,13 @@ fn what_means_nothing_is_named() {
         "id = 2\n",
         "id = 2\nport = 5\n",
         "port",
-        &["port means nothing", "fabric"],
+        &["port is no setting", "fabric"],
     );
     one_mistake(
         "[[node]]",
         "title = \"x\"\n[[node]]",
         "title",
-        &["title means nothing", "name, secret", "[[node]]"],
+        &["title is no setting", "name, secret", "[[node]]"],
     );
     one_mistake("id = 20", "id 20", "id 20", &["this is not TOML"]);
     assert_eq!(mistakes("a = \n\nb = [\n").len(), 2);
