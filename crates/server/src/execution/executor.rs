@@ -42,6 +42,8 @@ impl Executor {
         let output = &mut connection.session.output;
         if self.context.failed.is_some() {
             output.truncate(from);
+            let published = &mut connection.session.published;
+            published.retain(|published| published.position < from);
             connection.writer().error(refusal::NEVER_DURABLE);
             return;
         }

@@ -126,6 +126,11 @@ fn a_message_of_a_block_that_is_never_durable_is_dropped() {
     }
     served.gate.break_down();
     assert!(error(&publisher.reply()).starts_with("MISCONF"));
+    // Nor is one of a block that shows what will never be durable.
+    for command in [&["MULTI"][..], &["GET", "k"], &["PUBLISH", "news", "shown"]] {
+        assert!(!matches!(publisher.call(command), Reply::Error(_)));
+    }
+    assert!(error(&publisher.call(&["EXEC"])).starts_with("MISCONF"));
     let mut other = served.client();
     assert_eq!(other.call(&["PUBLISH", "news", "other"]), int(4));
     for subscriber in &mut subscribers {
