@@ -52,10 +52,15 @@ impl ChannelMessage {
 
     /// Returns the kind of subscriptions to its channel by name.
     pub(crate) fn kind(&self) -> SubscriptionKind {
-        match self.sharded {
-            true => SubscriptionKind::ShardChannel,
-            false => SubscriptionKind::Channel,
-        }
+        kind_of(self.sharded)
+    }
+}
+
+/// Returns the kind of subscriptions by name to a shard channel, or to another one.
+fn kind_of(sharded: bool) -> SubscriptionKind {
+    match sharded {
+        true => SubscriptionKind::ShardChannel,
+        false => SubscriptionKind::Channel,
     }
 }
 
@@ -111,9 +116,9 @@ impl ChannelRegistry {
 
     /// Returns the number of subscribers to whom a message would be sent; one with several
     /// subscriptions that match counts several times.
-    pub(crate) fn receivers(&self, message: &ChannelMessage) -> u64 {
+    pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> u64 {
         let mut receivers = 0;
-        self.for_each_match(message, |counts| {
+        self.for_each_match(sharded, channel, |counts| {
             receivers += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
         });
         receivers
@@ -122,7 +127,7 @@ impl ChannelRegistry {
     /// Returns the runtimes that have subscribers to whom a message must be sent.
     pub(crate) fn runtimes_of(&self, message: &ChannelMessage) -> Vec<usize> {
         let mut any = vec![false; self.runtimes];
-        self.for_each_match(message, |counts| {
+        self.for_each_match(message.sharded, &message.channel, |counts| {
             for (any, &count) in any.iter_mut().zip(counts) {
                 *any |= count > 0;
             }
@@ -130,19 +135,19 @@ impl ChannelRegistry {
         (0..self.runtimes).filter(|&runtime| any[runtime]).collect()
     }
 
-    fn for_each_match(&self, message: &ChannelMessage, mut visit: impl FnMut(&[u32])) {
+    fn for_each_match(&self, sharded: bool, channel: &[u8], mut visit: impl FnMut(&[u32])) {
         if self.subscriptions.load(Ordering::SeqCst) == 0 {
             return;
         }
         let tables = self.tables.read();
-        if let Some(counts) = tables[message.kind() as usize].get(&*message.channel) {
+        if let Some(counts) = tables[kind_of(sharded) as usize].get(channel) {
             visit(counts);
         }
-        if message.sharded {
+        if sharded {
             return;
         }
         for (pattern, counts) in &tables[SubscriptionKind::Pattern as usize] {
-            if glob::matches(pattern, &message.channel, false) {
+            if glob::matches(pattern, channel, false) {
                 visit(counts);
             }
         }
@@ -339,10 +344,10 @@ mod tests {
                 tables[at].subscribe(&registry, what, 7, &mut clients[at]);
             }
         }
-        assert_eq!(registry.receivers(&message(false, "news")), 4);
-        assert_eq!(registry.receivers(&message(false, "no")), 2);
-        assert_eq!(registry.receivers(&message(true, "news")), 2);
-        assert_eq!(registry.receivers(&message(true, "no")), 0);
+        assert_eq!(registry.receivers(false, b"news"), 4);
+        assert_eq!(registry.receivers(false, b"no"), 2);
+        assert_eq!(registry.receivers(true, b"news"), 2);
+        assert_eq!(registry.receivers(true, b"no"), 0);
         assert_eq!(registry.runtimes_of(&message(false, "news")), [0, 2]);
         assert_eq!(tables[0].of_channel(&message(false, "news")), [7]);
         assert_eq!(tables[0].of_patterns(&message(false, "no")).count(), 1);
@@ -353,7 +358,7 @@ mod tests {
 
         tables[0].unsubscribe(&registry, news, 7, &mut clients[0]);
         tables[0].unsubscribe(&registry, news, 7, &mut clients[0]);
-        assert_eq!(registry.receivers(&message(false, "news")), 3);
+        assert_eq!(registry.receivers(false, b"news"), 3);
         assert!(clients[0].any() && clients[0].bytes() > 0);
         for (table, client) in tables.iter_mut().zip(&mut clients) {
             table.unsubscribe_all(&registry, 7, client);

@@ -38,7 +38,6 @@ use reactor::newcomers::Newcomers;
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
-use crate::channels::ChannelMessage;
 use crate::commands;
 use crate::connection::Connection;
 use crate::coordination::{CoordinationCaller, NodeLinks};
@@ -115,8 +114,6 @@ pub(crate) struct Runtime<N: Network> {
     more_from_nodes: bool,
     /// Messages that clients have published and that must not be sent yet.
     held_messages: HeldMessages,
-    /// Messages of clients that are to be sent now; empty but for a moment.
-    due_messages: Vec<Arc<ChannelMessage>>,
     /// Messages of clients wait to be sent to other nodes.
     has_published: bool,
     /// Outcomes of transactions over several nodes, kept for its memory.
@@ -226,7 +223,6 @@ impl<N: Network> Runtime<N> {
             releases: 0,
             more_from_nodes: false,
             held_messages: HeldMessages::new(&in_flight),
-            due_messages: Vec::new(),
             has_published: false,
             finished: Vec::new(),
         })

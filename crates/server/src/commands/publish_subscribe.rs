@@ -216,13 +216,13 @@ fn spublish(context: &mut RuntimeContext, session: &mut ClientSession, args: Arg
 
 /// Publishes a message, and answers how many subscribers this node has for it.
 fn send(sharded: bool, context: &RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
-    let message = ChannelMessage {
-        sharded,
-        channel: args.at(1).into(),
-        payload: args.at(2).into(),
-    };
-    let receivers = context.shared.channels.receivers(&message);
+    let receivers = context.shared.channels.receivers(sharded, args.at(1));
     if receivers > 0 || context.shared.routes.is_some() {
+        let message = ChannelMessage {
+            sharded,
+            channel: args.at(1).into(),
+            payload: args.at(2).into(),
+        };
         session.published.push(PublishedMessage {
             message: Arc::new(message),
             in_block: context.in_block,

@@ -65,11 +65,12 @@ impl<N: Network> Runtime<N> {
             return;
         };
         let context = &mut self.executor.context;
+        let mut due = Vec::new();
         for published in std::mem::take(&mut connection.session.published) {
             let (epoch, own) = connection.session.output.epochs_at(published.position);
             let message = published.message;
             let Some(epoch) = epoch.filter(|&epoch| epoch > context.durable) else {
-                self.due_messages.push(message);
+                due.push(message);
                 continue;
             };
             let held = HeldMessage {
@@ -86,7 +87,7 @@ impl<N: Network> Runtime<N> {
                 connection.state.dead = true;
             }
         }
-        self.publish_due();
+        due.iter().for_each(|message| self.publish(message));
     }
 
     /// Sends the held messages whose time has come.
@@ -100,17 +101,11 @@ impl<N: Network> Runtime<N> {
             () if context.can_lose && partition.is_lost(epoch) => Some(false),
             () => (epoch <= context.durable).then_some(true),
         };
-        self.due_messages = self.held_messages.release(outcome);
+        let due = self.held_messages.release(outcome);
         if context.failed.is_some() {
             self.held_messages.clear();
         }
-        self.publish_due();
-    }
-
-    fn publish_due(&mut self) {
-        for message in std::mem::take(&mut self.due_messages) {
-            self.publish(&message);
-        }
+        due.iter().for_each(|message| self.publish(message));
     }
 
     /// Sends a message to all subscribers, on other nodes as well.
