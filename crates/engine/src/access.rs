@@ -1,12 +1,12 @@
 //! Reads and writes of keys within a transaction.
 
+use base::limits::RESERVED;
 use base::transaction::{Kind, OpError};
 use base::{Tid, Version};
 
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionContent, VersionRef};
-use crate::system_record::RESERVED;
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
 use crate::transaction_error::TransactionError;

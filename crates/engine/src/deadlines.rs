@@ -1,6 +1,6 @@
 //! Expiry: deadlines of keys, and the operations that change nothing else.
 
-use base::transaction::{ExpireWhen, Expiry, OpError};
+use base::transaction::{Expiry, OpError};
 use base::{Op, Reply};
 
 use crate::lookaside::KeyHash;
@@ -42,7 +42,7 @@ pub(crate) fn execute(
         }
         Op::Expire { expiry, when, .. } => {
             let new = deadline_of(thread, txn, expiry, live.deadline())?;
-            let holds = allows(when, live.deadline(), new);
+            let holds = when.allows(live.deadline(), new);
             if holds {
                 set_deadline(thread, txn, (hash, key), live, new);
             }
@@ -86,23 +86,12 @@ pub(crate) fn deadline_of(
     expiry: Expiry,
     kept: Option<u64>,
 ) -> Result<Option<u64>, OpError> {
-    let at = match expiry {
-        Expiry::Never => return Ok(None),
-        Expiry::Keep => return Ok(kept),
-        Expiry::AtMs(at) => at,
-        Expiry::InMs(ms) => {
-            // A deadline that has passed at once is judged by the transaction's time.
-            let now = if ms > 0 {
-                now_ms(thread, txn)
-            } else {
-                txn.time_ms
-            };
-            let now = i64::try_from(now).map_err(|_| OpError::BadExpiry)?;
-            now.checked_add(ms).ok_or(OpError::BadExpiry)?
-        }
+    // A deadline that has passed at once is judged by the transaction's time.
+    let now = match expiry {
+        Expiry::InMs(ms) if ms > 0 => now_ms(thread, txn),
+        _ => txn.time_ms,
     };
-    // A time before 1970 has passed like any other.
-    Ok(Some(u64::try_from(at).unwrap_or(0)))
+    expiry.deadline(now, kept)
 }
 
 /// Returns the time from which relative deadlines count: the transaction's time, or the clock when
@@ -118,18 +107,5 @@ fn now_ms(thread: &ThreadContext, txn: &TransactionState) -> u64 {
         clock_ms
     } else {
         time_ms
-    }
-}
-
-fn allows(when: ExpireWhen, old: Option<u64>, new: Option<u64>) -> bool {
-    let new = new.unwrap_or(u64::MAX);
-    match when {
-        ExpireWhen::Always => true,
-        ExpireWhen::None => old.is_none(),
-        ExpireWhen::Some => old.is_some(),
-        ExpireWhen::Later => old.is_some_and(|old| new > old),
-        ExpireWhen::Earlier => old.is_none_or(|old| new < old),
-        ExpireWhen::SomeAndLater => old.is_some_and(|old| new > old),
-        ExpireWhen::SomeAndEarlier => old.is_some_and(|old| new < old),
     }
 }

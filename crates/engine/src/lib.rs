@@ -135,6 +135,5 @@ pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
 pub use stats::EngineStats;
-pub use system_record::RESERVED;
 pub use transaction_error::TransactionError;
 pub use worker::{Committed, Worker};

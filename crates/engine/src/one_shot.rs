@@ -2,13 +2,13 @@
 
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
-use base::transaction::OpError;
+use base::transaction::{OpError, byte_range};
 use base::{Abort, Op, Reply};
 
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionRef};
-use crate::strings::{bytes_or_nil, int, range};
+use crate::strings::{bytes_or_nil, int};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
@@ -70,7 +70,7 @@ fn execute(
         }
         Op::GetRange { key, start, end } => {
             let value = txn.read(engine, hash, key).string();
-            value.map(|value| Reply::Bytes(range(value.unwrap_or(b""), start, end)))
+            value.map(|value| Reply::Bytes(byte_range(value.unwrap_or(b""), start, end)))
         }
         Op::Len { key } => {
             let value = txn.read(engine, hash, key).string();

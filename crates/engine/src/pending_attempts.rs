@@ -1,6 +1,7 @@
 //! The attempts that are prepared without holds, as their system records name them (module
 //! [`crate::read_atomic`]).
 
+use base::limits::RESERVED;
 use base::{Timestamp, TransactionId};
 
 use crate::engine::Engine;
@@ -28,10 +29,8 @@ impl Engine {
         is_sought: impl Fn(&[u8]) -> bool,
     ) -> Option<TransactionId> {
         let mut least = None;
-        self.index.range(
-            &system_record::RESERVED,
-            Some(&system_record::OTHERS),
-            |record| {
+        self.index
+            .range(&RESERVED, Some(&system_record::OTHERS), |record| {
                 let Ok(id) = system_record::id(record.key()) else {
                     return true;
                 };
@@ -42,8 +41,7 @@ impl Engine {
                 let is_pending = !version.is_absent() && system_record::is_unheld(version.value());
                 least = (is_pending && is_sought(version.value())).then_some(id);
                 least.is_none()
-            },
-        );
+            });
         least
     }
 }

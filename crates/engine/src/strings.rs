@@ -202,23 +202,3 @@ pub(crate) fn int(n: usize) -> Reply<'static> {
 pub(crate) fn bytes_or_nil(value: Option<&'static [u8]>) -> Reply<'static> {
     value.map_or(Reply::Nil, Reply::Bytes)
 }
-
-/// Returns the bytes `start..=end` by Redis's rules: negative positions count from the end.
-pub(crate) fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
-    let len = value.len() as i64;
-    if start < 0 && end < 0 && start > end {
-        return b"";
-    }
-    let position = |at: i64| {
-        if at < 0 {
-            (len.saturating_add(at)).max(0)
-        } else {
-            at
-        }
-    };
-    let (start, end) = (position(start), position(end).min(len - 1));
-    if start > end || len == 0 {
-        return b"";
-    }
-    &value[start as usize..=end as usize]
-}

@@ -38,14 +38,13 @@
 //! A refusal ends with its version's deadline.
 
 use base::change::SYSTEM_GENERATION;
+use base::limits::RESERVED;
 use base::participant::State;
 use base::transaction::Kind;
 use base::{Timestamp, TransactionId};
 
 use crate::record::{VersionContent, VersionRef};
 
-/// Keys that begin with these bytes are the engine's own.
-pub const RESERVED: [u8; 16] = [0xff; 16];
 /// The prefix of other reserved keys than those of transactions: they are behind all of these.
 pub(crate) const OTHERS: [u8; RESERVED.len() + TransactionId::BYTES + 1] = {
     let mut key = [0xff; RESERVED.len() + TransactionId::BYTES + 1];

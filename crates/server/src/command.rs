@@ -43,6 +43,7 @@ use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
+use crate::working_set::WorkingSet;
 
 /// Operations of a plan; four fit without allocating.
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
@@ -50,6 +51,8 @@ pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
 pub(crate) type Planned<'a> = Result<Render<'a>, Refusal>;
 /// Turns arguments into operations.
 pub(crate) type Plan = for<'a> fn(Args<'a>, &mut Ops<'a>) -> Planned<'a>;
+/// Executes a command on the keys of its arguments, which the set has, and writes its reply.
+pub(crate) type Compound = fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), Refusal>;
 /// Finds the key that a [`PlanFromKey`] needs.
 pub(crate) type FindKey = fn(Args<'_>, &Cursors) -> Result<Arc<[u8]>, Refusal>;
 /// Answers without the store, at the end of the session's output.
@@ -68,6 +71,8 @@ pub(crate) enum CommandKind {
     /// By operations whose first ones are preconditions, each on one key: if one is not met, the
     /// answer is 0. In a block, an unmet precondition must not abort the other commands.
     AllOrNothing(Plan),
+    /// By a function on what its keys have, which are read first: a transaction in several steps.
+    Compound(Compound),
     /// `SCAN`: by operations from a remembered position on.
     Scan(PlanFromKey),
     /// `KEYS`: alone it walks a snapshot in slices; in a block it is one operation.
@@ -101,6 +106,13 @@ pub(crate) enum CommandKind {
     Container,
 }
 
+impl CommandKind {
+    /// Returns `true` if such a command runs as a long transaction.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, CommandKind::Compound(_))
+    }
+}
+
 /// A plan that needs a key which is not among the arguments: where a scan continues, or its upper
 /// bound. The key must live as long as the operations.
 #[derive(Clone, Copy)]
@@ -132,7 +144,8 @@ pub(crate) struct CommandDefinition {
     pub(crate) arity: i32,
     pub(crate) flags: CommandFlags,
     pub(crate) keys: KeyPositions,
-    /// The access to its keys, in words.
+    /// The access to its keys, in words; if it differs, that to each key, separated by `;`, the last one for all
+    /// that follow.
     pub(crate) access: &'static str,
     /// Categories that do not follow from its flags, in words.
     pub(crate) own_categories: &'static str,
@@ -160,6 +173,12 @@ impl CommandDefinition {
     /// Returns `true` if it takes keys: names of shard channels have slots, and are none.
     pub(crate) fn has_keys(&self) -> bool {
         self.keys.first > 0 && self.access != "not_key"
+    }
+
+    /// Returns its accesses to keys: to the first, to the second, and so on; the last is that to all others.
+    pub(crate) fn accesses(&self) -> impl Iterator<Item = &'static str> {
+        let parts = self.access.split(';').map(str::trim);
+        parts.filter(|access| !access.is_empty())
     }
 
     /// Returns its categories of access control lists.

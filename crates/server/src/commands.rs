@@ -12,6 +12,7 @@ mod clients;
 mod cluster;
 mod configuration;
 mod connection;
+mod copies;
 mod help;
 mod introspection;
 mod keys;
@@ -29,9 +30,10 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 14] = [
+const FAMILIES: [&[CommandDefinition]; 15] = [
     strings::COMMANDS,
     keys::COMMANDS,
+    copies::COMMANDS,
     transactions::COMMANDS,
     connection::COMMANDS,
     authentication::COMMANDS,
@@ -109,6 +111,7 @@ mod tests {
             assert!(
                 command
                     .access
+                    .replace(';', " ")
                     .split_whitespace()
                     .all(|word| ACCESS.contains(&word)),
                 "{name}"

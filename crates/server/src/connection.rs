@@ -137,7 +137,8 @@ impl Connection {
         let block = self.block.as_ref().map_or(0, |block| block.bytes());
         let subscriptions = self.session.subscriptions.bytes();
         let session = self.session.output.pending() + subscriptions;
-        self.input.len() + session + block + self.watched_bytes
+        let pending = self.pending.as_ref().map_or(0, PendingCommand::bytes);
+        self.input.len() + session + block + pending + self.watched_bytes
     }
 
     /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the

@@ -6,6 +6,7 @@
 //! | `other_nodes` | transactions of other nodes, of the leader, and of consensus |
 //! | `single` | a command alone: one transaction |
 //! | `block` | `MULTI`, `EXEC`, `DISCARD`: a block, which is one transaction |
+//! | `long` | commands that read before they write, and blocks with one of them |
 //! | `watch` | `WATCH` and its kin, the preconditions of blocks |
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
 //! | `key_walk` | `KEYS` and its kin, in slices |
@@ -18,6 +19,7 @@ mod block;
 mod dispatch;
 mod executor;
 mod key_walk;
+mod long;
 mod other_nodes;
 mod outcome;
 mod request;

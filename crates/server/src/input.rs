@@ -107,8 +107,9 @@ impl CommandBatch {
             let Some(command) = entry.command else {
                 continue;
             };
-            let first = command.keys.first;
-            if first > 0 && first < entry.count {
+            if let Some(first) = command.keys.first_key()
+                && first < entry.count
+            {
                 keys[count] = &input[self.spans[entry.first + first].range()];
                 count += 1;
             }

@@ -18,9 +18,11 @@
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
 //! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
+//! | `working_set` | the keys that a transaction in several steps has read and written |
 //! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
 //! | `commands` | the commands, a module for each family |
 //! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
+//! | `long_transaction` | commands that read before they write, as a transaction in several steps |
 //! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `pending_command` `connection` | what a connection waits for; one client's connection |
 //! | `execution` | the execution of requests |
@@ -94,6 +96,7 @@ mod input;
 mod key_walk;
 pub mod limits;
 mod listeners;
+mod long_transaction;
 mod lookup_counts;
 mod memory_watch;
 mod metrics;
@@ -115,6 +118,7 @@ mod session;
 mod snapshot_permits;
 mod snapshots;
 mod unix_time;
+mod working_set;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;

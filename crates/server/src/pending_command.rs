@@ -18,6 +18,7 @@ use crate::block_transaction::BlockTransaction;
 use crate::command::DeferredAnswer;
 use crate::command_call::CommandCall;
 use crate::key_walk::KeyWalk;
+use crate::long_transaction::LongTransaction;
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::CountedWait;
 
@@ -53,6 +54,15 @@ pub(crate) enum Readiness {
 }
 
 impl PendingCommand {
+    /// Returns the memory that a transaction in several steps takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            PendingCommand::LockWait(wait) => wait.transaction.bytes(),
+            PendingCommand::Coordinated(coordinated) => coordinated.transaction.bytes(),
+            _ => 0,
+        }
+    }
+
     /// Returns when it needs work.
     pub(crate) fn readiness(&self, context: &RuntimeContext) -> Readiness {
         let (partition, now) = (&context.shared.partition, context.now);
@@ -77,6 +87,16 @@ impl PendingCommand {
     }
 }
 
+impl PendingTransaction {
+    /// Returns the memory that it takes besides that of its arguments, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            PendingTransaction::Long(transaction) => transaction.bytes(),
+            PendingTransaction::Call(_) | PendingTransaction::Block(_) => 0,
+        }
+    }
+}
+
 impl From<DeferredAnswer> for PendingCommand {
     fn from(deferred: DeferredAnswer) -> PendingCommand {
         match deferred {
@@ -93,6 +113,8 @@ pub(crate) enum PendingTransaction {
     Call(CommandCall),
     /// An `EXEC`.
     Block(Box<BlockTransaction>),
+    /// A transaction in several steps.
+    Long(Box<LongTransaction>),
 }
 
 /// A transaction that waits for keys that a prepared one holds.

@@ -22,6 +22,9 @@ impl Limits {
     pub const MAX_TRANSACTION: usize = 2 * 1024 * 1024 * 1024;
 }
 
+/// The prefix of the keys that a store keeps for itself: no other key may begin with it.
+pub const RESERVED: [u8; 16] = [0xff; 16];
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

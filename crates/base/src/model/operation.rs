@@ -1,6 +1,7 @@
 //! Operations of transactions, and the types of values.
 
 use super::ids::Version;
+use super::reply::OpError;
 
 /// The type of a value. Records have always stored it, so that a later type cannot be
 /// mistaken for a string.
@@ -62,6 +63,28 @@ pub enum Expiry {
     InMs(i64),
 }
 
+impl Expiry {
+    /// Returns the deadline of a key that is given this expiry at `now_ms` and had the deadline `kept`,
+    /// both in milliseconds since the Unix epoch; `None`: it does not expire.
+    ///
+    /// # Errors
+    /// Returns [`OpError::BadExpiry`] if the deadline is too far away to be a number.
+    #[inline]
+    pub fn deadline(self, now_ms: u64, kept: Option<u64>) -> Result<Option<u64>, OpError> {
+        let at = match self {
+            Expiry::Never => return Ok(None),
+            Expiry::Keep => return Ok(kept),
+            Expiry::AtMs(at) => at,
+            Expiry::InMs(ms) => {
+                let now = i64::try_from(now_ms).map_err(|_| OpError::BadExpiry)?;
+                now.checked_add(ms).ok_or(OpError::BadExpiry)?
+            }
+        };
+        // A time before 1970 has passed like any other.
+        Ok(Some(u64::try_from(at).unwrap_or(0)))
+    }
+}
+
 /// The condition on which [`Op::Expire`] takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ExpireWhen {
@@ -80,6 +103,45 @@ pub enum ExpireWhen {
     SomeAndLater,
     /// Only if the key has an expiry and the new time is earlier (`XX LT`).
     SomeAndEarlier,
+}
+
+impl ExpireWhen {
+    /// Returns `true` if a key's deadline may change from `old` to `new`; `None`: it does not expire.
+    #[must_use]
+    pub fn allows(self, old: Option<u64>, new: Option<u64>) -> bool {
+        let new = new.unwrap_or(u64::MAX);
+        match self {
+            ExpireWhen::Always => true,
+            ExpireWhen::None => old.is_none(),
+            ExpireWhen::Some => old.is_some(),
+            ExpireWhen::Later => old.is_some_and(|old| new > old),
+            ExpireWhen::Earlier => old.is_none_or(|old| new < old),
+            ExpireWhen::SomeAndLater => old.is_some_and(|old| new > old),
+            ExpireWhen::SomeAndEarlier => old.is_some_and(|old| new < old),
+        }
+    }
+}
+
+/// Returns the bytes `start..=end` of a value, as [`Op::GetRange`] selects them: negative positions count
+/// from the end.
+#[must_use]
+pub fn byte_range(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = value.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
+    let position = |at: i64| {
+        if at < 0 {
+            (len.saturating_add(at)).max(0)
+        } else {
+            at
+        }
+    };
+    let (start, end) = (position(start), position(end).min(len - 1));
+    if start > end || len == 0 {
+        return b"";
+    }
+    &value[start as usize..=end as usize]
 }
 
 /// One operation. The comment of each says what it answers; any operation on a value of another

@@ -10,7 +10,7 @@
 use super::ids::{Epoch, Tid};
 
 pub use super::abort::{Abort, Holder};
-pub use super::operation::{ExpireWhen, Expiry, Kind, Op, When};
+pub use super::operation::{ExpireWhen, Expiry, Kind, Op, When, byte_range};
 pub use super::reply::{OpError, Reply};
 
 /// A one-shot transaction.

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::epochs::EpochClock;
 use base::limits::Limits;
+use base::limits::RESERVED;
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, OpError};
 use base::{Abort, Op};
-use kumiki_engine::RESERVED;
 use testkit::SetOnDrop;
 
 use crate::support::{

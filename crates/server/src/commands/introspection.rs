@@ -5,7 +5,7 @@ use resp::{Args, Writer};
 use super::arguments::is;
 use super::help::help;
 use crate::command::CommandKind::{Introspection, Local};
-use crate::command::{CommandDefinition, commands};
+use crate::command::{CommandDefinition, KeyPositions, commands};
 use crate::glob;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
@@ -92,9 +92,15 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.int(command.arity.into());
     writer.set(command.flags.names().count());
     command.flags.names().for_each(|name| writer.status(name));
-    writer.int(command.keys.first as i64);
-    writer.int(command.keys.last.into());
-    writer.int(command.keys.step as i64);
+    // Of counted keys clients see the specification below.
+    let keys = if command.keys.counted {
+        KeyPositions::NONE
+    } else {
+        command.keys
+    };
+    writer.int(keys.first as i64);
+    writer.int(keys.last.into());
+    writer.int(keys.step as i64);
     writer.set(command.categories().count());
     for category in command.categories() {
         writer.status(&format!("@{category}"));
@@ -103,7 +109,7 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     for tip in command.tips.split_whitespace() {
         writer.bulk(tip.as_bytes());
     }
-    write_key_specification(command, writer);
+    write_key_specifications(command, writer);
     writer.set(command.subcommands.len());
     command
         .subcommands
@@ -111,44 +117,53 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
         .for_each(|sub| write_info(sub, writer));
 }
 
-/// Writes where the keys are and what the command does with them: a range that begins at an index,
-/// if there are keys.
-fn write_key_specification(command: &CommandDefinition, writer: &mut Writer<'_>) {
+/// Writes where the keys are and what the command does with them: for each kind of access a range that
+/// begins at an index.
+fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
-    if keys.first == 0 {
-        return writer.set(0);
+    let count = command.accesses().count();
+    writer.set(count);
+    for (number, access) in command.accesses().enumerate() {
+        writer.map(3);
+        writer.bulk(b"flags");
+        write_access(access, writer);
+        writer.bulk(b"begin_search");
+        writer.map(2);
+        writer.bulk(b"type");
+        writer.bulk(b"index");
+        writer.bulk(b"spec");
+        writer.map(1);
+        writer.bulk(b"index");
+        let first = (keys.first + number * keys.step) as i64;
+        writer.int(first);
+        writer.bulk(b"find_keys");
+        writer.map(2);
+        writer.bulk(b"type");
+        if keys.counted {
+            let numbers = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
+            write_numbers(b"keynum", &numbers, writer);
+            continue;
+        }
+        // The last key counts from the first one, unless it counts from the end.
+        let last = match i64::from(keys.last) {
+            _ if number + 1 < count => 0,
+            last if last < 0 => last,
+            last => last - first,
+        };
+        let step = keys.step as i64;
+        let numbers = [("lastkey", last), ("keystep", step), ("limit", 0)];
+        write_numbers(b"range", &numbers, writer);
     }
-    writer.set(1);
-    writer.map(3);
-    writer.bulk(b"flags");
-    write_access(command.access, writer);
-    writer.bulk(b"begin_search");
-    writer.map(2);
-    writer.bulk(b"type");
-    writer.bulk(b"index");
+}
+
+/// Writes the rest of a specification: its kind, and its numbers by name.
+fn write_numbers(kind: &[u8], numbers: &[(&str, i64)], writer: &mut Writer<'_>) {
+    writer.bulk(kind);
     writer.bulk(b"spec");
-    writer.map(1);
-    writer.bulk(b"index");
-    writer.int(keys.first as i64);
-    writer.bulk(b"find_keys");
-    writer.map(2);
-    writer.bulk(b"type");
-    writer.bulk(b"range");
-    writer.bulk(b"spec");
-    // The last key counts from the first one, unless it counts from the end.
-    let last = if keys.last < 0 {
-        i64::from(keys.last)
-    } else {
-        i64::from(keys.last) - keys.first as i64
-    };
-    writer.map(3);
-    for (name, value) in [
-        ("lastkey", last),
-        ("keystep", keys.step as i64),
-        ("limit", 0),
-    ] {
+    writer.map(numbers.len());
+    for (name, value) in numbers {
         writer.bulk(name.as_bytes());
-        writer.int(value);
+        writer.int(*value);
     }
 }
 
@@ -283,9 +298,8 @@ fn command_getkeys(
     let Some(command) = called(commands, args, writer) else {
         return;
     };
-    let indexes = command.keys.indexes(args.len());
-    writer.array(indexes.count());
-    for at in command.keys.indexes(args.len()) {
+    writer.array(command.keys.indexes(args).count());
+    for at in command.keys.indexes(args) {
         writer.bulk(args.at(at));
     }
 }
@@ -299,20 +313,20 @@ fn command_getkeysandflags(
     let Some(command) = called(commands, args, writer) else {
         return;
     };
-    let access = access_of(command, args);
-    writer.array(command.keys.indexes(args.len()).count());
-    for at in command.keys.indexes(args.len()) {
+    writer.array(command.keys.indexes(args).count());
+    for (number, at) in command.keys.indexes(args).enumerate() {
+        let of_key = command.accesses().take(number + 1).last();
         writer.array(2);
         writer.bulk(args.at(at));
-        write_access(access, writer);
+        write_access(access_of(of_key.unwrap_or_default(), args), writer);
     }
 }
 
-/// Returns what a call does with its keys. `SET` reads the old value only if the client asks for
+/// Returns the access of a call, given that of the command. `SET` reads the old value only if the client asks for
 /// it.
-fn access_of(command: &CommandDefinition, args: Args<'_>) -> &'static str {
-    if !command.access.ends_with("variable_flags") {
-        return command.access;
+fn access_of(access: &'static str, args: Args<'_>) -> &'static str {
+    if !access.ends_with("variable_flags") {
+        return access;
     }
     match args.from(3).iter().any(|option| is(option, "get")) {
         true => "RW access update",

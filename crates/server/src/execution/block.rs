@@ -10,6 +10,7 @@ use super::other_nodes::wait_for_coordinated;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
 use crate::command_block::CommandBlock;
 use crate::connection::Connection;
+use crate::long_transaction::LongTransaction;
 use crate::pending_command::PendingTransaction;
 use crate::{read_atomic, refusal};
 
@@ -54,6 +55,15 @@ impl Executor {
         }
         if block.needs_memory() && self.is_full(block.bytes()) {
             return write_discarded(connection, refusal::OUT_OF_MEMORY);
+        }
+        if block
+            .commands
+            .iter()
+            .any(|call| call.command.kind.is_long())
+        {
+            let beginning = self.beginning();
+            let transaction = LongTransaction::of_block(block.commands, watches, beginning);
+            return self.continue_long(connection, Box::new(transaction));
         }
         let cursors = &self.context.shared.cursors;
         let transaction = BlockTransaction::new(block.commands, watches, cursors);

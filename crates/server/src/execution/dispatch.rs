@@ -5,6 +5,7 @@ use resp::Args;
 use super::executor::Executor;
 use super::{block, snapshot, watch};
 use crate::command::{CommandDefinition, CommandKind};
+use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::refusal;
 use crate::session::ReplyMode;
@@ -22,6 +23,9 @@ impl Executor {
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
+            }
+            CommandKind::Compound(_) => {
+                self.begin_long(connection, CommandCall::new(command, args))
             }
             CommandKind::Local(local) => local(&mut self.context, &mut connection.session, args),
             CommandKind::Deferred(local) => {

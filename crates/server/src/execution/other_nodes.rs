@@ -59,6 +59,26 @@ impl Executor {
         true
     }
 
+    /// Sends a command's client to the node that has its keys, if that is another one and has all of
+    /// them. Returns `true` if it did.
+    pub(super) fn sends_elsewhere(
+        &self,
+        connection: &mut Connection,
+        command: &CommandDefinition,
+        keys: &[Op<'_>],
+    ) -> bool {
+        let Some(routes) = &self.context.shared.routes else {
+            return false;
+        };
+        match routes.route(keys) {
+            Route::Slot(slot) if may_be_redirected(connection, command) => {
+                write_moved(connection, slot, routes, routes.leader_of(slot));
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Begins operations that other nodes take part in. Returns the transaction's number, under which
     /// the connection waits for the outcome.
     pub(super) fn coordinate(&mut self, connection: &Connection, ops: &[Op<'_>]) -> u64 {
@@ -79,10 +99,14 @@ impl Executor {
         let partition = self.context.shared.partition.replicated();
         // There will be a leader within a moment: this node waits for it, and asks it.
         let waits = leader.is_none() && partition.is_some_and(|own| own.member().hands_over());
-        if !waits
-            && let PendingTransaction::Call(call) = &transaction
-            && may_be_redirected(connection, call.command)
-        {
+        let command = match &transaction {
+            PendingTransaction::Call(call) => Some(call.command),
+            PendingTransaction::Long(long) if long.is_new() => {
+                long.command().map(|own| own.command)
+            }
+            PendingTransaction::Long(_) | PendingTransaction::Block(_) => None,
+        };
+        if !waits && command.is_some_and(|command| may_be_redirected(connection, command)) {
             return self.answer_elsewhere(connection, ops, &Abort::Elsewhere { leader });
         }
         let number = self.coordinate(connection, ops);

@@ -19,7 +19,7 @@ use crate::refusal::{self, write_command_abort};
 use crate::render::RenderContext;
 
 /// What has become of a transaction.
-type Outcome = Result<Vec<OwnedReply>, Abort>;
+pub(super) type Outcome = Result<Vec<OwnedReply>, Abort>;
 
 impl Executor {
     /// Answers a connection whose coordinated transaction has ended, unless the connection is another
@@ -78,6 +78,9 @@ impl Executor {
             }
             PendingTransaction::Block(transaction) => {
                 self.answer_block(connection, transaction, outcome, time_ms);
+            }
+            PendingTransaction::Long(transaction) => {
+                self.continue_with(connection, transaction, outcome);
             }
         }
     }

@@ -54,6 +54,7 @@ impl Executor {
         match transaction {
             PendingTransaction::Call(call) => self.run(connection, call.command, call.args()),
             PendingTransaction::Block(block) => self.execute_block(connection, block),
+            PendingTransaction::Long(long) => self.continue_long(connection, long),
         }
         if let Some(PendingCommand::LockWait(again)) = &mut connection.pending {
             again.tried_again(releases, until);

@@ -13,6 +13,7 @@ mod connections;
 mod durability;
 mod idle;
 mod info;
+mod long_transactions;
 mod publish_subscribe;
 mod replica;
 mod saving;

@@ -152,6 +152,9 @@ impl Generator {
     }
 
     fn several_keys(&mut self) -> Args {
+        if self.one_in(4) {
+            return self.two_keys();
+        }
         let count = self.rng.usize(1..4);
         let name = self.pick(&["MGET", "MSET", "MSETNX", "DEL", "UNLINK", "EXISTS", "TOUCH"]);
         let pairs = name.starts_with(b"MSET");
@@ -160,6 +163,17 @@ impl Generator {
             args.push(self.key());
             if pairs {
                 args.push(self.value());
+            }
+        }
+        args
+    }
+
+    fn two_keys(&mut self) -> Args {
+        let name = self.pick(&["RENAME", "RENAMENX", "COPY"]);
+        let mut args = vec![name, self.key(), self.key()];
+        if args[0] == b"COPY" {
+            for _ in 0..self.rng.usize(..3) {
+                args.push(self.pick(&["REPLACE", "replace", "DB", "0"]));
             }
         }
         args

@@ -1,0 +1,249 @@
+//! Long transactions: their reads and their commit, here or with other nodes, and their answers.
+
+use base::partition::OwnedReply;
+use base::{Abort, Epoch, Op, OpError, Reply};
+
+use super::executor::Executor;
+use super::other_nodes::wait_for_coordinated;
+use super::outcome::Outcome;
+use crate::command::Ops;
+use crate::command_call::CommandCall;
+use crate::connection::Connection;
+use crate::long_transaction::{CallContext, Continuation, LongTransaction, NextStep};
+use crate::pending_command::PendingTransaction;
+use crate::session::PublishedMessage;
+use crate::{read_atomic, refusal};
+
+impl Executor {
+    /// Runs a command that reads before it writes.
+    pub(super) fn begin_long(&mut self, connection: &mut Connection, call: CommandCall) {
+        let args = call.args();
+        let keys = call.command.keys.indexes(args).map(|at| args.at(at));
+        let keys: Ops<'_> = keys.map(|key| Op::Exists { key }).collect();
+        if self.cluster.is_some() && self.sends_elsewhere(connection, call.command, &keys) {
+            return;
+        }
+        drop(keys);
+        let transaction = LongTransaction::of_command(call, self.beginning());
+        self.continue_long(connection, Box::new(transaction));
+    }
+
+    /// Returns the length of the longest value, in bytes, and the time in milliseconds since the Unix epoch.
+    pub(super) fn beginning(&mut self) -> (usize, u64) {
+        let longest = self.context.shared.config.limits.request.bulk;
+        (longest, self.worker.participant().time_ms())
+    }
+
+    /// Continues a transaction until it is answered, or waits.
+    pub(super) fn continue_long(
+        &mut self,
+        connection: &mut Connection,
+        mut transaction: Box<LongTransaction>,
+    ) {
+        loop {
+            let next = transaction.run(CallContext {
+                commands: self.table.all(),
+                context: &mut self.context,
+                session: &mut connection.session,
+            });
+            let continues = match next {
+                NextStep::Read => self.read_for(connection, transaction),
+                NextStep::Commit => self.commit_long(connection, transaction),
+            };
+            match continues {
+                Some(again) => transaction = again,
+                None => return,
+            }
+        }
+    }
+
+    /// Continues a transaction whose operations other nodes have executed.
+    pub(super) fn continue_with(
+        &mut self,
+        connection: &mut Connection,
+        mut transaction: Box<LongTransaction>,
+        outcome: Outcome,
+    ) {
+        let Some(need) = transaction.take_need() else {
+            return match outcome {
+                Ok(replies) => {
+                    let error = replies.iter().find_map(|reply| error_of(&reply.as_reply()));
+                    answer(connection, &mut transaction, error);
+                }
+                // The outcome was returned when everything that it shows was durable.
+                Err(abort) => match transaction.revise(abort, self.beginning().1) {
+                    Continuation::RunAgain => self.continue_long(connection, transaction),
+                    Continuation::Answer(abort) => {
+                        self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
+                    }
+                },
+            };
+        };
+        match outcome {
+            Ok(replies) => {
+                let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
+                transaction.add(&need, &replies, Epoch::ZERO);
+                self.continue_long(connection, transaction);
+            }
+            Err(abort) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
+        }
+    }
+
+    /// Reads what a transaction needs. Returns the transaction if it can continue now.
+    fn read_for(
+        &mut self,
+        connection: &mut Connection,
+        mut transaction: Box<LongTransaction>,
+    ) -> Option<Box<LongTransaction>> {
+        let need = transaction.take_need()?;
+        let ops = need.ops();
+        let room = self.context.shared.config.limits.block_bytes;
+        let checked = match transaction.bytes() > room {
+            true => Err(Abort::TooLarge { what: "bytes" }),
+            false => read_atomic::check(&self.context.shared.read_atomic, &ops),
+        };
+        if let Err(abort) = checked {
+            self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
+            return None;
+        }
+        let waits = |mut transaction: Box<LongTransaction>| {
+            transaction.wait_for(need.clone());
+            PendingTransaction::Long(transaction)
+        };
+        if self.cluster.is_some() && !self.has_keys_of(&ops) {
+            let number = self.coordinate(connection, &ops);
+            wait_for_coordinated(connection, waits(transaction), number);
+            return None;
+        }
+        let outcome = self.worker.execute(&ops, None, |replies, observed| {
+            transaction.add(&need, replies, observed.epoch);
+        });
+        match outcome {
+            Ok(_) => return Some(transaction),
+            Err(Abort::Held { by }) => self.wait_for_locks(connection, waits(transaction), by),
+            Err(Abort::Elsewhere { leader }) => {
+                let transaction = waits(transaction);
+                self.redirect(connection, &ops, leader, transaction);
+            }
+            Err(abort) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
+        }
+        None
+    }
+
+    /// Commits a transaction, and answers. Returns the transaction if it runs again.
+    fn commit_long(
+        &mut self,
+        connection: &mut Connection,
+        mut transaction: Box<LongTransaction>,
+    ) -> Option<Box<LongTransaction>> {
+        let from = connection.session.output.position();
+        let ops = transaction.commit_ops();
+        if ops.is_empty() {
+            drop(ops);
+            answer(connection, &mut transaction, None);
+            self.hold_reply(connection, from, transaction.observed());
+            return None;
+        }
+        let checked = read_atomic::check(&self.context.shared.read_atomic, &ops);
+        let checked = checked.and_then(|()| match self.worker.executes_later(&ops) {
+            true => Err(executes_later()),
+            false => Ok(()),
+        });
+        if let Err(abort) = checked {
+            drop(ops);
+            self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
+            return None;
+        }
+        if self.cluster.is_some() && !self.has_keys_of(&ops) {
+            drop(ops);
+            return self.coordinate_commit(connection, transaction);
+        }
+        let mut error = None;
+        let outcome = self.worker.execute(&ops, None, |replies, _| {
+            error = replies.iter().find_map(error_of);
+        });
+        drop(ops);
+        match outcome {
+            Ok(epoch) => {
+                answer(connection, &mut transaction, error);
+                self.hold_reply(connection, from, epoch);
+                None
+            }
+            Err(Abort::Elsewhere { .. }) => self.coordinate_commit(connection, transaction),
+            Err(Abort::Held { by }) => {
+                let pending = PendingTransaction::Long(transaction);
+                self.wait_for_locks(connection, pending, by);
+                None
+            }
+            Err(abort) => match transaction.revise(abort, self.beginning().1) {
+                Continuation::RunAgain => Some(transaction),
+                Continuation::Answer(abort) => {
+                    let epoch = self.worker.observed().epoch;
+                    self.refuse_long(connection, &transaction, &abort, epoch);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Commits a transaction together with other nodes. Returns `None`: the connection waits.
+    fn coordinate_commit(
+        &mut self,
+        connection: &mut Connection,
+        transaction: Box<LongTransaction>,
+    ) -> Option<Box<LongTransaction>> {
+        let ops = transaction.commit_ops();
+        let number = self.coordinate(connection, &ops);
+        drop(ops);
+        wait_for_coordinated(connection, PendingTransaction::Long(transaction), number);
+        None
+    }
+
+    /// Answers a transaction that did not take effect, because of data that `epoch` shows.
+    fn refuse_long(
+        &mut self,
+        connection: &mut Connection,
+        transaction: &LongTransaction,
+        abort: &Abort,
+        epoch: Epoch,
+    ) {
+        match transaction.command() {
+            Some(_) => refusal::write_abort(abort, &mut connection.writer()),
+            None => self.answer_block_abort(connection, abort, epoch),
+        }
+    }
+}
+
+/// Writes the replies of a transaction that has taken effect, and hands its messages over. `error` is that of
+/// one of its writes: a partition has other limits than this node.
+fn answer(connection: &mut Connection, transaction: &mut LongTransaction, error: Option<OpError>) {
+    let (replies, messages) = transaction.take_results();
+    let session = &mut connection.session;
+    let position = session.output.position();
+    session
+        .published
+        .extend(messages.into_iter().map(|message| PublishedMessage {
+            position,
+            in_block: true,
+            ..message
+        }));
+    match error {
+        None => session.output.buffer().extend_from_slice(&replies),
+        Some(error) => refusal::write_op_error(error, "", &mut session.writer()),
+    }
+}
+
+fn error_of(reply: &Reply<'_>) -> Option<OpError> {
+    match reply {
+        Reply::Error(error) => Some(*error),
+        _ => None,
+    }
+}
+
+fn executes_later() -> Abort {
+    Abort::Unsupported {
+        what: "commands that read before they write, and scripts, need partitions that execute before \
+            consensus (without --naive)"
+            .to_owned(),
+    }
+}

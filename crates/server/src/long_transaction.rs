@@ -1,0 +1,244 @@
+//! A transaction whose commands read before they write, in several steps.
+//!
+//! A command whose operations do not depend on what it reads is one transaction of the partition. Others
+//! (`RENAME`, scripts), and blocks with one of them, run as a long transaction: outside any epoch, so
+//! that it stops no commit of others for as long as it takes, also while it waits for other nodes.
+//!
+//! | step | happens |
+//! |---|---|
+//! | run | the commands execute one after the other on a [`WorkingSet`]; when they need keys that it does not have, the transaction stops |
+//! | read | a transaction of the partitions reads these keys with their versions; the run goes on |
+//! | commit | one transaction checks that all keys still have these versions, and writes what the run has changed |
+//!
+//! Invariants:
+//! 1. Nothing of a run is seen by others, neither its writes, nor its messages, nor its replies, before
+//!    its commit. If a version is another one then, everything of the run is dropped, and it runs again.
+//! 2. The run of a transaction is one point in the order of transactions: that of its commit, or, if it
+//!    has read once and written nothing, that of its read.
+
+mod call;
+
+use std::collections::BTreeMap;
+
+use base::{Abort, Epoch, Op, Reply, Version};
+use resp::Writer;
+
+pub(crate) use call::CallContext;
+use call::{Call, Results};
+
+use crate::command::{CommandKind, Ops};
+use crate::command_call::CommandCall;
+use crate::session::PublishedMessage;
+use crate::working_set::{Need, WorkingSet};
+
+/// The number of runs that meet conflicts before the transaction is refused.
+const RUNS: u32 = 1000;
+
+/// See the module's description.
+pub(crate) struct LongTransaction {
+    calls: Vec<CommandCall>,
+    /// `true` if they are a `MULTI` block, whose replies are a list.
+    is_block: bool,
+    watches: BTreeMap<Vec<u8>, Version>,
+    longest_value: usize,
+    /// The number of runs that have met a conflict.
+    conflicts: u32,
+    run: Run,
+}
+
+/// One run of the commands.
+struct Run {
+    /// The command that executes next.
+    next: usize,
+    set: WorkingSet,
+    /// The reads that the transaction waits for.
+    need: Option<Need>,
+    /// The number of transactions that have read for it.
+    reads: u32,
+    /// The newest epoch of what was read.
+    observed: Epoch,
+    /// The replies.
+    output: Vec<u8>,
+    messages: Vec<PublishedMessage>,
+}
+
+/// The next step of a long transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NextStep {
+    /// [`LongTransaction::take_need`] is to be read.
+    Read,
+    /// [`LongTransaction::commit_ops`] are to be executed.
+    Commit,
+}
+
+/// How a long transaction continues that did not commit.
+pub(crate) enum Continuation {
+    /// It runs again, from the beginning.
+    RunAgain,
+    /// Its client gets this answer.
+    Answer(Abort),
+}
+
+impl Run {
+    fn new(longest_value: usize, time_ms: u64) -> Run {
+        Run {
+            next: 0,
+            set: WorkingSet::new(longest_value, time_ms),
+            need: None,
+            reads: 0,
+            observed: Epoch::ZERO,
+            output: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+}
+
+impl LongTransaction {
+    /// Creates the transaction of one command. Values have at most `longest_value` bytes; it begins at
+    /// `time_ms` since the Unix epoch.
+    pub(crate) fn of_command(
+        call: CommandCall,
+        (longest_value, time_ms): (usize, u64),
+    ) -> LongTransaction {
+        LongTransaction {
+            calls: vec![call],
+            is_block: false,
+            watches: BTreeMap::new(),
+            longest_value,
+            conflicts: 0,
+            run: Run::new(longest_value, time_ms),
+        }
+    }
+
+    /// Creates the transaction of a block, which takes effect only if the watched keys have these
+    /// versions; see [`LongTransaction::of_command`].
+    pub(crate) fn of_block(
+        calls: Vec<CommandCall>,
+        watches: BTreeMap<Vec<u8>, Version>,
+        (longest_value, time_ms): (usize, u64),
+    ) -> LongTransaction {
+        LongTransaction {
+            calls,
+            is_block: true,
+            watches,
+            longest_value,
+            conflicts: 0,
+            run: Run::new(longest_value, time_ms),
+        }
+    }
+
+    /// Returns the only command; `None`: it is a block.
+    pub(crate) fn command(&self) -> Option<&CommandCall> {
+        self.calls.first().filter(|_| !self.is_block)
+    }
+
+    /// Returns `true` if it has read nothing yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.run.reads == 0 && self.conflicts == 0
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let calls = self.calls.iter().map(|call| call.args().total_bytes());
+        calls.sum::<usize>() + self.run.set.bytes() + self.run.output.len()
+    }
+
+    /// Executes commands until it needs reads, or all have been executed.
+    pub(crate) fn run(&mut self, mut context: CallContext<'_>) -> NextStep {
+        let protocol = context.session.protocol;
+        let run = &mut self.run;
+        if run.next == 0 && self.is_block && run.output.is_empty() {
+            Writer::new(&mut run.output, protocol).array(self.calls.len());
+        }
+        while run.need.is_none()
+            && let Some(call) = self.calls.get(run.next)
+        {
+            let call = Call {
+                command: call.command,
+                args: call.args(),
+                protocol,
+            };
+            let mut results = Results {
+                set: &mut run.set,
+                output: &mut run.output,
+                messages: &mut run.messages,
+            };
+            match context.execute(&call, &mut results) {
+                Ok(()) => run.next += 1,
+                Err(need) => run.need = Some(need),
+            }
+        }
+        match run.need {
+            Some(_) => NextStep::Read,
+            None => NextStep::Commit,
+        }
+    }
+
+    /// Removes the reads that it waits for.
+    pub(crate) fn take_need(&mut self) -> Option<Need> {
+        self.run.need.take()
+    }
+
+    /// Has it wait for reads.
+    pub(crate) fn wait_for(&mut self, need: Need) {
+        self.run.need = Some(need);
+    }
+
+    /// Adds the answers to reads, which show data of `epoch`.
+    pub(crate) fn add(&mut self, need: &Need, replies: &[Reply<'_>], epoch: Epoch) {
+        let run = &mut self.run;
+        run.reads += 1;
+        run.observed = run.observed.max(epoch);
+        run.set.add(need, replies);
+    }
+
+    /// Returns the operations of its commit; none if the reads of the run are all that it has done, and
+    /// are those of one moment.
+    pub(crate) fn commit_ops(&self) -> Ops<'_> {
+        let mut ops: Ops<'_> = Ops::new();
+        for (key, &version) in &self.watches {
+            ops.push(Op::Check { key, version });
+        }
+        for call in &self.calls {
+            if let CommandKind::Guard(plan) = call.command.kind {
+                // It was planned before, from the same arguments.
+                let _ = plan(call.args(), &mut ops);
+            }
+        }
+        if !ops.is_empty() || self.run.reads > 1 || !self.run.set.only_reads() {
+            ops.extend(self.run.set.commit_ops());
+        }
+        ops
+    }
+
+    /// Returns the newest epoch of what the run has read.
+    pub(crate) fn observed(&self) -> Epoch {
+        self.run.observed
+    }
+
+    /// Decides how it continues after its commit did not take effect, and begins its next run, at `time_ms`,
+    /// if it has one.
+    pub(crate) fn revise(&mut self, abort: Abort, time_ms: u64) -> Continuation {
+        match abort {
+            Abort::Precondition { op } if op >= self.watches.len() => {
+                self.conflicts += 1;
+                if self.conflicts >= RUNS {
+                    let attempts = self.conflicts;
+                    return Continuation::Answer(Abort::Conflict { attempts });
+                }
+                self.run = Run::new(self.longest_value, time_ms);
+                Continuation::RunAgain
+            }
+            abort => Continuation::Answer(abort),
+        }
+    }
+
+    /// Removes the replies of the run, and its messages.
+    pub(crate) fn take_results(&mut self) -> (Vec<u8>, Vec<PublishedMessage>) {
+        let run = &mut self.run;
+        (
+            std::mem::take(&mut run.output),
+            std::mem::take(&mut run.messages),
+        )
+    }
+}

@@ -1,0 +1,145 @@
+//! The execution of one command within a long transaction.
+
+use base::partition::OwnedReply;
+use resp::{Args, Protocol, Writer};
+
+use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
+use crate::lookup_counts::count_lookups;
+use crate::refusal;
+use crate::render::RenderContext;
+use crate::runtime_context::RuntimeContext;
+use crate::session::{ClientSession, PublishedMessage};
+use crate::working_set::{Need, WorkingSet};
+
+/// The parts of a runtime and of a connection that commands of a long transaction use.
+pub(crate) struct CallContext<'a> {
+    pub(crate) commands: &'static [CommandDefinition],
+    pub(crate) context: &'a mut RuntimeContext,
+    pub(crate) session: &'a mut ClientSession,
+}
+
+/// A command and where its reply goes.
+pub(super) struct Call<'a> {
+    pub(super) command: &'static CommandDefinition,
+    pub(super) args: Args<'a>,
+    /// The protocol of its reply.
+    pub(super) protocol: Protocol,
+}
+
+/// The results of a transaction's commands so far.
+pub(super) struct Results<'a> {
+    pub(super) set: &'a mut WorkingSet,
+    /// The end of the replies.
+    pub(super) output: &'a mut Vec<u8>,
+    /// Messages that are sent if the transaction takes effect.
+    pub(super) messages: &'a mut Vec<PublishedMessage>,
+}
+
+impl CallContext<'_> {
+    /// Executes a command on the transaction's keys.
+    ///
+    /// # Errors
+    /// It needs reads first; nothing has happened.
+    pub(super) fn execute(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Result<(), Need> {
+        let (command, args) = (call.command, call.args);
+        match command.kind {
+            CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
+                self.execute_plan(call, to, plan)?;
+            }
+            CommandKind::Guard(plan) => self.execute_plan(call, to, plan)?,
+            CommandKind::Scan(from_key) | CommandKind::Keys(from_key) => {
+                let key = (from_key.key)(args, &self.context.shared.cursors);
+                let key = key.map_err(|refusal| {
+                    let mut writer = Writer::new(to.output, call.protocol);
+                    refusal.write(command.name, &mut writer);
+                });
+                if let Ok(key) = key {
+                    let mut ops = Ops::new();
+                    let planned = (from_key.plan)(args, &key, &mut ops);
+                    self.execute_planned(call, to, &ops, planned)?;
+                }
+            }
+            CommandKind::Compound(compound) => {
+                let indexes = command.keys.indexes(args);
+                let need = to.set.need_of_keys(indexes.map(|at| args.at(at)));
+                need.map_or(Ok(()), Err)?;
+                let mut writer = Writer::new(to.output, call.protocol);
+                if let Err(refusal) = compound(args, to.set, &mut writer) {
+                    refusal.write(command.name, &mut writer);
+                }
+            }
+            CommandKind::Introspection(answer) => {
+                let mut writer = Writer::new(to.output, call.protocol);
+                answer(self.commands, args, &mut writer);
+            }
+            // EXEC has ended the watches.
+            CommandKind::Unwatch => Writer::new(to.output, call.protocol).ok(),
+            CommandKind::Local(_) | CommandKind::Deferred(_) => self.execute_local(call, to),
+            _ => refusal::write_arity(command.name, &mut Writer::new(to.output, call.protocol)),
+        }
+        self.context.recorder.count(command.number);
+        Ok(())
+    }
+
+    fn execute_plan(&self, call: &Call<'_>, to: &mut Results<'_>, plan: Plan) -> Result<(), Need> {
+        let mut ops = Ops::new();
+        let planned = plan(call.args, &mut ops);
+        self.execute_planned(call, to, &ops, planned)
+    }
+
+    fn execute_planned(
+        &self,
+        call: &Call<'_>,
+        to: &mut Results<'_>,
+        ops: &Ops<'_>,
+        planned: Planned<'_>,
+    ) -> Result<(), Need> {
+        let command = call.command;
+        let render = match planned {
+            Ok(render) => render,
+            Err(refusal) => {
+                refusal.write(command.name, &mut Writer::new(to.output, call.protocol));
+                return Ok(());
+            }
+        };
+        to.set.need(ops).map_or(Ok(()), Err)?;
+        let replies: Result<Vec<OwnedReply>, _> = ops.iter().map(|op| to.set.execute(op)).collect();
+        let mut writer = Writer::new(to.output, call.protocol);
+        let Ok(replies) = replies else {
+            // A command whose preconditions, which come first, are not all met.
+            writer.int(0);
+            return Ok(());
+        };
+        let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
+        let around = RenderContext {
+            command: command.name,
+            cursors: &self.context.shared.cursors,
+            time_ms: to.set.time_ms(),
+        };
+        count_lookups(command, &replies, &self.context.lookups);
+        render.write(&replies, &around, &mut writer);
+        Ok(())
+    }
+
+    /// Executes a command that does not touch the store. It writes to the end of the session's output,
+    /// from which its reply is taken.
+    fn execute_local(&mut self, call: &Call<'_>, to: &mut Results<'_>) {
+        let session = &mut *self.session;
+        let (from, published) = (session.output.position(), session.published.len());
+        let own = std::mem::replace(&mut session.protocol, call.protocol);
+        self.context.in_block = true;
+        match call.command.kind {
+            CommandKind::Local(local) => local(self.context, session, call.args),
+            CommandKind::Deferred(local) => {
+                let deferred = local(self.context, session, call.args);
+                debug_assert!(deferred.is_none(), "{} answers later", call.command.name);
+            }
+            _ => {}
+        }
+        self.context.in_block = false;
+        session.protocol = own;
+        to.output.extend_from_slice(session.output.from(from));
+        session.output.truncate(from);
+        to.messages.extend(session.published.drain(published..));
+    }
+}

@@ -1,0 +1,689 @@
+//! The keys that a transaction in several steps has read and written, as it sees them.
+//!
+//! | part | from |
+//! |---|---|
+//! | a key's version, value and deadline | the partition, before the first operation that depends on them |
+//! | its later values and deadlines | the transaction's own operations, which are executed here |
+//!
+//! Operations answer here as they answer in a partition, so that a command has one plan for each way in
+//! which it can run.
+//!
+//! Invariants:
+//! 1. A key is read once. [`WorkingSet::commit_ops`] checks that it still has the version that was read
+//!    then, for every key that was read: so the transaction takes effect as of its commit, or not at all.
+//! 2. The time stands still.
+//! 3. A walk over keys sees the transaction's own writes, but nothing checks that others have added no
+//!    key to what it walked over.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use base::limits::{Limits, RESERVED};
+use base::number::{add_decimal, parse_int};
+use base::partition::OwnedReply;
+use base::transaction::{Expiry, Kind, When, byte_range};
+use base::{Op, OpError, Reply, Version};
+use smallvec::SmallVec;
+
+/// Operations, as plans have them.
+type Operations<'a> = SmallVec<[Op<'a>; 4]>;
+
+/// The operations by which a key is read, in the order in which [`WorkingSet::add`] takes their answers.
+const OPS_OF_KEY: usize = 3;
+/// The memory of a key besides its bytes and those of its value.
+const KEY_BYTES: usize = 128;
+
+/// See the module's description.
+pub(crate) struct WorkingSet {
+    keys: BTreeMap<Box<[u8]>, WorkingKey>,
+    /// The transaction has deleted all keys.
+    flushed: bool,
+    /// Milliseconds since the Unix epoch.
+    time_ms: u64,
+    /// The longest value, in bytes.
+    longest: usize,
+    bytes: usize,
+    /// The answer of the partition to an operation on no single key, for the next such operation.
+    answer: Option<OwnedReply>,
+}
+
+/// A key, as the transaction sees it.
+#[derive(Default)]
+struct WorkingKey {
+    /// The version that was read; `None`: it was written without being read.
+    seen: Option<Version>,
+    /// `true` if the partition had it.
+    was_present: bool,
+    value: Option<WorkingValue>,
+    changed: bool,
+}
+
+/// A value with its deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WorkingValue {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) deadline: Option<u64>,
+}
+
+/// The reads without which a transaction cannot continue.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Need {
+    Keys(Vec<Box<[u8]>>),
+    /// The number of keys.
+    Count,
+    /// A walk, as [`Op::Scan`].
+    Scan {
+        from: Box<[u8]>,
+        to: Option<Box<[u8]>>,
+        limit: usize,
+    },
+}
+
+/// A precondition of an operation is not met.
+pub(crate) struct Unmet;
+
+impl Need {
+    /// Returns the operations that read it.
+    pub(crate) fn ops(&self) -> Operations<'_> {
+        match self {
+            Need::Keys(keys) => {
+                let of = |key| [Op::Watch { key }, Op::Get { key }, Op::ExpiryOf { key }];
+                keys.iter().flat_map(|key| of(key)).collect()
+            }
+            Need::Count => [Op::Count].into_iter().collect(),
+            Need::Scan { from, to, limit } => {
+                let (to, limit, values) = (to.as_deref(), *limit, false);
+                let scan = Op::Scan {
+                    from,
+                    to,
+                    limit,
+                    values,
+                };
+                [scan].into_iter().collect()
+            }
+        }
+    }
+}
+
+impl WorkingSet {
+    /// Creates the set of a transaction that begins at `time_ms` since the Unix epoch; values have at most
+    /// `longest` bytes.
+    pub(crate) fn new(longest: usize, time_ms: u64) -> WorkingSet {
+        WorkingSet {
+            keys: BTreeMap::new(),
+            flushed: false,
+            time_ms,
+            longest,
+            bytes: 0,
+            answer: None,
+        }
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the transaction's time in milliseconds since the Unix epoch.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    /// Returns the reads that these operations still need, or `None` if they can be executed.
+    pub(crate) fn need(&self, ops: &[Op<'_>]) -> Option<Need> {
+        let mut missing: Vec<Box<[u8]>> = Vec::new();
+        for op in ops {
+            match *op {
+                Op::Count if !self.flushed && self.answer.is_none() => {
+                    return Some(self.unread().map_or(Need::Count, Need::Keys));
+                }
+                Op::Scan {
+                    from, to, limit, ..
+                } if !self.flushed && self.answer.is_none() => {
+                    // As many more as the transaction has deleted.
+                    let deleted = self.keys.values().filter(|key| key.value.is_none());
+                    return Some(Need::Scan {
+                        from: from.into(),
+                        to: to.map(Into::into),
+                        limit: limit.saturating_add(deleted.count()),
+                    });
+                }
+                _ => {}
+            }
+            if let Some(key) = op.key()
+                && !is_blind(op)
+                && !self.knows(key)
+                && !missing.iter().any(|own| **own == *key)
+            {
+                missing.push(key.into());
+            }
+        }
+        (!missing.is_empty()).then_some(Need::Keys(missing))
+    }
+
+    /// Returns the reads that are needed before these keys can be used, or `None`.
+    pub(crate) fn need_of_keys<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<Need> {
+        let ops: Operations<'_> = keys.map(|key| Op::Get { key }).collect();
+        self.need(&ops)
+    }
+
+    /// Adds the answers of the partition to [`Need::ops`].
+    pub(crate) fn add(&mut self, need: &Need, replies: &[Reply<'_>]) {
+        let Need::Keys(keys) = need else {
+            self.answer = replies.first().map(OwnedReply::from);
+            return;
+        };
+        for (key, replies) in keys.iter().zip(replies.chunks_exact(OPS_OF_KEY)) {
+            let [Reply::Version(version), value, deadline] = replies else {
+                debug_assert!(false, "unexpected answers {replies:?}");
+                continue;
+            };
+            let value = match (value, deadline) {
+                (Reply::Bytes(bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
+                    bytes: bytes.to_vec(),
+                    deadline: *deadline,
+                }),
+                _ => None,
+            };
+            let length = value.as_ref().map_or(0, |value| value.bytes.len());
+            self.bytes += key.len() + KEY_BYTES + length;
+            let own = self.keys.entry(key.clone()).or_default();
+            own.seen = Some(*version);
+            own.was_present = value.is_some();
+            if !own.changed {
+                own.value = value;
+            }
+        }
+    }
+
+    /// Returns the value of a key that was read or written.
+    pub(crate) fn value(&self, key: &[u8]) -> Option<&WorkingValue> {
+        self.keys.get(key)?.value.as_ref()
+    }
+
+    /// Sets or deletes a key.
+    ///
+    /// # Errors
+    /// [`OpError::TooLong`]: the key or the value is longer than the limits allow.
+    /// [`OpError::Reserved`]: the key is one of the store's own.
+    pub(crate) fn set(&mut self, key: &[u8], value: Option<WorkingValue>) -> Result<(), OpError> {
+        let length = value.as_ref().map_or(0, |value| value.bytes.len());
+        if value.is_some() && (key.len() > Limits::MAX_KEY || length > self.longest) {
+            return Err(OpError::TooLong);
+        }
+        if value.is_some() && key.starts_with(&RESERVED) {
+            return Err(OpError::Reserved);
+        }
+        let now = self.time_ms();
+        let value = value.filter(|value| value.deadline.is_none_or(|at| at > now));
+        if !self.keys.contains_key(key) {
+            self.bytes += key.len() + KEY_BYTES;
+            self.keys.insert(key.into(), WorkingKey::default());
+        }
+        let own = self.keys.get_mut(key).expect("it was just added");
+        let before = own.value.as_ref().map_or(0, |value| value.bytes.len());
+        self.bytes = (self.bytes + length).saturating_sub(before);
+        own.value = value;
+        own.changed = true;
+        Ok(())
+    }
+
+    /// Executes an operation, for which [`WorkingSet::need`] needs nothing more.
+    ///
+    /// # Errors
+    /// Its precondition is not met; nothing has changed.
+    pub(crate) fn execute(&mut self, op: &Op<'_>) -> Result<OwnedReply, Unmet> {
+        if let Op::Require { key, present } = *op {
+            let is_met = self.value(key).is_some() == present;
+            return is_met.then_some(OwnedReply::Ok).ok_or(Unmet);
+        }
+        Ok(match op.key() {
+            Some(key) => self.execute_on(key, op).unwrap_or_else(OwnedReply::Error),
+            None => self.execute_keyless(op),
+        })
+    }
+
+    /// Returns the operations that check what was read and write what was changed. They have no
+    /// operation at all if there was neither.
+    pub(crate) fn commit_ops(&self) -> Operations<'_> {
+        let read = self.keys.iter().filter_map(|(key, own)| {
+            let version = own.seen?;
+            Some(Op::Check { key, version })
+        });
+        let mut ops: Operations<'_> = read.collect();
+        if self.flushed {
+            ops.push(Op::Flush);
+        }
+        for (key, own) in self.keys.iter().filter(|(_, own)| own.changed) {
+            match &own.value {
+                Some(value) => ops.push(Op::Put {
+                    key,
+                    value: &value.bytes,
+                    when: When::Always,
+                    expiry: value.deadline.map_or(Expiry::Never, |at| {
+                        Expiry::AtMs(i64::try_from(at).unwrap_or(i64::MAX))
+                    }),
+                    get: false,
+                }),
+                None if self.flushed => {}
+                None => ops.push(Op::Delete { key }),
+            }
+        }
+        ops
+    }
+
+    /// Returns `true` if it has changed nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        !self.flushed && self.keys.values().all(|own| !own.changed)
+    }
+
+    /// Returns `true` if the value of a key is known: it was read, or cannot be there.
+    fn knows(&self, key: &[u8]) -> bool {
+        let own = self.keys.get(key);
+        self.flushed || own.is_some_and(|own| own.seen.is_some() || own.changed)
+    }
+
+    /// Returns the keys that were written without being read, if there are some.
+    fn unread(&self) -> Option<Vec<Box<[u8]>>> {
+        let unread = self.keys.iter().filter(|(_, own)| own.seen.is_none());
+        let keys: Vec<Box<[u8]>> = unread.map(|(key, _)| key.clone()).collect();
+        (!keys.is_empty()).then_some(keys)
+    }
+
+    fn execute_on(&mut self, key: &[u8], op: &Op<'_>) -> Result<OwnedReply, OpError> {
+        let now = self.time_ms();
+        let own = self.value(key);
+        let bytes = own.map_or(&b""[..], |value| &value.bytes);
+        let deadline = own.and_then(|value| value.deadline);
+        let int = |number: usize| Ok(OwnedReply::Int(number as i64));
+        let shown = |own: Option<&WorkingValue>| {
+            own.map_or(OwnedReply::Nil, |value| {
+                OwnedReply::Bytes(value.bytes.clone())
+            })
+        };
+        match *op {
+            Op::Get { .. } | Op::GetIfString { .. } => Ok(shown(own)),
+            Op::GetRange { start, end, .. } => {
+                Ok(OwnedReply::Bytes(byte_range(bytes, start, end).to_vec()))
+            }
+            Op::Len { .. } => int(bytes.len()),
+            Op::Exists { .. } => int(usize::from(own.is_some())),
+            Op::KindOf { .. } => {
+                Ok(own.map_or(OwnedReply::Nil, |_| OwnedReply::Kind(Kind::String)))
+            }
+            Op::ExpiryOf { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
+                OwnedReply::Deadline(value.deadline)
+            })),
+            Op::Put {
+                value,
+                when,
+                expiry,
+                get,
+                ..
+            } => {
+                let holds = match when {
+                    When::Always => true,
+                    When::Absent => own.is_none(),
+                    When::Present => own.is_some(),
+                };
+                let reply = match (get, holds) {
+                    (true, _) => shown(own),
+                    (false, true) => OwnedReply::Ok,
+                    (false, false) => OwnedReply::Nil,
+                };
+                if holds {
+                    let deadline = expiry.deadline(now, deadline)?;
+                    self.put(key, value.to_vec(), deadline)?;
+                }
+                Ok(reply)
+            }
+            Op::Delete { .. } | Op::GetDelete { .. } => {
+                let (old, there) = (shown(own), own.is_some());
+                if there {
+                    self.set(key, None)?;
+                }
+                match op {
+                    Op::GetDelete { .. } => Ok(old),
+                    _ => int(usize::from(there)),
+                }
+            }
+            Op::GetExpire { expiry, .. } => {
+                let reply = shown(own);
+                if own.is_some() && expiry != Expiry::Keep {
+                    let new = expiry.deadline(now, None)?;
+                    self.set_deadline(key, new)?;
+                }
+                Ok(reply)
+            }
+            Op::Expire { expiry, when, .. } => {
+                if own.is_none() {
+                    return int(0);
+                }
+                let new = expiry.deadline(now, deadline)?;
+                let holds = when.allows(deadline, new);
+                if holds {
+                    self.set_deadline(key, new)?;
+                }
+                int(usize::from(holds))
+            }
+            Op::Persist { .. } => {
+                if deadline.is_some() {
+                    self.set_deadline(key, None)?;
+                }
+                int(usize::from(deadline.is_some()))
+            }
+            Op::Append { value, .. } => {
+                let new = [bytes, value].concat();
+                let length = new.len();
+                self.put(key, new, deadline)?;
+                int(length)
+            }
+            Op::SetRange { offset, value, .. } => {
+                let end = offset.checked_add(value.len()).ok_or(OpError::TooLong)?;
+                if value.is_empty() {
+                    return int(bytes.len());
+                }
+                if end > self.longest {
+                    return Err(OpError::TooLong);
+                }
+                let mut new = bytes.to_vec();
+                new.resize(end.max(new.len()), 0);
+                new[offset..end].copy_from_slice(value);
+                let length = new.len();
+                self.put(key, new, deadline)?;
+                int(length)
+            }
+            Op::Add { delta, .. } => {
+                let old = match own {
+                    Some(value) => parse_int(&value.bytes).ok_or(OpError::NotInteger)?,
+                    None => 0,
+                };
+                let sum = old.checked_add(delta).ok_or(OpError::Overflow)?;
+                self.put(key, sum.to_string().into_bytes(), deadline)?;
+                Ok(OwnedReply::Int(sum))
+            }
+            Op::AddDecimal { delta, .. } => {
+                let old = own.map_or(&b"0"[..], |value| &value.bytes);
+                let sum = add_decimal(old, delta)?.to_vec();
+                self.put(key, sum.clone(), deadline)?;
+                Ok(OwnedReply::Bytes(sum))
+            }
+            _ => unreachable!("no command plans {op:?} here"),
+        }
+    }
+
+    fn execute_keyless(&mut self, op: &Op<'_>) -> OwnedReply {
+        let answer = self.answer.take();
+        match *op {
+            Op::Flush => {
+                self.flushed = true;
+                for own in self.keys.values_mut() {
+                    own.value = None;
+                    own.changed = true;
+                }
+                OwnedReply::Ok
+            }
+            Op::Count => {
+                let before = match answer {
+                    Some(OwnedReply::Int(count)) => count,
+                    _ => 0,
+                };
+                let change = self.keys.values().map(|own| {
+                    let was = own.was_present && !self.flushed;
+                    i64::from(own.value.is_some()) - i64::from(was)
+                });
+                OwnedReply::Int(before + change.sum::<i64>())
+            }
+            Op::Scan {
+                from, to, limit, ..
+            } => {
+                let others = match answer {
+                    Some(OwnedReply::Pairs(pairs)) => pairs,
+                    _ => Vec::new(),
+                };
+                OwnedReply::Pairs(self.walk(from, to, limit, others))
+            }
+            Op::Now => OwnedReply::Int(self.time_ms() as i64),
+            // The commit has it among its operations.
+            _ => OwnedReply::Ok,
+        }
+    }
+
+    /// Returns the keys of a walk: those of the partition, `others`, as the transaction has changed them.
+    fn walk(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+        others: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = others.into_iter().collect();
+        let range = (
+            Bound::Included(from),
+            to.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        for (key, own) in self.keys.range::<[u8], _>(range) {
+            match &own.value {
+                Some(_) => keys.insert(key.to_vec(), Vec::new()),
+                None => keys.remove(&**key),
+            };
+        }
+        keys.into_iter().take(limit).collect()
+    }
+
+    fn put(&mut self, key: &[u8], bytes: Vec<u8>, deadline: Option<u64>) -> Result<(), OpError> {
+        self.set(key, Some(WorkingValue { bytes, deadline }))
+    }
+
+    fn set_deadline(&mut self, key: &[u8], deadline: Option<u64>) -> Result<(), OpError> {
+        let value = self.value(key).cloned();
+        let value = value.map(|value| WorkingValue { deadline, ..value });
+        self.set(key, value)
+    }
+}
+
+/// Returns `true` if an operation writes a key and depends on nothing that the key had before.
+fn is_blind(op: &Op<'_>) -> bool {
+    let depends = |when, expiry, get| when != When::Always || expiry == Expiry::Keep || get;
+    matches!(op, Op::Put { when, expiry, get, .. } if !depends(*when, *expiry, *get))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::participant::TransactionExecutor;
+    use base::transaction::ExpireWhen;
+    use store::{Db, Options};
+
+    use super::*;
+
+    const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    /// A deadline that no test reaches, and one that has passed.
+    const FAR: i64 = 9_000_000_000_000;
+    const PASSED: i64 = 1000;
+
+    fn any<'a, T: Copy>(random: &mut fastrand::Rng, of: &'a [T]) -> T {
+        of[random.usize(..of.len())]
+    }
+
+    /// Returns an operation that a command could plan.
+    fn any_op(random: &mut fastrand::Rng) -> Op<'static> {
+        let key = any(random, &KEYS);
+        let value: &[u8] = any(
+            random,
+            &[b"", b"7", b"-3", b"1.5", b"text", b"9223372036854775807"],
+        );
+        let when = any(random, &[When::Always, When::Absent, When::Present]);
+        let later = Expiry::AtMs(FAR + random.i64(0..3));
+        let expiry = any(
+            random,
+            &[Expiry::Never, Expiry::Keep, later, Expiry::AtMs(PASSED)],
+        );
+        let position = random.i64(-6..6);
+        match random.u8(0..22) {
+            0 => Op::Get { key },
+            1 => Op::GetIfString { key },
+            2 => Op::GetRange {
+                key,
+                start: position,
+                end: random.i64(-6..6),
+            },
+            3 => Op::Len { key },
+            4 => Op::Exists { key },
+            5 => Op::KindOf { key },
+            6 => Op::ExpiryOf { key },
+            7 => Op::Delete { key },
+            8 => Op::GetDelete { key },
+            9 => Op::GetExpire { key, expiry },
+            10 => Op::Append { key, value },
+            11 => Op::SetRange {
+                key,
+                offset: random.usize(0..9),
+                value,
+            },
+            12 | 13 => Op::Add {
+                key,
+                delta: any(random, &[1, -5, i64::MAX]),
+            },
+            14 => Op::AddDecimal {
+                key,
+                delta: b"0.25",
+            },
+            15 => Op::Expire {
+                key,
+                expiry: any(
+                    random,
+                    &[later, Expiry::AtMs(PASSED), Expiry::InMs(i64::MAX)],
+                ),
+                when: any(
+                    random,
+                    &[
+                        ExpireWhen::Always,
+                        ExpireWhen::None,
+                        ExpireWhen::SomeAndLater,
+                        ExpireWhen::Earlier,
+                    ],
+                ),
+            },
+            16 => Op::Persist { key },
+            17 => Op::Scan {
+                from: any(random, &[&b""[..], b"b"]),
+                to: any(random, &[None, Some(&b"d"[..])]),
+                limit: random.usize(1..6),
+                values: false,
+            },
+            18 if random.u8(0..4) == 0 => Op::Flush,
+            _ => Op::Put {
+                key,
+                value,
+                when,
+                expiry,
+                get: random.bool(),
+            },
+        }
+    }
+
+    fn in_partition(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        let done = worker.execute(ops).unwrap();
+        done.replies().iter().map(OwnedReply::from).collect()
+    }
+
+    /// Executes the operations on a set, each as a command of its own, and commits it.
+    fn in_steps(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        let mut set = WorkingSet::new(512 << 20, worker.time_ms());
+        let mut replies = Vec::new();
+        for op in ops {
+            while let Some(need) = set.need(std::slice::from_ref(op)) {
+                let needed = need.ops();
+                let done = worker.execute(&needed).unwrap();
+                set.add(&need, done.replies());
+            }
+            replies.extend(set.execute(op).ok());
+        }
+        let ops = set.commit_ops();
+        assert_eq!(set.only_reads(), ops.iter().all(Op::is_read_only));
+        in_partition(worker, &ops);
+        replies
+    }
+
+    #[test]
+    fn operations_answer_and_change_keys_as_in_a_partition() {
+        let [one, two] = [0, 1].map(|_| Db::open(Options::default()).unwrap());
+        let (mut one, mut two) = (one.worker().unwrap(), two.worker().unwrap());
+        let state = [
+            Op::Scan {
+                from: b"",
+                to: None,
+                limit: 10,
+                values: true,
+            },
+            Op::ExpiryOf { key: b"a" },
+            Op::ExpiryOf { key: b"b" },
+        ];
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..3000 {
+            let ops: Vec<Op<'_>> = (0..random.usize(1..9))
+                .map(|_| any_op(&mut random))
+                .collect();
+            let expected = in_partition(&mut one, &ops);
+            assert_eq!(in_steps(&mut two, &ops), expected, "round {round}: {ops:?}");
+            let left = in_partition(&mut one, &state);
+            assert_eq!(
+                in_partition(&mut two, &state),
+                left,
+                "round {round}: {ops:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_read_is_found() {
+        let db = Db::open(Options::default()).unwrap();
+        let mut worker = db.worker().unwrap();
+        in_partition(&mut worker, &[Op::put(b"a", b"1")]);
+        for (other, conflicts) in [
+            (Op::put(b"a", b"2"), true),
+            (Op::put(b"b", b"2"), true),
+            (Op::Delete { key: b"b" }, true),
+            (Op::put(b"d", b"2"), false),
+        ] {
+            let mut set = WorkingSet::new(512 << 20, worker.time_ms());
+            let reads = [Op::Get { key: b"a" }, Op::Get { key: b"b" }];
+            let need = set.need(&reads).unwrap();
+            let done = worker.execute(&need.ops()).unwrap();
+            set.add(&need, done.replies());
+            drop(done);
+            assert_eq!(set.need(&reads), None);
+            set.execute(&Op::put(b"c", b"3")).ok().unwrap();
+            in_partition(&mut worker, std::slice::from_ref(&other));
+            let outcome = worker.execute(&set.commit_ops());
+            assert_eq!(outcome.is_err(), conflicts, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_a_walk_must_not_miss_are_counted_and_those_that_are_too_long_refused() {
+        let mut set = WorkingSet::new(4, 5000);
+        let need = set.need(&[Op::Count]).unwrap();
+        assert_eq!(need, Need::Count);
+        set.add(&need, &[Reply::Int(10)]);
+        assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
+        set.execute(&Op::put(b"new", b"1")).ok().unwrap();
+        // It was written and not read: it may have been there.
+        let need = set.need(&[Op::Count]).unwrap();
+        assert_eq!(need, Need::Keys(vec![b"new".as_slice().into()]));
+        let there = [
+            Reply::Version(Version::present(base::Tid::new(base::Epoch(3), 1))),
+            Reply::Bytes(b"old"),
+            Reply::Deadline(None),
+        ];
+        set.add(&need, &there);
+        let need = set.need(&[Op::Count]).unwrap();
+        set.add(&need, &[Reply::Int(10)]);
+        assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
+        assert_eq!(set.value(b"new").unwrap().bytes, b"1");
+        let too_long = set.execute(&Op::put(b"new", b"12345")).ok();
+        assert_eq!(too_long, Some(OwnedReply::Error(OpError::TooLong)));
+        let reserved = set.execute(&Op::put(&RESERVED, b"1")).ok();
+        assert_eq!(reserved, Some(OwnedReply::Error(OpError::Reserved)));
+    }
+}
