@@ -1,0 +1,274 @@
+//! The global functions of Lua, and those of `coroutine` and `table`, as scripts get them.
+
+use crate::lua::stack::CallStatus;
+use crate::lua::{Failure, Function, Kind, Stack};
+use crate::sandbox::{Registered, push_real, read_real, refuse_protected, set_functions};
+
+/// Values that scripts get as Lua has them.
+const UNCHANGED: [&str; 15] = [
+    "_VERSION",
+    "assert",
+    "error",
+    "gcinfo",
+    "ipairs",
+    "next",
+    "rawequal",
+    "rawget",
+    "rawset",
+    "select",
+    "setmetatable",
+    "tonumber",
+    "tostring",
+    "type",
+    "unpack",
+];
+
+const FUNCTIONS: [(&str, Function); 7] = [
+    ("collectgarbage", collect_garbage),
+    ("getmetatable", get_metatable),
+    ("load", load),
+    ("loadstring", load_string),
+    ("pairs", pairs),
+    ("pcall", protected_call),
+    ("xpcall", handled_call),
+];
+
+/// Fills the table of global variables from that of Lua, and adapts the libraries there.
+pub(crate) fn fill(stack: &mut Stack<'_>, lua: i32, globals: i32) {
+    for (name, check) in [
+        ("next", read_real as Function),
+        ("rawget", read_real),
+        ("rawset", refuse_protected),
+        ("setmetatable", refuse_protected),
+    ] {
+        guard_field(stack, lua, name, check);
+    }
+    for name in UNCHANGED {
+        stack.raw_get_field(lua, name);
+        stack.raw_set_field(globals, name);
+    }
+    set_functions(stack, globals, &FUNCTIONS);
+    stack.raw_get_field(lua, "next");
+    stack.register(Registered::Next);
+
+    stack.raw_get_field(lua, "table");
+    let table = stack.top();
+    guard_field(stack, table, "insert", refuse_protected);
+    guard_field(stack, table, "foreach", read_real);
+    stack.pop(1);
+    fill_coroutine(stack, lua);
+}
+
+fn guard_field(stack: &mut Stack<'_>, table: i32, name: &str, check: Function) {
+    stack.raw_get_field(table, name);
+    stack.guard(check);
+    stack.raw_set_field(table, name);
+}
+
+fn fill_coroutine(stack: &mut Stack<'_>, lua: i32) {
+    stack.raw_get_field(lua, "coroutine");
+    let coroutine = stack.top();
+    stack.raw_get_field(coroutine, "wrap");
+    assert!(stack.load(b"", c"wrapped"), "an empty chunk");
+    assert_eq!(stack.protected_call(1, Some(1), 0), CallStatus::Returned);
+    stack.register(Registered::Wrapper);
+    let functions: [(&str, Function); 2] = [("create", create_thread), ("wrap", wrap_thread)];
+    set_functions(stack, coroutine, &functions);
+    stack.pop(1);
+}
+
+/// `coroutine.create`: threads are registered, so that a killed script stops in all of them.
+fn create_thread(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(1) != Kind::Function || stack.is_native(1) {
+        return Err(Failure::Argument(1, "Lua function expected".into()));
+    }
+    stack.set_top(1);
+    stack.push_thread();
+    stack.push_registered(Registered::Threads);
+    stack.push_value(1);
+    stack.push_boolean(true);
+    stack.raw_set(-3);
+    stack.pop(1);
+    Ok(1)
+}
+
+/// `coroutine.wrap`
+fn wrap_thread(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    create_thread(stack)?;
+    stack.push_registered(Registered::Wrapper);
+    stack.insert(1);
+    stack.wrap_thread(1);
+    Ok(1)
+}
+
+/// `collectgarbage`: settings of the collector would outlive the script, and are not changed.
+fn collect_garbage(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    let is_default = matches!(stack.kind(1), Kind::None | Kind::Nil);
+    if !is_default {
+        stack.check_string(1)?;
+    }
+    let option = stack.bytes(1).unwrap_or(b"collect");
+    let number = match option {
+        b"collect" => {
+            stack.collect_garbage();
+            0.0
+        }
+        b"count" => stack.host().heap.used() as f64 / 1024.0,
+        b"step" => {
+            stack.push_boolean(false);
+            return Ok(1);
+        }
+        b"stop" | b"restart" => 0.0,
+        b"setpause" | b"setstepmul" => 200.0,
+        _ => {
+            let option = String::from_utf8_lossy(option);
+            let text = format!("invalid option '{option}'");
+            return Err(Failure::Argument(1, text.into()));
+        }
+    };
+    stack.push_number(number);
+    Ok(1)
+}
+
+/// `getmetatable`
+fn get_metatable(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(1) == Kind::None {
+        return Err(Failure::Argument(1, "value expected".into()));
+    }
+    if push_real(stack, 1) {
+        stack.push_registered(Registered::VisibleMetatables);
+        stack.push_value(1);
+        stack.raw_get(-2);
+    } else if !stack.push_metatable(1) {
+        stack.push_nil();
+    } else if stack.raw_get_field(-1, "__metatable") == Kind::Nil {
+        stack.pop(1);
+    }
+    Ok(1)
+}
+
+/// `pairs`
+fn pairs(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    stack.check_table(1)?;
+    stack.push_registered(Registered::Next);
+    stack.push_value(1);
+    stack.push_nil();
+    Ok(3)
+}
+
+/// `pcall`: an error reply is caught as its text.
+fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() == 0 {
+        stack.push_nil();
+    }
+    let status = stack.protected_call(stack.top() - 1, None, 0);
+    let is_caught = status != CallStatus::Returned;
+    if is_caught && stack.kind(-1) == Kind::Table {
+        if matches!(stack.raw_get_field(-1, "err"), Kind::String | Kind::Number) {
+            stack.replace(-2);
+        } else {
+            stack.pop(1);
+        }
+    }
+    stack.push_boolean(!is_caught);
+    stack.insert(1);
+    Ok(stack.top())
+}
+
+/// `xpcall`
+fn handled_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(2) == Kind::None {
+        return Err(Failure::Argument(2, "value expected".into()));
+    }
+    stack.set_top(2);
+    stack.push_closure(handle);
+    stack.insert(1);
+    let status = stack.protected_call(0, None, 1);
+    stack.push_boolean(status == CallStatus::Returned);
+    stack.replace(1);
+    Ok(stack.top())
+}
+
+/// Calls the handler of `xpcall`, but for the error that ends a killed script: Lua does not interrupt
+/// the handler of an error that is raised by an interruption.
+fn handle(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.host().is_killed() {
+        return Ok(1);
+    }
+    stack.push_upvalue();
+    stack.insert(1);
+    if stack.protected_call(1, Some(1), 0) != CallStatus::Returned {
+        stack.push_bytes(b"error in error handling");
+    }
+    Ok(1)
+}
+
+/// `loadstring`
+fn load_string(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    stack.check_string(1)?;
+    let source = stack.bytes(1).unwrap_or_default().to_vec();
+    let name = match stack.kind(2) {
+        Kind::None | Kind::Nil => source.clone(),
+        _ => {
+            stack.check_string(2)?;
+            stack.bytes(2).unwrap_or_default().to_vec()
+        }
+    };
+    Ok(push_loaded(stack, &source, name))
+}
+
+/// `load`
+fn load(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(1) != Kind::Function {
+        return Err(Failure::argument_type(stack, 1, "function"));
+    }
+    let name = match stack.kind(2) {
+        Kind::None | Kind::Nil => b"=(load)".to_vec(),
+        _ => {
+            stack.check_string(2)?;
+            stack.bytes(2).unwrap_or_default().to_vec()
+        }
+    };
+    stack.set_top(1);
+    let mut source = Vec::new();
+    loop {
+        stack.push_value(1);
+        if stack.protected_call(0, Some(1), 0) != CallStatus::Returned {
+            stack.push_nil();
+            stack.insert(-2);
+            return Ok(2);
+        }
+        let is_text = stack.coerce_to_string(-1);
+        if !is_text && stack.kind(-1) != Kind::Nil {
+            stack.push_nil();
+            stack.push_message(b"reader function must return a string");
+            return Ok(2);
+        }
+        let piece = stack.bytes(-1).unwrap_or_default();
+        if piece.is_empty() {
+            break;
+        }
+        source.extend_from_slice(piece);
+        stack.pop(1);
+        if source.len() > stack.host().heap.limit() {
+            return Err(Failure::message("not enough memory"));
+        }
+    }
+    Ok(push_loaded(stack, &source, name))
+}
+
+/// Compiles a text, and pushes its function, or `nil` and a message. Returns the number of values.
+fn push_loaded(stack: &mut Stack<'_>, source: &[u8], mut name: Vec<u8>) -> i32 {
+    name.truncate(
+        name.iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(name.len()),
+    );
+    let name = std::ffi::CString::new(name).expect("no zeros");
+    if stack.load(source, &name) {
+        return 1;
+    }
+    stack.push_nil();
+    stack.insert(-2);
+    2
+}

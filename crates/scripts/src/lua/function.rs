@@ -1,0 +1,244 @@
+//! Functions in Rust that scripts call.
+//!
+//! Safety contract:
+//! 1. A Lua error is a jump to the call that catches it. Functions that raise one own nothing at
+//!    that moment: all values of Rust are dropped before, in [`enter`].
+//! 2. The first upvalue of a function that is pushed here is the address of a [`Function`]. The second
+//!    upvalue of a guarded function is the address of a C function without upvalues.
+//! 3. A panic does not unwind through Lua: it ends the process.
+
+#![allow(unsafe_code)]
+
+use std::borrow::Cow;
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr::NonNull;
+
+use mlua_sys as ffi;
+use mlua_sys::lua_State;
+
+use super::stack::{Kind, Stack};
+use super::state::host_of;
+
+/// A function that scripts call: its arguments are the stack, and it returns how many of the
+/// uppermost values are its results.
+pub(crate) type Function = fn(&mut Stack<'_>) -> Result<i32, Failure>;
+
+/// How a function fails.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// With the value on the top.
+    Value,
+    /// With a message, after the position of the caller.
+    Message(Cow<'static, str>),
+    /// With a message about an argument, counted from 1.
+    Argument(i32, Cow<'static, str>),
+    /// Because the script is killed.
+    Killed,
+}
+
+impl Failure {
+    /// Returns a failure with a message, which is put behind the position of the caller.
+    pub(crate) fn message(text: impl Into<Cow<'static, str>>) -> Failure {
+        Failure::Message(text.into())
+    }
+
+    /// Returns the failure of a function that found another type.
+    pub(crate) fn argument_type(stack: &Stack<'_>, index: i32, expected: &str) -> Failure {
+        let found = stack.kind(index).name();
+        Failure::Argument(index, format!("{expected} expected, got {found}").into())
+    }
+
+    /// Pushes the value that scripts get.
+    fn push(self, stack: &mut Stack<'_>) {
+        match self {
+            Failure::Value => {}
+            Failure::Message(text) => stack.push_message(text.as_bytes()),
+            Failure::Argument(index, text) => {
+                let text = argument_message(stack, index, &text);
+                stack.push_message(&text);
+            }
+            Failure::Killed => {
+                let text = stack.host().killed.borrow().clone().unwrap_or_default();
+                stack.push_bytes(&text);
+            }
+        }
+    }
+}
+
+fn argument_message(stack: &mut Stack<'_>, index: i32, text: &str) -> Vec<u8> {
+    let (name, is_method) = stack
+        .frame(0)
+        .and_then(|frame| frame.name)
+        .unwrap_or_else(|| (b"?".to_vec(), false));
+    let name = name.as_slice();
+    let index = index - i32::from(is_method);
+    if index == 0 {
+        return [
+            b"calling '",
+            name,
+            b"' on bad self (",
+            text.as_bytes(),
+            b")",
+        ]
+        .concat();
+    }
+    let start = format!("bad argument #{index} to '");
+    [start.as_bytes(), name, b"' (", text.as_bytes(), b")"].concat()
+}
+
+impl Stack<'_> {
+    /// Returns the number at `index`.
+    pub(crate) fn check_number(&self, index: i32) -> Result<f64, Failure> {
+        self.number(index)
+            .ok_or_else(|| Failure::argument_type(self, index, "number"))
+    }
+
+    /// Makes the argument at `index` a string.
+    pub(crate) fn check_string(&mut self, index: i32) -> Result<(), Failure> {
+        if self.coerce_to_string(index) {
+            Ok(())
+        } else {
+            Err(Failure::argument_type(self, index, "string"))
+        }
+    }
+
+    /// Checks that the argument at `index` is a table.
+    pub(crate) fn check_table(&self, index: i32) -> Result<(), Failure> {
+        if self.kind(index) == Kind::Table {
+            Ok(())
+        } else {
+            Err(Failure::argument_type(self, index, "table"))
+        }
+    }
+
+    /// Pushes a function.
+    pub(crate) fn push_function(&mut self, function: Function) {
+        assert!(self.reserve(2), "room for a function");
+        // SAFETY: there is room, and the upvalue is what contract 2 says.
+        unsafe {
+            ffi::lua_pushlightuserdata(self.raw(), function as *mut c_void);
+            ffi::lua_pushcclosure(self.raw(), call_function, 1);
+        }
+    }
+
+    /// Replaces the value on the top by a function that can push it: [`Stack::push_upvalue`].
+    pub(crate) fn push_closure(&mut self, function: Function) {
+        assert!(self.top() > 0 && self.reserve(1), "an upvalue and room");
+        // SAFETY: there is room, and the first upvalue is what contract 2 says.
+        unsafe {
+            ffi::lua_pushlightuserdata(self.raw(), function as *mut c_void);
+            ffi::lua_insert(self.raw(), -2);
+            ffi::lua_pushcclosure(self.raw(), call_function, 2);
+        }
+    }
+
+    /// Pushes the value that the running function was created with.
+    pub(crate) fn push_upvalue(&mut self) {
+        assert!(self.reserve(1), "room for an upvalue");
+        // SAFETY: there is room, and a missing upvalue reads as `nil`.
+        unsafe { ffi::lua_pushvalue(self.raw(), ffi::lua_upvalueindex(2)) }
+    }
+
+    /// Pushes a message behind the position of the caller.
+    pub(crate) fn push_message(&mut self, text: &[u8]) {
+        let position = self.frame(1).map(|frame| frame.position);
+        let mut message = position.unwrap_or_default();
+        message.extend_from_slice(text);
+        self.push_bytes(&message);
+    }
+
+    /// Replaces a function of Lua's libraries on the top, which has no upvalues, by one that calls
+    /// `check` before.
+    pub(crate) fn guard(&mut self, check: Function) {
+        assert!(self.is_native(-1) && self.reserve(2), "a native function");
+        // SAFETY: it is a C function; there is room, and the upvalues are what contract 2 says.
+        unsafe {
+            let original = ffi::lua_tocfunction(self.raw(), -1).expect("a native function");
+            ffi::lua_pushlightuserdata(self.raw(), check as *mut c_void);
+            ffi::lua_pushlightuserdata(self.raw(), original as *mut c_void);
+            ffi::lua_pushcclosure(self.raw(), call_guarded, 2);
+            ffi::lua_replace(self.raw(), -2);
+        }
+    }
+
+    /// Replaces the thread on the top by a function that resumes it, as `coroutine.wrap` does.
+    /// `wrapper` is the index of a function that `coroutine.wrap` returned.
+    pub(crate) fn wrap_thread(&mut self, wrapper: i32) {
+        assert!(
+            self.kind(-1) == Kind::Thread && self.is_native(wrapper),
+            "a thread"
+        );
+        // SAFETY: the function's one upvalue is the thread that it resumes.
+        unsafe {
+            let resume = ffi::lua_tocfunction(self.raw(), wrapper).expect("a native function");
+            ffi::lua_pushcclosure(self.raw(), resume, 1);
+        }
+    }
+}
+
+/// Calls the [`Function`] in the first upvalue. Returns the number of results, or -1 with the error
+/// on the top.
+fn enter(state: *mut lua_State) -> c_int {
+    struct AbortOnPanic;
+    impl Drop for AbortOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    let _abort = AbortOnPanic;
+    // SAFETY: Lua calls functions with their own state, and the upvalue is what contract 2 says.
+    let (mut stack, function) = unsafe {
+        let state = NonNull::new_unchecked(state);
+        let stack = Stack::new(state, host_of(state.as_ptr()));
+        let function = ffi::lua_touserdata(state.as_ptr(), ffi::lua_upvalueindex(1));
+        (stack, transmute::<*mut c_void, Function>(function))
+    };
+    let heap = &stack.host().heap;
+    let _exemption = heap.exemption(true);
+    let mut results = match function(&mut stack) {
+        Ok(results) => results,
+        Err(failure) => {
+            failure.push(&mut stack);
+            -1
+        }
+    };
+    if heap.is_exceeded() {
+        stack.set_top(0);
+        stack.push_bytes(b"not enough memory");
+        results = -1;
+    }
+    results
+}
+
+/// A function that is pushed by [`Stack::push_function`].
+///
+/// # Safety
+/// Lua calls it.
+unsafe extern "C-unwind" fn call_function(state: *mut lua_State) -> c_int {
+    let results = enter(state);
+    if results < 0 {
+        // SAFETY: the error is on the top, and nothing is owned here.
+        unsafe { ffi::lua_error(state) }
+    }
+    results
+}
+
+/// A function that is pushed by [`Stack::guard`].
+///
+/// # Safety
+/// Lua calls it.
+unsafe extern "C-unwind" fn call_guarded(state: *mut lua_State) -> c_int {
+    if enter(state) < 0 {
+        // SAFETY: the error is on the top, and nothing is owned here.
+        unsafe { ffi::lua_error(state) }
+    }
+    // SAFETY: the second upvalue is a C function (contract 2), which gets the arguments as they
+    // came. It may raise errors, as nothing is owned here.
+    unsafe {
+        let original = ffi::lua_touserdata(state, ffi::lua_upvalueindex(2));
+        transmute::<*mut c_void, ffi::lua_CFunction>(original)(state)
+    }
+}

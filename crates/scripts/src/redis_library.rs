@@ -1,0 +1,271 @@
+//! The table `redis`.
+
+use resp::Protocol;
+
+use crate::host::{CalledCommand, ScriptLogLevel};
+use crate::lua::{Failure, Function, Kind, Stack};
+use crate::number::write_general;
+use crate::reply_reader::push_reply;
+use crate::script::sha1_hex;
+use crate::switch::{Resumption, Suspension};
+
+/// The version of Redis whose scripts are interpreted.
+const VERSION: (u32, u32, u32) = (7, 0, 15);
+
+const FUNCTIONS: [(&str, Function); 12] = [
+    ("call", call),
+    ("pcall", protected_call),
+    ("error_reply", error_reply),
+    ("status_reply", status_reply),
+    ("sha1hex", sha1hex),
+    ("log", log),
+    ("setresp", set_resp),
+    ("acl_check_cmd", acl_check),
+    ("replicate_commands", replicate_commands),
+    ("set_repl", set_replication),
+    ("breakpoint", breakpoint),
+    ("debug", debug),
+];
+
+const NUMBERS: [(&str, f64); 9] = [
+    ("LOG_DEBUG", 0.0),
+    ("LOG_VERBOSE", 1.0),
+    ("LOG_NOTICE", 2.0),
+    ("LOG_WARNING", 3.0),
+    ("REPL_NONE", 0.0),
+    ("REPL_AOF", 1.0),
+    ("REPL_SLAVE", 2.0),
+    ("REPL_REPLICA", 2.0),
+    ("REPL_ALL", 3.0),
+];
+
+/// Pushes the table.
+pub(crate) fn push_library(stack: &mut Stack<'_>) {
+    stack.push_table(0, FUNCTIONS.len() + NUMBERS.len() + 2);
+    for (name, function) in FUNCTIONS {
+        stack.push_function(function);
+        stack.raw_set_field(-2, name);
+    }
+    for (name, number) in NUMBERS {
+        stack.push_number(number);
+        stack.raw_set_field(-2, name);
+    }
+    let (major, minor, patch) = VERSION;
+    stack.push_bytes(format!("{major}.{minor}.{patch}").as_bytes());
+    stack.raw_set_field(-2, "REDIS_VERSION");
+    stack.push_number(f64::from(major << 16 | minor << 8 | patch));
+    stack.raw_set_field(-2, "REDIS_VERSION_NUM");
+}
+
+/// Pushes a table that is an error reply.
+pub(crate) fn push_error(stack: &mut Stack<'_>, text: &[u8]) {
+    stack.push_table(0, 1);
+    stack.push_bytes(text);
+    stack.raw_set_field(-2, "err");
+}
+
+/// Returns a failure with an error reply.
+fn fail(stack: &mut Stack<'_>, text: &str) -> Failure {
+    push_error(stack, text.as_bytes());
+    Failure::Value
+}
+
+/// `redis.call`
+fn call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    match execute(stack)? {
+        true => Err(Failure::Value),
+        false => Ok(1),
+    }
+}
+
+/// `redis.pcall`
+fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    execute(stack).map(|_| 1)
+}
+
+/// Executes the command in the arguments, and pushes its reply. Returns `true` if it is an error.
+fn execute(stack: &mut Stack<'_>) -> Result<bool, Failure> {
+    if let Err(text) = collect_command(stack) {
+        push_error(stack, text.as_bytes());
+        return Ok(true);
+    }
+    let host = stack.host();
+    host.suspend(Suspension::Call)?;
+    let reply = host.reply.take();
+    stack.set_top(0);
+    let is_error = push_reply(stack, &reply);
+    host.reply.set(reply);
+    Ok(is_error)
+}
+
+/// Makes the arguments the command that the host gets.
+///
+/// # Errors
+/// They are no command, and the text says why.
+fn collect_command(stack: &mut Stack<'_>) -> Result<(), &'static str> {
+    let count = stack.top();
+    if count == 0 {
+        return Err("ERR Please specify at least one argument for this redis lib call");
+    }
+    let host = stack.host();
+    let mut command = host.command.take();
+    command.clear();
+    let is_valid = (1..=count).all(|index| push_argument(stack, index, &mut command));
+    host.command.set(command);
+    if is_valid {
+        Ok(())
+    } else {
+        Err("ERR Lua redis lib command arguments must be strings or integers")
+    }
+}
+
+fn push_argument(stack: &Stack<'_>, index: i32, command: &mut CalledCommand) -> bool {
+    match stack.kind(index) {
+        Kind::String => {
+            let bytes = stack.bytes(index).unwrap_or_default();
+            command.push(|out| out.extend_from_slice(bytes));
+        }
+        Kind::Number => {
+            let number = stack.number(index).unwrap_or_default();
+            command.push(|out| write_general(out, number, 17));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// `redis.error_reply`
+fn error_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() != 1 || stack.kind(1) != Kind::String {
+        push_error(stack, b"ERR wrong number or type of arguments");
+        return Ok(1);
+    }
+    let text = stack.bytes(1).unwrap_or_default();
+    // A text of one word is a message without a code.
+    let text = match text.strip_prefix(b"-") {
+        Some(rest) if rest.contains(&b' ') => rest.to_vec(),
+        Some(rest) => [b"ERR ", rest].concat(),
+        None if text.contains(&b' ') => text.to_vec(),
+        None => [b"ERR ", text].concat(),
+    };
+    push_error(stack, &text);
+    Ok(1)
+}
+
+/// `redis.status_reply`
+fn status_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() != 1 || stack.kind(1) != Kind::String {
+        push_error(stack, b"ERR wrong number or type of arguments");
+        return Ok(1);
+    }
+    stack.push_table(0, 1);
+    stack.push_value(1);
+    stack.raw_set_field(-2, "ok");
+    Ok(1)
+}
+
+/// `redis.sha1hex`
+fn sha1hex(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() != 1 {
+        return Err(fail(stack, "ERR wrong number of arguments"));
+    }
+    stack.coerce_to_string(1);
+    let digest = sha1_hex(stack.bytes(1).unwrap_or_default());
+    stack.push_bytes(&digest);
+    Ok(1)
+}
+
+/// `redis.log`
+fn log(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() < 2 {
+        return Err(fail(
+            stack,
+            "ERR redis.log() requires two arguments or more.",
+        ));
+    }
+    let Some(level) = stack.number(1) else {
+        return Err(fail(
+            stack,
+            "ERR First argument must be a number (log level).",
+        ));
+    };
+    let level = match level as i64 {
+        0 => ScriptLogLevel::Debug,
+        1 => ScriptLogLevel::Verbose,
+        2 => ScriptLogLevel::Notice,
+        3 => ScriptLogLevel::Warning,
+        _ => return Err(fail(stack, "ERR Invalid debug level.")),
+    };
+    let mut line = Vec::new();
+    for index in 2..=stack.top() {
+        if stack.coerce_to_string(index) {
+            if index > 2 {
+                line.push(b' ');
+            }
+            line.extend_from_slice(stack.bytes(index).unwrap_or_default());
+        }
+    }
+    stack.host().log(level, line)?;
+    Ok(0)
+}
+
+/// `redis.setresp`
+fn set_resp(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() != 1 {
+        return Err(fail(stack, "ERR redis.setresp() requires one argument."));
+    }
+    let protocol = match stack.number(1).unwrap_or_default() as i64 {
+        2 => Protocol::Resp2,
+        3 => Protocol::Resp3,
+        _ => return Err(fail(stack, "ERR RESP version must be 2 or 3.")),
+    };
+    stack.host().protocol.set(protocol);
+    Ok(0)
+}
+
+/// `redis.acl_check_cmd`
+fn acl_check(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if let Err(text) = collect_command(stack) {
+        return Err(fail(stack, text));
+    }
+    match stack.host().suspend(Suspension::AclCheck)? {
+        Resumption::Allowed(Some(allowed)) => {
+            stack.push_boolean(allowed);
+            Ok(1)
+        }
+        _ => Err(fail(
+            stack,
+            "ERR Invalid command passed to redis.acl_check_cmd()",
+        )),
+    }
+}
+
+/// `redis.replicate_commands`, which has no effect: effects are replicated always.
+fn replicate_commands(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    stack.push_boolean(true);
+    Ok(1)
+}
+
+/// `redis.set_repl`, which has no effect: all effects are replicated.
+fn set_replication(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.top() != 1 {
+        return Err(fail(stack, "ERR redis.set_repl() requires two arguments."));
+    }
+    if !(0..=3).contains(&(stack.number(1).unwrap_or_default() as i64)) {
+        let text =
+            "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
+        return Err(fail(stack, text));
+    }
+    Ok(0)
+}
+
+/// `redis.breakpoint`: there is no debugger.
+fn breakpoint(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    stack.push_boolean(false);
+    Ok(1)
+}
+
+/// `redis.debug`: there is no debugger.
+fn debug(_: &mut Stack<'_>) -> Result<i32, Failure> {
+    Ok(0)
+}

@@ -1,0 +1,7 @@
+//! Tests of scripts against values of Redis 7.0.15.
+
+mod errors;
+mod host;
+mod results;
+mod sandbox;
+mod slices;
