@@ -5,7 +5,7 @@
 //! |---|---|
 //! | name | in lower case; the words of a two-word command are joined by a bar |
 //! | arity | how many arguments it takes, its name included; negative: at least so many |
-//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions |
+//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions; `sends`, which has scripts that only read not call it |
 //! | keys | where its keys are, and what it does with them: Redis's flags of key specifications |
 //! | categories | those of access control lists that do not follow from the flags |
 //! | tips | what clients of a cluster should know; see below |
@@ -73,6 +73,8 @@ pub(crate) enum CommandKind {
     AllOrNothing(Plan),
     /// By a function on what its keys have, which are read first: a transaction in several steps.
     Compound(Compound),
+    /// By a script, which is one transaction of all the keys that it touches.
+    Script(ScriptCommand),
     /// `SCAN`: by operations from a remembered position on.
     Scan(PlanFromKey),
     /// `KEYS`: alone it walks a snapshot in slices; in a block it is one operation.
@@ -109,8 +111,23 @@ pub(crate) enum CommandKind {
 impl CommandKind {
     /// Returns `true` if such a command runs as a long transaction.
     pub(crate) fn is_long(self) -> bool {
-        matches!(self, CommandKind::Compound(_))
+        matches!(self, CommandKind::Compound(_) | CommandKind::Script(_))
     }
+}
+
+/// A command that runs a script.
+#[derive(Clone, Copy)]
+pub(crate) struct ScriptCommand {
+    pub(crate) source: ScriptSource,
+    /// The script must not write.
+    pub(crate) reads_only: bool,
+}
+
+/// What names the script, in the first argument.
+#[derive(Clone, Copy)]
+pub(crate) enum ScriptSource {
+    Body,
+    Checksum,
 }
 
 /// A plan that needs a key which is not among the arguments: where a scan continues, or its upper
@@ -188,7 +205,7 @@ impl CommandDefinition {
         CATEGORIES.into_iter().filter(move |category| {
             let follows = match *category {
                 "write" => flags.has(CommandFlags::WRITE),
-                "read" => flags.has(CommandFlags::READ),
+                "read" => flags.has(CommandFlags::READ) && own != "scripting",
                 "admin" | "dangerous" => flags.has(CommandFlags::ADMIN),
                 "pubsub" => flags.has(CommandFlags::of("pubsub")),
                 "fast" => fast,

@@ -19,6 +19,7 @@ mod keys;
 mod persistence;
 mod publish_subscribe;
 mod replication;
+mod scripting;
 mod server;
 mod snapshots;
 mod strings;
@@ -30,7 +31,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 15] = [
+const FAMILIES: [&[CommandDefinition]; 16] = [
     strings::COMMANDS,
     keys::COMMANDS,
     copies::COMMANDS,
@@ -45,6 +46,7 @@ const FAMILIES: [&[CommandDefinition]; 15] = [
     persistence::COMMANDS,
     snapshots::COMMANDS,
     publish_subscribe::COMMANDS,
+    scripting::COMMANDS,
     cluster::COMMANDS,
 ];
 

@@ -18,6 +18,7 @@
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
 //! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
+//! | `script_registry` `interpreter_pool` | the scripts that clients have given the server; what runs them |
 //! | `working_set` | the keys that a transaction in several steps has read and written |
 //! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
 //! | `commands` | the commands, a module for each family |
@@ -93,6 +94,7 @@ mod glob;
 mod held_messages;
 mod info;
 mod input;
+mod interpreter_pool;
 mod key_walk;
 pub mod limits;
 mod listeners;
@@ -112,6 +114,7 @@ mod routing;
 mod runtime;
 mod runtime_context;
 mod runtime_signal;
+mod script_registry;
 mod server_state;
 mod server_status;
 mod session;

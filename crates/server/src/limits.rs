@@ -12,6 +12,7 @@
 //! | replies not yet taken, with messages of channels | the connection is closed |
 //! | what all connections hold of requests and replies | the connection that needs more is closed |
 //! | commands and bytes of a `MULTI` block | the command is refused and the block cannot execute |
+//! | memory of a script | the script ends with an error |
 //! | snapshots open at once | the command is refused |
 //! | commands executed, and replies made, in one turn | other connections get their turn first |
 
@@ -42,6 +43,8 @@ pub struct Limits {
     pub block_bytes: usize,
     /// Commands in a `MULTI` block (a count).
     pub block_commands: usize,
+    /// The memory of a script's variables.
+    pub script_memory: usize,
     /// Positions of `SCAN` remembered (a count), the oldest forgotten first.
     pub cursors: usize,
     /// Bytes of remembered positions.
@@ -64,6 +67,7 @@ impl Default for Limits {
             in_flight: 1 << 30,
             block_bytes: 1 << 30,
             block_commands: 1 << 20,
+            script_memory: 128 << 20,
             cursors: 64 * 1024,
             cursor_bytes: 64 << 20,
             snapshots: 8,

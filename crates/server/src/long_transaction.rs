@@ -17,14 +17,17 @@
 //!    has read once and written nothing, that of its read.
 
 mod call;
+mod script;
 
 use std::collections::BTreeMap;
 
 use base::{Abort, Epoch, Op, Reply, Version};
 use resp::Writer;
+use scripts::ScriptLogLevel;
 
 pub(crate) use call::CallContext;
 use call::{Call, Results};
+use script::{ActiveScript, ScriptEnd, ScriptPause};
 
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
@@ -60,6 +63,12 @@ struct Run {
     /// The replies.
     output: Vec<u8>,
     messages: Vec<PublishedMessage>,
+    /// Lines that scripts have logged.
+    log: Vec<(ScriptLogLevel, Vec<u8>)>,
+    /// The script that runs.
+    script: Option<ActiveScript>,
+    /// The error of a script that was killed, as RESP.
+    error: Option<Vec<u8>>,
 }
 
 /// The next step of a long transaction.
@@ -69,6 +78,10 @@ pub(crate) enum NextStep {
     Read,
     /// [`LongTransaction::commit_ops`] are to be executed.
     Commit,
+    /// It continues after other connections have had their turn.
+    Slice,
+    /// It ends with [`LongTransaction::take_error`], and does not take effect.
+    GiveUp,
 }
 
 /// How a long transaction continues that did not commit.
@@ -89,6 +102,9 @@ impl Run {
             observed: Epoch::ZERO,
             output: Vec::new(),
             messages: Vec::new(),
+            log: Vec::new(),
+            script: None,
+            error: None,
         }
     }
 }
@@ -162,16 +178,34 @@ impl LongTransaction {
                 set: &mut run.set,
                 output: &mut run.output,
                 messages: &mut run.messages,
+                log: &mut run.log,
             };
-            match context.execute(&call, &mut results) {
-                Ok(()) => run.next += 1,
-                Err(need) => run.need = Some(need),
+            let done = match call.command.kind {
+                CommandKind::Script(_) => context.run_script(&call, &mut results, &mut run.script),
+                _ => context
+                    .execute(&call, &mut results)
+                    .map(|()| ScriptEnd::Ended)
+                    .map_err(ScriptPause::Read),
+            };
+            match done {
+                Ok(ScriptEnd::Ended) => run.next += 1,
+                Ok(ScriptEnd::Killed(error)) => {
+                    run.error = Some(error);
+                    return NextStep::GiveUp;
+                }
+                Err(ScriptPause::Read(need)) => run.need = Some(need),
+                Err(ScriptPause::Slice) => return NextStep::Slice,
             }
         }
         match run.need {
             Some(_) => NextStep::Read,
             None => NextStep::Commit,
         }
+    }
+
+    /// Removes the error, as RESP, with which it ends.
+    pub(crate) fn take_error(&mut self) -> Vec<u8> {
+        self.run.error.take().unwrap_or_default()
     }
 
     /// Removes the reads that it waits for.
@@ -233,9 +267,11 @@ impl LongTransaction {
         }
     }
 
-    /// Removes the replies of the run, and its messages.
+    /// Removes the replies of the run, and its messages. The lines that its scripts have logged are written
+    /// to the server's log.
     pub(crate) fn take_results(&mut self) -> (Vec<u8>, Vec<PublishedMessage>) {
         let run = &mut self.run;
+        script::write_log(std::mem::take(&mut run.log));
         (
             std::mem::take(&mut run.output),
             std::mem::take(&mut run.messages),

@@ -26,6 +26,8 @@ use crate::server_state::CountedWait;
 pub(crate) enum PendingCommand {
     /// Runs in slices, one in each turn.
     KeyWalk(Box<KeyWalk>),
+    /// A script, which continues in the next turn.
+    Slice(Box<LongTransaction>),
     /// Entries of the connection's snapshot, this many at most, in the next turn.
     SnapshotPage { most: usize },
     /// Runs on another thread, which wakes the runtime.
@@ -59,6 +61,7 @@ impl PendingCommand {
         match self {
             PendingCommand::LockWait(wait) => wait.transaction.bytes(),
             PendingCommand::Coordinated(coordinated) => coordinated.transaction.bytes(),
+            PendingCommand::Slice(transaction) => transaction.bytes(),
             _ => 0,
         }
     }
@@ -67,7 +70,9 @@ impl PendingCommand {
     pub(crate) fn readiness(&self, context: &RuntimeContext) -> Readiness {
         let (partition, now) = (&context.shared.partition, context.now);
         match self {
-            PendingCommand::KeyWalk(_) | PendingCommand::SnapshotPage { .. } => Readiness::Now,
+            PendingCommand::KeyWalk(_)
+            | PendingCommand::Slice(_)
+            | PendingCommand::SnapshotPage { .. } => Readiness::Now,
             PendingCommand::Job(job) if job.is_done() => Readiness::Now,
             PendingCommand::Job(_) => Readiness::WhenWoken(None),
             PendingCommand::LockWait(wait) if wait.is_due(partition.releases(), now) => {

@@ -14,6 +14,7 @@ use crate::channels::SubscriberTable;
 use crate::command_statistics::CommandRecorder;
 use crate::config::Durability;
 use crate::failures::CommandFailures;
+use crate::interpreter_pool::InterpreterPool;
 use crate::refusal::error_code;
 use crate::server_state::ServerState;
 
@@ -68,6 +69,7 @@ pub(crate) struct RuntimeContext {
     pub(crate) lookups: Lookups,
     /// The subscribers among this runtime's clients.
     pub(crate) subscribers: SubscriberTable,
+    pub(crate) interpreters: InterpreterPool,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     /// `true` if the command that runs is one of a `MULTI` block.
@@ -102,6 +104,7 @@ impl RuntimeContext {
             log_limit: LogLimit::new(LOG_INTERVAL),
             lookups: Lookups::default(),
             subscribers: SubscriberTable::new(runtime),
+            interpreters: InterpreterPool::default(),
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,

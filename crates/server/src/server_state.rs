@@ -24,6 +24,7 @@ use crate::memory_watch::MemoryWatch;
 use crate::partition::Partition;
 use crate::routing::Routes;
 use crate::runtime_signal::RuntimeSignal;
+use crate::script_registry::ScriptRegistry;
 use crate::snapshot_permits::SnapshotPermits;
 use crate::unix_time::unix_ms;
 
@@ -48,6 +49,7 @@ pub(crate) struct ServerState {
     pub(crate) clients: ClientRegistry,
     pub(crate) channels: ChannelRegistry,
     pub(crate) cursors: Cursors,
+    pub(crate) scripts: ScriptRegistry,
     /// The number of snapshots that clients have open.
     pub(crate) snapshots: SnapshotPermits,
     pub(crate) memory: MemoryWatch,
@@ -112,6 +114,7 @@ impl ServerState {
         ServerState {
             snapshots: SnapshotPermits::default(),
             cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
+            scripts: ScriptRegistry::default(),
             memory: MemoryWatch::new(config.maxmemory),
             in_flight: Budget::new(config.limits.in_flight),
             routes: config

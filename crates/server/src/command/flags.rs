@@ -2,7 +2,7 @@
 
 /// Properties of a command, as `COMMAND INFO` shows them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CommandFlags(u16);
+pub(crate) struct CommandFlags(u32);
 
 impl CommandFlags {
     pub(crate) const WRITE: CommandFlags = CommandFlags::of("write");
@@ -12,16 +12,20 @@ impl CommandFlags {
     /// Allowed before authentication.
     pub(crate) const NO_AUTH: CommandFlags = CommandFlags::of("no_auth");
     pub(crate) const ADMIN: CommandFlags = CommandFlags::of("admin");
+    /// Refused in a script.
+    pub(crate) const NO_SCRIPT: CommandFlags = CommandFlags::of("noscript");
     /// Refused in a block.
     pub(crate) const NO_MULTI: CommandFlags = CommandFlags::of("no_multi");
     /// Runs at once even in a block. Clients do not see this one.
     pub(crate) const IMMEDIATE: CommandFlags = CommandFlags::of("immediate");
     /// Runs on a connection of the older protocol that has subscriptions. Clients do not see this one.
     pub(crate) const SUBSCRIBER: CommandFlags = CommandFlags::of("subscriber");
+    /// Refused in a script that only reads, as writes are. Clients do not see this one.
+    pub(crate) const SENDS: CommandFlags = CommandFlags::of("sends");
 
     /// The words for flags, in the order in which Redis shows them. The server does not act on some
     /// of them: they tell clients when Redis would accept the command.
-    const NAMES: [&'static str; 16] = [
+    const NAMES: [&'static str; 20] = [
         "write",
         "readonly",
         "denyoom",
@@ -30,14 +34,18 @@ impl CommandFlags {
         "noscript",
         "loading",
         "stale",
+        "skip_monitor",
         "skip_slowlog",
         "fast",
         "no_auth",
+        "no_mandatory_keys",
         "no_async_loading",
         "no_multi",
         "allow_busy",
+        "movablekeys",
         "immediate",
         "subscriber",
+        "sends",
     ];
 
     /// Returns the flags that these words name.
@@ -69,7 +77,8 @@ impl CommandFlags {
 
     /// Returns the names of the flags that are set and that clients see.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        let flags = self.0 & !Self::IMMEDIATE.0 & !Self::SUBSCRIBER.0;
+        let hidden = Self::IMMEDIATE.0 | Self::SUBSCRIBER.0 | Self::SENDS.0;
+        let flags = self.0 & !hidden;
         let names = Self::NAMES.into_iter().enumerate();
         names.filter_map(move |(at, name)| (flags & 1 << at != 0).then_some(name))
     }

@@ -3,6 +3,7 @@
 use base::partition::OwnedReply;
 use base::{Abort, Epoch, Op, OpError, Reply};
 
+use super::block::write_discarded;
 use super::executor::Executor;
 use super::other_nodes::wait_for_coordinated;
 use super::outcome::Outcome;
@@ -10,7 +11,7 @@ use crate::command::Ops;
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, LongTransaction, NextStep};
-use crate::pending_command::PendingTransaction;
+use crate::pending_command::{PendingCommand, PendingTransaction};
 use crate::session::PublishedMessage;
 use crate::{read_atomic, refusal};
 
@@ -42,13 +43,21 @@ impl Executor {
     ) {
         loop {
             let next = transaction.run(CallContext {
-                commands: self.table.all(),
+                commands: self.table,
                 context: &mut self.context,
                 session: &mut connection.session,
             });
             let continues = match next {
                 NextStep::Read => self.read_for(connection, transaction),
                 NextStep::Commit => self.commit_long(connection, transaction),
+                NextStep::Slice => {
+                    connection.pending = Some(PendingCommand::Slice(transaction));
+                    None
+                }
+                NextStep::GiveUp => {
+                    self.give_up(connection, transaction);
+                    None
+                }
             };
             match continues {
                 Some(again) => transaction = again,
@@ -197,6 +206,18 @@ impl Executor {
         drop(ops);
         wait_for_coordinated(connection, PendingTransaction::Long(transaction), number);
         None
+    }
+
+    /// Answers a transaction of which a script was killed.
+    fn give_up(&mut self, connection: &mut Connection, mut transaction: Box<LongTransaction>) {
+        let error = transaction.take_error();
+        match transaction.command() {
+            Some(_) => connection.session.output.buffer().extend_from_slice(&error),
+            None => {
+                let text = error.strip_prefix(b"-").unwrap_or(&error);
+                write_discarded(connection, String::from_utf8_lossy(text).trim_end());
+            }
+        }
     }
 
     /// Answers a transaction that did not take effect, because of data that `epoch` shows.

@@ -20,6 +20,7 @@ impl Executor {
                 job.finish(&self.context, &mut connection.session);
             }
             PendingCommand::SnapshotPage { most } => self.answer_snapshot_page(connection, most),
+            PendingCommand::Slice(transaction) => self.continue_long(connection, transaction),
             PendingCommand::LockWait(wait) => self.retry(connection, wait),
             PendingCommand::Proposed(proposed) => self.answer_proposed(connection, proposed),
             PendingCommand::WrongPassword { until } if until <= self.context.now => {

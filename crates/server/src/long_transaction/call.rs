@@ -2,8 +2,10 @@
 
 use base::partition::OwnedReply;
 use resp::{Args, Protocol, Writer};
+use scripts::ScriptLogLevel;
 
 use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
+use crate::command_table::CommandTable;
 use crate::lookup_counts::count_lookups;
 use crate::refusal;
 use crate::render::RenderContext;
@@ -13,7 +15,7 @@ use crate::working_set::{Need, WorkingSet};
 
 /// The parts of a runtime and of a connection that commands of a long transaction use.
 pub(crate) struct CallContext<'a> {
-    pub(crate) commands: &'static [CommandDefinition],
+    pub(crate) commands: &'static CommandTable,
     pub(crate) context: &'a mut RuntimeContext,
     pub(crate) session: &'a mut ClientSession,
 }
@@ -33,6 +35,8 @@ pub(super) struct Results<'a> {
     pub(super) output: &'a mut Vec<u8>,
     /// Messages that are sent if the transaction takes effect.
     pub(super) messages: &'a mut Vec<PublishedMessage>,
+    /// Lines that scripts have logged.
+    pub(super) log: &'a mut Vec<(ScriptLogLevel, Vec<u8>)>,
 }
 
 impl CallContext<'_> {
@@ -70,7 +74,7 @@ impl CallContext<'_> {
             }
             CommandKind::Introspection(answer) => {
                 let mut writer = Writer::new(to.output, call.protocol);
-                answer(self.commands, args, &mut writer);
+                answer(self.commands.all(), args, &mut writer);
             }
             // EXEC has ended the watches.
             CommandKind::Unwatch => Writer::new(to.output, call.protocol).ok(),

@@ -202,6 +202,9 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         => Whole(|f| f.memory_limit);
     Memory "maxmemory_human" => Text(|f| text(Size(f.memory_limit)));
     Memory "maxmemory_policy" => Text(|_| text("noeviction"));
+    Memory "used_memory_scripts_eval" => Whole(|f| f.server.scripts.size().1 as u64);
+    Memory "number_of_cached_scripts", Gauge "kumiki_cached_scripts" "Scripts that the server has, by EVAL and SCRIPT LOAD."
+        => Whole(|f| f.server.scripts.size().0 as u64);
     Memory "mem_clients_normal" => Whole(|f| f.server.in_flight.used());
     Memory "maxmemory_clients" => Whole(|f| f.server.in_flight.limit());
 

@@ -79,6 +79,17 @@ impl Generator {
     }
 
     fn command(&mut self) -> Args {
+        let args = self.plain_command();
+        match self.rng.u32(..20) {
+            // Only alone it is known to have no order.
+            _ if args[0] == b"KEYS" => args,
+            0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
+            1 => [words("EVAL return({redis.pcall(unpack(ARGV)),1}) 0"), args].concat(),
+            _ => args,
+        }
+    }
+
+    fn plain_command(&mut self) -> Args {
         match self.rng.u32(..100) {
             0..20 => self.reading(),
             20..40 => self.setting(),

@@ -1,0 +1,361 @@
+//! A script within a long transaction: its steps, and the commands that it calls.
+//!
+//! The script stops wherever it is when a command needs reads, and when its time slice is over. It continues
+//! there once the reads have come, or in the runtime's next turn, after other connections have had theirs.
+//! The interpreter is on this thread, and holds nothing of the store meanwhile.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base::number::parse_int;
+use resp::{Args, Protocol, Writer};
+use scripts::{Answer, Script, ScriptCall, ScriptLogLevel, ScriptOutcome, Step};
+
+use super::call::{Call, CallContext, Results};
+use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand, ScriptSource};
+use crate::interpreter_pool::LentInterpreter;
+use crate::refusal;
+use crate::script_registry::LongScript;
+use crate::working_set::Need;
+
+/// The error that ends a script on request.
+const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
+/// The answer to a script that needs memory when there is none left.
+const OUT_OF_MEMORY: &str = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+    'maxmemory'";
+/// The answer to a call of a script that the registry does not have.
+const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+
+/// The time for which a script runs before other connections have their turn.
+const SLICE: Duration = Duration::from_millis(1);
+/// The number of commands that a script calls between two looks at the clock.
+const CALLS: u32 = 16;
+/// After this time the log says that a script still runs.
+const LOGGED: Duration = Duration::from_secs(5);
+
+/// A script that runs.
+pub(super) struct ActiveScript {
+    interpreter: LentInterpreter,
+    /// The script only reads.
+    reads_only: bool,
+    /// Its commands may need memory when there is none left.
+    may_exceed_memory: bool,
+    /// The step that waits.
+    step: WaitingStep,
+    began: Duration,
+    /// Among the scripts that run for long.
+    long: Option<Arc<LongScript>>,
+    /// The log says that it runs for long.
+    is_logged: bool,
+    /// The reply to the last command.
+    reply: Vec<u8>,
+}
+
+/// What a script waits for.
+#[derive(Clone, Copy)]
+enum WaitingStep {
+    /// Reads for the command that it has called.
+    Call { protocol: Protocol },
+    /// Its next time slice, which begins with the reply to the command that it has called.
+    Reply,
+    /// Its next time slice.
+    Slice,
+}
+
+/// Why a script has stopped before its end.
+pub(super) enum ScriptPause {
+    Read(Need),
+    Slice,
+}
+
+/// The end of a script.
+pub(super) enum ScriptEnd {
+    /// Its reply is written.
+    Ended,
+    /// It was killed, with this error, as RESP: nothing of its transaction may take effect.
+    Killed(Vec<u8>),
+}
+
+impl CallContext<'_> {
+    /// Runs a script from its beginning, or from where it stopped, to its end.
+    ///
+    /// # Errors
+    /// It has stopped before; `active` has it.
+    pub(super) fn run_script(
+        &mut self,
+        call: &Call<'_>,
+        to: &mut Results<'_>,
+        active: &mut Option<ActiveScript>,
+    ) -> Result<ScriptEnd, ScriptPause> {
+        let (mut script, mut step) = match active.take() {
+            Some(script) => self.next_step(script),
+            None => match self.start(call, to) {
+                Some(started) => started,
+                None => return Ok(ScriptEnd::Ended),
+            },
+        };
+        let (began, mut calls) = (Instant::now(), 0);
+        loop {
+            let pause = match step {
+                Step::Call { protocol } => match self.call(&mut script, protocol, to) {
+                    Ok(()) => {
+                        calls += 1;
+                        let is_over = calls % CALLS == 0 && began.elapsed() >= SLICE;
+                        is_over.then_some((WaitingStep::Reply, ScriptPause::Slice))
+                    }
+                    Err(need) => Some((WaitingStep::Call { protocol }, ScriptPause::Read(need))),
+                },
+                Step::AclCheck => None,
+                Step::Slice => Some((WaitingStep::Slice, ScriptPause::Slice)),
+                Step::Done(outcome) => return Ok(self.end(&script, outcome, to)),
+            };
+            if let Some((waits_for, pause)) = pause {
+                script.step = waits_for;
+                if let ScriptPause::Slice = pause {
+                    self.note_long(&mut script);
+                }
+                *active = Some(script);
+                return Err(pause);
+            }
+            let answer = match step {
+                Step::AclCheck => {
+                    let command = self.command_of(script.interpreter.arguments());
+                    Answer::Allowed(command.is_some().then_some(true))
+                }
+                _ => Answer::Reply(&script.reply),
+            };
+            step = script.interpreter.resume(answer);
+        }
+    }
+}
+
+impl ActiveScript {
+    fn is_killed(&self) -> bool {
+        self.long.as_ref().is_some_and(|long| long.is_killed())
+    }
+}
+
+impl CallContext<'_> {
+    /// Returns the next step of a script that has stopped.
+    fn next_step(&self, mut script: ActiveScript) -> (ActiveScript, Step) {
+        let step = match script.step {
+            WaitingStep::Call { protocol } => Step::Call { protocol },
+            _ if script.is_killed() => script.interpreter.resume(Answer::Kill(KILLED)),
+            WaitingStep::Reply => script.interpreter.resume(Answer::Reply(&script.reply)),
+            WaitingStep::Slice => script.interpreter.resume(Answer::Continue),
+        };
+        (script, step)
+    }
+
+    /// Starts a script. `None`: it is refused, and the reason is written.
+    fn start(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Option<(ActiveScript, Step)> {
+        let CommandKind::Script(kind) = call.command.kind else {
+            unreachable!("{} is no script", call.command.name)
+        };
+        let mut writer = Writer::new(to.output, call.protocol);
+        let started = self
+            .script_of(kind, call.args)
+            .and_then(|(script, count)| Ok((self.lend(kind, &script)?, script, count)));
+        let (mut active, script, count) = match started {
+            Ok(started) => started,
+            Err(text) => {
+                writer.error_bytes(&text);
+                return None;
+            }
+        };
+        let values: Vec<&[u8]> = call.args.from(3).iter().collect();
+        let (keys, arguments) = values.split_at(count);
+        let step = active.interpreter.start(ScriptCall {
+            script: &script,
+            keys,
+            arguments,
+            protocol: call.protocol,
+        });
+        Some((active, step))
+    }
+
+    /// Records that a script has not ended within its slice.
+    fn note_long(&mut self, script: &mut ActiveScript) {
+        let registry = &self.context.shared.scripts;
+        script.long.get_or_insert_with(|| registry.note_long());
+        let since = self.context.now.saturating_sub(script.began);
+        if since > LOGGED && !std::mem::replace(&mut script.is_logged, true) {
+            let client = self.session.client.address;
+            tracing::warn!(%client, "a script runs for {} s already; SCRIPT KILL ends it", since.as_secs());
+        }
+    }
+
+    /// Returns the script of a call, and the number of its keys.
+    ///
+    /// # Errors
+    /// Returns the text of the error.
+    fn script_of(
+        &self,
+        kind: ScriptCommand,
+        args: Args<'_>,
+    ) -> Result<(Arc<Script>, usize), Vec<u8>> {
+        let registry = &self.context.shared.scripts;
+        let source = args.at(1);
+        if let ScriptSource::Checksum = kind.source
+            && source.len() != 40
+        {
+            return Err(NO_SCRIPT.into());
+        }
+        let count = parse_int(args.at(2)).ok_or("ERR value is not an integer or out of range")?;
+        if count > args.len() as i64 - 3 {
+            return Err("ERR Number of keys can't be greater than number of args".into());
+        }
+        let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
+        let script = match kind.source {
+            ScriptSource::Body => registry.evaluate(source)?,
+            ScriptSource::Checksum => registry.find(source).ok_or(NO_SCRIPT)?,
+        };
+        Ok((script, count))
+    }
+
+    /// Lends an interpreter to a script that may run now.
+    ///
+    /// # Errors
+    /// Returns the text of the error.
+    fn lend(&mut self, kind: ScriptCommand, script: &Script) -> Result<ActiveScript, Vec<u8>> {
+        let shared = &self.context.shared;
+        let flags = script.flags();
+        if flags.has_shebang && kind.reads_only && !flags.no_writes {
+            return Err("ERR Can not execute a script with write flag using *_ro command.".into());
+        }
+        if flags.no_cluster && shared.routes.is_some() {
+            return Err("ERR Can not run script on cluster, 'no-cluster' flag is set.".into());
+        }
+        let may_exceed_memory = flags.allow_oom || flags.no_writes;
+        if flags.has_shebang && !may_exceed_memory && self.is_full() {
+            return Err(OUT_OF_MEMORY.into());
+        }
+        let options = scripts::Options {
+            memory: shared.config.limits.script_memory,
+            slice: SLICE,
+        };
+        let lent = self.context.interpreters.take(options);
+        let interpreter = lent.map_err(|error| format!("ERR the script cannot run: {error}"))?;
+        Ok(ActiveScript {
+            interpreter,
+            reads_only: kind.reads_only || flags.no_writes,
+            may_exceed_memory,
+            step: WaitingStep::Slice,
+            began: self.context.now,
+            long: None,
+            is_logged: false,
+            reply: Vec::new(),
+        })
+    }
+
+    /// Executes the command that a script calls, and puts its reply into the script's buffer.
+    fn call(
+        &mut self,
+        script: &mut ActiveScript,
+        protocol: Protocol,
+        to: &mut Results<'_>,
+    ) -> Result<(), Need> {
+        script.reply.clear();
+        let args = script.interpreter.arguments();
+        let command = match self.admit(script, args) {
+            Ok(command) => command,
+            Err(text) => {
+                Writer::new(&mut script.reply, protocol).error(text);
+                return Ok(());
+            }
+        };
+        let call = Call {
+            command,
+            args,
+            protocol,
+        };
+        let mut results = Results {
+            set: to.set,
+            output: &mut script.reply,
+            messages: to.messages,
+            log: to.log,
+        };
+        self.execute(&call, &mut results)
+    }
+
+    /// Returns the command that a script calls.
+    ///
+    /// # Errors
+    /// The script may not call it: the text of the error.
+    fn admit(
+        &self,
+        script: &ActiveScript,
+        args: Args<'_>,
+    ) -> Result<&'static CommandDefinition, &'static str> {
+        let command = self.command_of(args);
+        let command = command.ok_or("ERR Unknown Redis command called from script")?;
+        let flags = command.flags;
+        if !command.takes(args.len()) {
+            return Err("ERR Wrong number of args calling Redis command from script");
+        }
+        let is_allowed = matches!(
+            command.kind,
+            CommandKind::Store(_)
+                | CommandKind::AllOrNothing(_)
+                | CommandKind::Compound(_)
+                | CommandKind::Scan(_)
+                | CommandKind::Keys(_)
+                | CommandKind::Local(_)
+                | CommandKind::Introspection(_)
+        );
+        if !is_allowed || flags.has(CommandFlags::NO_SCRIPT) {
+            return Err("ERR This Redis command is not allowed from script");
+        }
+        if script.reads_only && (flags.has(CommandFlags::WRITE) || flags.has(CommandFlags::SENDS)) {
+            return Err("ERR Write commands are not allowed from read-only scripts.");
+        }
+        let needs_memory = flags.has(CommandFlags::NEEDS_MEMORY);
+        if needs_memory && !script.may_exceed_memory && self.is_full() {
+            return Err(refusal::OUT_OF_MEMORY);
+        }
+        Ok(command)
+    }
+
+    /// Returns the command that these arguments call, if there is one.
+    fn command_of(&self, args: Args<'_>) -> Option<&'static CommandDefinition> {
+        let command = self.commands.find(args.get(0)?)?;
+        match args.get(1) {
+            Some(word) if !command.subcommands.is_empty() => command.subcommand(word),
+            _ => Some(command),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let shared = &self.context.shared;
+        shared
+            .memory
+            .is_full(&shared.partition, self.context.now, 0)
+    }
+
+    /// Writes the reply of a script that has ended.
+    fn end(
+        &self,
+        script: &ActiveScript,
+        outcome: ScriptOutcome,
+        to: &mut Results<'_>,
+    ) -> ScriptEnd {
+        to.log.extend(outcome.log);
+        if outcome.is_error && script.is_killed() {
+            return ScriptEnd::Killed(outcome.reply);
+        }
+        to.output.extend_from_slice(&outcome.reply);
+        ScriptEnd::Ended
+    }
+}
+
+/// Logs the lines of scripts.
+pub(super) fn write_log(lines: Vec<(ScriptLogLevel, Vec<u8>)>) {
+    for (level, text) in lines {
+        let text = String::from_utf8_lossy(&text);
+        match level {
+            ScriptLogLevel::Debug | ScriptLogLevel::Verbose => tracing::debug!("script: {text}"),
+            ScriptLogLevel::Notice => tracing::info!("script: {text}"),
+            ScriptLogLevel::Warning => tracing::warn!("script: {text}"),
+        }
+    }
+}
