@@ -18,8 +18,9 @@ const MOST: usize = 256;
 pub(crate) struct InterpreterPool(Rc<RefCell<Pooled>>);
 
 #[derive(Default)]
+#[allow(clippy::vec_box)] // They move between the pool and the transactions.
 struct Pooled {
-    idle: Vec<Interpreter>,
+    idle: Vec<Box<Interpreter>>,
     /// The number of those in use.
     lent: usize,
 }
@@ -27,7 +28,7 @@ struct Pooled {
 /// An interpreter in use. Dropped, it ends its script, and is in the pool again if it had none.
 pub(crate) struct LentInterpreter {
     /// `None` only while it is dropped.
-    interpreter: Option<Interpreter>,
+    interpreter: Option<Box<Interpreter>>,
     pool: InterpreterPool,
 }
 
@@ -43,7 +44,7 @@ impl InterpreterPool {
         }
         let interpreter = match pooled.idle.pop() {
             Some(interpreter) => interpreter,
-            None => Interpreter::new(options)?,
+            None => Box::new(Interpreter::new(options)?),
         };
         pooled.lent += 1;
         Ok(LentInterpreter {

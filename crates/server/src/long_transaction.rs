@@ -21,7 +21,7 @@ mod script;
 
 use std::collections::BTreeMap;
 
-use base::{Abort, Epoch, Op, Reply, Version};
+use base::{Abort, Epoch, Op, Version};
 use resp::Writer;
 use scripts::ScriptLogLevel;
 
@@ -31,19 +31,19 @@ use script::{ActiveScript, ScriptEnd, ScriptPause};
 
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
+use crate::limits::POOLED_CAPACITY;
 use crate::session::PublishedMessage;
-use crate::working_set::{Need, WorkingSet};
+use crate::working_set::{Need, ReadAnswers, WorkingSet};
 
 /// The number of runs that meet conflicts before the transaction is refused.
 const RUNS: u32 = 1000;
 
-/// See the module's description.
+/// See the module's description. One that is cleared can begin as another.
 pub(crate) struct LongTransaction {
     calls: Vec<CommandCall>,
     /// `true` if they are a `MULTI` block, whose replies are a list.
     is_block: bool,
     watches: BTreeMap<Vec<u8>, Version>,
-    longest_value: usize,
     /// The number of runs that have met a conflict.
     conflicts: u32,
     run: Run,
@@ -62,6 +62,8 @@ struct Run {
     observed: Epoch,
     /// The replies.
     output: Vec<u8>,
+    /// The reply to the command that a script has called.
+    reply: Vec<u8>,
     messages: Vec<PublishedMessage>,
     /// Lines that scripts have logged.
     log: Vec<(ScriptLogLevel, Vec<u8>)>,
@@ -93,54 +95,76 @@ pub(crate) enum Continuation {
 }
 
 impl Run {
-    fn new(longest_value: usize, time_ms: u64) -> Run {
-        Run {
-            next: 0,
-            set: WorkingSet::new(longest_value, time_ms),
-            need: None,
-            reads: 0,
-            observed: Epoch::ZERO,
-            output: Vec::new(),
-            messages: Vec::new(),
-            log: Vec::new(),
-            script: None,
-            error: None,
+    /// Begins a run at `time_ms` since the Unix epoch.
+    fn begin(&mut self, time_ms: u64) {
+        self.next = 0;
+        self.set.begin(time_ms);
+        self.need = None;
+        self.reads = 0;
+        self.observed = Epoch::ZERO;
+        for buffer in [&mut self.output, &mut self.reply] {
+            buffer.clear();
+            buffer.shrink_to(POOLED_CAPACITY);
         }
+        self.messages.clear();
+        self.log.clear();
+        self.script = None;
+        self.error = None;
     }
 }
 
 impl LongTransaction {
-    /// Creates the transaction of one command. Values have at most `longest_value` bytes; it begins at
-    /// `time_ms` since the Unix epoch.
-    pub(crate) fn of_command(
-        call: CommandCall,
-        (longest_value, time_ms): (usize, u64),
-    ) -> LongTransaction {
+    /// Creates a transaction without commands. Values have at most `longest_value` bytes.
+    pub(crate) fn new(longest_value: usize) -> LongTransaction {
         LongTransaction {
-            calls: vec![call],
+            calls: Vec::new(),
             is_block: false,
             watches: BTreeMap::new(),
-            longest_value,
             conflicts: 0,
-            run: Run::new(longest_value, time_ms),
+            run: Run {
+                next: 0,
+                set: WorkingSet::new(longest_value, 0),
+                need: None,
+                reads: 0,
+                observed: Epoch::ZERO,
+                output: Vec::new(),
+                reply: Vec::new(),
+                messages: Vec::new(),
+                log: Vec::new(),
+                script: None,
+                error: None,
+            },
         }
     }
 
-    /// Creates the transaction of a block, which takes effect only if the watched keys have these
-    /// versions; see [`LongTransaction::of_command`].
-    pub(crate) fn of_block(
+    /// Begins with one command, at `time_ms` since the Unix epoch.
+    pub(crate) fn begin(&mut self, call: CommandCall, time_ms: u64) {
+        self.calls.push(call);
+        self.is_block = false;
+        self.conflicts = 0;
+        self.run.begin(time_ms);
+    }
+
+    /// Begins with a block, which takes effect only if the watched keys have these versions, at `time_ms`
+    /// since the Unix epoch.
+    pub(crate) fn begin_block(
+        &mut self,
         calls: Vec<CommandCall>,
         watches: BTreeMap<Vec<u8>, Version>,
-        (longest_value, time_ms): (usize, u64),
-    ) -> LongTransaction {
-        LongTransaction {
-            calls,
-            is_block: true,
-            watches,
-            longest_value,
-            conflicts: 0,
-            run: Run::new(longest_value, time_ms),
-        }
+        time_ms: u64,
+    ) {
+        self.calls = calls;
+        self.is_block = true;
+        self.watches = watches;
+        self.conflicts = 0;
+        self.run.begin(time_ms);
+    }
+
+    /// Gives back the memory of its keys and values, once it has ended.
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+        self.watches.clear();
+        self.run.begin(0);
     }
 
     /// Returns the only command; `None`: it is a block.
@@ -178,6 +202,7 @@ impl LongTransaction {
                 set: &mut run.set,
                 output: &mut run.output,
                 messages: &mut run.messages,
+                reply: &mut run.reply,
                 log: &mut run.log,
             };
             let done = match call.command.kind {
@@ -219,11 +244,11 @@ impl LongTransaction {
     }
 
     /// Adds the answers to reads, which show data of `epoch`.
-    pub(crate) fn add(&mut self, need: &Need, replies: &[Reply<'_>], epoch: Epoch) {
+    pub(crate) fn add(&mut self, need: Need, answers: ReadAnswers, epoch: Epoch) {
         let run = &mut self.run;
         run.reads += 1;
         run.observed = run.observed.max(epoch);
-        run.set.add(need, replies);
+        run.set.add(need, answers);
     }
 
     /// Returns the operations of its commit; none if the reads of the run are all that it has done, and
@@ -260,21 +285,18 @@ impl LongTransaction {
                     let attempts = self.conflicts;
                     return Continuation::Answer(Abort::Conflict { attempts });
                 }
-                self.run = Run::new(self.longest_value, time_ms);
+                self.run.begin(time_ms);
                 Continuation::RunAgain
             }
             abort => Continuation::Answer(abort),
         }
     }
 
-    /// Removes the replies of the run, and its messages. The lines that its scripts have logged are written
-    /// to the server's log.
-    pub(crate) fn take_results(&mut self) -> (Vec<u8>, Vec<PublishedMessage>) {
+    /// Returns the replies of the run, and removes its messages. The lines that its scripts have logged are
+    /// written to the server's log.
+    pub(crate) fn take_results(&mut self) -> (&[u8], Vec<PublishedMessage>) {
         let run = &mut self.run;
         script::write_log(std::mem::take(&mut run.log));
-        (
-            std::mem::take(&mut run.output),
-            std::mem::take(&mut run.messages),
-        )
+        (&run.output, std::mem::take(&mut run.messages))
     }
 }

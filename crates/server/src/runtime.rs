@@ -203,6 +203,7 @@ impl<N: Network> Runtime<N> {
                 worker,
                 context: RuntimeContext::new(shared, index),
                 cluster,
+                ended: None,
             },
             connections: Slab::new(),
             streams: Slab::new(),

@@ -16,26 +16,28 @@
 //!    key to what it walked over.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, Kind, When, byte_range};
 use base::{Op, OpError, Reply, Version};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// Operations, as plans have them.
 type Operations<'a> = SmallVec<[Op<'a>; 4]>;
 
-/// The operations by which a key is read, in the order in which [`WorkingSet::add`] takes their answers.
+/// The operations by which a key is read.
 const OPS_OF_KEY: usize = 3;
+/// A set that is used again keeps room for so many keys.
+const KEPT: usize = 1024;
 /// The memory of a key besides its bytes and those of its value.
 const KEY_BYTES: usize = 128;
 
 /// See the module's description.
 pub(crate) struct WorkingSet {
-    keys: BTreeMap<Box<[u8]>, WorkingKey>,
+    keys: HashMap<Box<[u8]>, WorkingKey>,
     /// The transaction has deleted all keys.
     flushed: bool,
     /// Milliseconds since the Unix epoch.
@@ -68,7 +70,7 @@ pub(crate) struct WorkingValue {
 /// The reads without which a transaction cannot continue.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Need {
-    Keys(Vec<Box<[u8]>>),
+    Keys(SmallVec<[Box<[u8]>; 2]>),
     /// The number of keys.
     Count,
     /// A walk, as [`Op::Scan`].
@@ -77,6 +79,13 @@ pub(crate) enum Need {
         to: Option<Box<[u8]>>,
         limit: usize,
     },
+}
+
+/// The answers to a [`Need`].
+pub(crate) enum ReadAnswers {
+    /// For each key its version, and its value if it has one.
+    Keys(SmallVec<[(Version, Option<WorkingValue>); 2]>),
+    Other(OwnedReply),
 }
 
 /// A precondition of an operation is not met.
@@ -105,18 +114,52 @@ impl Need {
     }
 }
 
+impl ReadAnswers {
+    /// Takes the answers to [`Need::ops`].
+    pub(crate) fn of(need: &Need, replies: &[Reply<'_>]) -> ReadAnswers {
+        let Need::Keys(_) = need else {
+            let answer = replies.first().map_or(OwnedReply::Nil, OwnedReply::from);
+            return ReadAnswers::Other(answer);
+        };
+        let of_key = |replies: &[Reply<'_>]| {
+            let [Reply::Version(version), value, deadline] = replies else {
+                unreachable!("a key's answers are {replies:?}")
+            };
+            let value = match (value, deadline) {
+                (Reply::Bytes(bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
+                    bytes: bytes.to_vec(),
+                    deadline: *deadline,
+                }),
+                _ => None,
+            };
+            (*version, value)
+        };
+        ReadAnswers::Keys(replies.chunks_exact(OPS_OF_KEY).map(of_key).collect())
+    }
+}
+
 impl WorkingSet {
     /// Creates the set of a transaction that begins at `time_ms` since the Unix epoch; values have at most
     /// `longest` bytes.
     pub(crate) fn new(longest: usize, time_ms: u64) -> WorkingSet {
         WorkingSet {
-            keys: BTreeMap::new(),
+            keys: HashMap::new(),
             flushed: false,
             time_ms,
             longest,
             bytes: 0,
             answer: None,
         }
+    }
+
+    /// Empties it, for a run that begins at `time_ms` since the Unix epoch.
+    pub(crate) fn begin(&mut self, time_ms: u64) {
+        self.keys.clear();
+        self.keys.shrink_to(KEPT);
+        self.flushed = false;
+        self.time_ms = time_ms;
+        self.bytes = 0;
+        self.answer = None;
     }
 
     /// Returns the memory that it takes, in bytes.
@@ -131,7 +174,7 @@ impl WorkingSet {
 
     /// Returns the reads that these operations still need, or `None` if they can be executed.
     pub(crate) fn need(&self, ops: &[Op<'_>]) -> Option<Need> {
-        let mut missing: Vec<Box<[u8]>> = Vec::new();
+        let mut missing: SmallVec<[Box<[u8]>; 2]> = SmallVec::new();
         for op in ops {
             match *op {
                 Op::Count if !self.flushed && self.answer.is_none() => {
@@ -167,28 +210,21 @@ impl WorkingSet {
         self.need(&ops)
     }
 
-    /// Adds the answers of the partition to [`Need::ops`].
-    pub(crate) fn add(&mut self, need: &Need, replies: &[Reply<'_>]) {
-        let Need::Keys(keys) = need else {
-            self.answer = replies.first().map(OwnedReply::from);
-            return;
+    /// Adds the answers to what was needed.
+    pub(crate) fn add(&mut self, need: Need, answers: ReadAnswers) {
+        let (keys, answers) = match (need, answers) {
+            (Need::Keys(keys), ReadAnswers::Keys(answers)) => (keys, answers),
+            (_, ReadAnswers::Other(answer)) => {
+                self.answer = Some(answer);
+                return;
+            }
+            (need, ReadAnswers::Keys(_)) => unreachable!("answers of another kind to {need:?}"),
         };
-        for (key, replies) in keys.iter().zip(replies.chunks_exact(OPS_OF_KEY)) {
-            let [Reply::Version(version), value, deadline] = replies else {
-                debug_assert!(false, "unexpected answers {replies:?}");
-                continue;
-            };
-            let value = match (value, deadline) {
-                (Reply::Bytes(bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
-                    bytes: bytes.to_vec(),
-                    deadline: *deadline,
-                }),
-                _ => None,
-            };
+        for (key, (version, value)) in keys.into_iter().zip(answers) {
             let length = value.as_ref().map_or(0, |value| value.bytes.len());
             self.bytes += key.len() + KEY_BYTES + length;
-            let own = self.keys.entry(key.clone()).or_default();
-            own.seen = Some(*version);
+            let own = self.keys.entry(key).or_default();
+            own.seen = Some(version);
             own.was_present = value.is_some();
             if !own.changed {
                 own.value = value;
@@ -284,9 +320,9 @@ impl WorkingSet {
     }
 
     /// Returns the keys that were written without being read, if there are some.
-    fn unread(&self) -> Option<Vec<Box<[u8]>>> {
+    fn unread(&self) -> Option<SmallVec<[Box<[u8]>; 2]>> {
         let unread = self.keys.iter().filter(|(_, own)| own.seen.is_none());
-        let keys: Vec<Box<[u8]>> = unread.map(|(key, _)| key.clone()).collect();
+        let keys: SmallVec<[Box<[u8]>; 2]> = unread.map(|(key, _)| key.clone()).collect();
         (!keys.is_empty()).then_some(keys)
     }
 
@@ -458,14 +494,11 @@ impl WorkingSet {
         others: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = others.into_iter().collect();
-        let range = (
-            Bound::Included(from),
-            to.map_or(Bound::Unbounded, Bound::Excluded),
-        );
-        for (key, own) in self.keys.range::<[u8], _>(range) {
+        let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
+        for (key, own) in self.keys.iter().filter(|(key, _)| is_inside(key)) {
             match &own.value {
                 Some(_) => keys.insert(key.to_vec(), Vec::new()),
-                None => keys.remove(&**key),
+                None => keys.remove(&key[..]),
             };
         }
         keys.into_iter().take(limit).collect()
@@ -595,7 +628,9 @@ mod tests {
             while let Some(need) = set.need(std::slice::from_ref(op)) {
                 let needed = need.ops();
                 let done = worker.execute(&needed).unwrap();
-                set.add(&need, done.replies());
+                let answers = ReadAnswers::of(&need, done.replies());
+                drop((done, needed));
+                set.add(need, answers);
             }
             replies.extend(set.execute(op).ok());
         }
@@ -650,8 +685,9 @@ mod tests {
             let reads = [Op::Get { key: b"a" }, Op::Get { key: b"b" }];
             let need = set.need(&reads).unwrap();
             let done = worker.execute(&need.ops()).unwrap();
-            set.add(&need, done.replies());
+            let answers = ReadAnswers::of(&need, done.replies());
             drop(done);
+            set.add(need, answers);
             assert_eq!(set.need(&reads), None);
             set.execute(&Op::put(b"c", b"3")).ok().unwrap();
             in_partition(&mut worker, std::slice::from_ref(&other));
@@ -665,20 +701,24 @@ mod tests {
         let mut set = WorkingSet::new(4, 5000);
         let need = set.need(&[Op::Count]).unwrap();
         assert_eq!(need, Need::Count);
-        set.add(&need, &[Reply::Int(10)]);
+        set.add(need, ReadAnswers::Other(OwnedReply::Int(10)));
         assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
         set.execute(&Op::put(b"new", b"1")).ok().unwrap();
         // It was written and not read: it may have been there.
         let need = set.need(&[Op::Count]).unwrap();
-        assert_eq!(need, Need::Keys(vec![b"new".as_slice().into()]));
+        assert_eq!(
+            need,
+            Need::Keys([b"new".as_slice().into()].into_iter().collect())
+        );
         let there = [
             Reply::Version(Version::present(base::Tid::new(base::Epoch(3), 1))),
             Reply::Bytes(b"old"),
             Reply::Deadline(None),
         ];
-        set.add(&need, &there);
+        let answers = ReadAnswers::of(&need, &there);
+        set.add(need, answers);
         let need = set.need(&[Op::Count]).unwrap();
-        set.add(&need, &[Reply::Int(10)]);
+        set.add(need, ReadAnswers::Other(OwnedReply::Int(10)));
         assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
         assert_eq!(set.value(b"new").unwrap().bytes, b"1");
         let too_long = set.execute(&Op::put(b"new", b"12345")).ok();

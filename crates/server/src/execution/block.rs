@@ -10,7 +10,6 @@ use super::other_nodes::wait_for_coordinated;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
 use crate::command_block::CommandBlock;
 use crate::connection::Connection;
-use crate::long_transaction::LongTransaction;
 use crate::pending_command::PendingTransaction;
 use crate::{read_atomic, refusal};
 
@@ -61,9 +60,9 @@ impl Executor {
             .iter()
             .any(|call| call.command.kind.is_long())
         {
-            let beginning = self.beginning();
-            let transaction = LongTransaction::of_block(block.commands, watches, beginning);
-            return self.continue_long(connection, Box::new(transaction));
+            let mut transaction = self.long_transaction();
+            transaction.begin_block(block.commands, watches, self.time_ms());
+            return self.continue_long(connection, transaction);
         }
         let cursors = &self.context.shared.cursors;
         let transaction = BlockTransaction::new(block.commands, watches, cursors);

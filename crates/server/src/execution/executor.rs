@@ -9,6 +9,7 @@ use crate::command_table::CommandTable;
 use crate::connection::Connection;
 use crate::coordination::RuntimeNode;
 use crate::limits::READ_BUFFER;
+use crate::long_transaction::LongTransaction;
 use crate::partition::Worker;
 use crate::refusal;
 use crate::runtime_context::RuntimeContext;
@@ -21,6 +22,8 @@ pub(crate) struct Executor {
     pub(crate) context: RuntimeContext,
     /// This runtime's part of the cluster, if the server is a node of one.
     pub(crate) cluster: Option<Box<RuntimeNode>>,
+    /// A long transaction that has ended, kept for its memory.
+    pub(crate) ended: Option<Box<LongTransaction>>,
 }
 
 impl Executor {

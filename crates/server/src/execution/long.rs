@@ -13,26 +13,41 @@ use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, LongTransaction, NextStep};
 use crate::pending_command::{PendingCommand, PendingTransaction};
 use crate::session::PublishedMessage;
+use crate::working_set::ReadAnswers;
 use crate::{read_atomic, refusal};
 
 impl Executor {
     /// Runs a command that reads before it writes.
     pub(super) fn begin_long(&mut self, connection: &mut Connection, call: CommandCall) {
-        let args = call.args();
-        let keys = call.command.keys.indexes(args).map(|at| args.at(at));
-        let keys: Ops<'_> = keys.map(|key| Op::Exists { key }).collect();
-        if self.cluster.is_some() && self.sends_elsewhere(connection, call.command, &keys) {
-            return;
+        if self.cluster.is_some() {
+            let args = call.args();
+            let keys = call.command.keys.indexes(args).map(|at| args.at(at));
+            let keys: Ops<'_> = keys.map(|key| Op::Exists { key }).collect();
+            if self.sends_elsewhere(connection, call.command, &keys) {
+                return;
+            }
         }
-        drop(keys);
-        let transaction = LongTransaction::of_command(call, self.beginning());
-        self.continue_long(connection, Box::new(transaction));
+        let mut transaction = self.long_transaction();
+        transaction.begin(call, self.time_ms());
+        self.continue_long(connection, transaction);
     }
 
-    /// Returns the length of the longest value, in bytes, and the time in milliseconds since the Unix epoch.
-    pub(super) fn beginning(&mut self) -> (usize, u64) {
+    /// Returns a transaction that can begin.
+    pub(super) fn long_transaction(&mut self) -> Box<LongTransaction> {
         let longest = self.context.shared.config.limits.request.bulk;
-        (longest, self.worker.participant().time_ms())
+        let ended = self.ended.take();
+        ended.unwrap_or_else(|| Box::new(LongTransaction::new(longest)))
+    }
+
+    /// Keeps a transaction that has ended for its memory.
+    fn keep(&mut self, mut transaction: Box<LongTransaction>) {
+        transaction.clear();
+        self.ended = Some(transaction);
+    }
+
+    /// Returns the partition's time in milliseconds since the Unix epoch.
+    pub(super) fn time_ms(&mut self) -> u64 {
+        self.worker.participant().time_ms()
     }
 
     /// Continues a transaction until it is answered, or waits.
@@ -80,7 +95,7 @@ impl Executor {
                     answer(connection, &mut transaction, error);
                 }
                 // The outcome was returned when everything that it shows was durable.
-                Err(abort) => match transaction.revise(abort, self.beginning().1) {
+                Err(abort) => match transaction.revise(abort, self.time_ms()) {
                     Continuation::RunAgain => self.continue_long(connection, transaction),
                     Continuation::Answer(abort) => {
                         self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
@@ -91,7 +106,8 @@ impl Executor {
         match outcome {
             Ok(replies) => {
                 let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
-                transaction.add(&need, &replies, Epoch::ZERO);
+                let answers = ReadAnswers::of(&need, &replies);
+                transaction.add(need, answers, Epoch::ZERO);
                 self.continue_long(connection, transaction);
             }
             Err(abort) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
@@ -124,17 +140,25 @@ impl Executor {
             wait_for_coordinated(connection, waits(transaction), number);
             return None;
         }
-        let outcome = self.worker.execute(&ops, None, |replies, observed| {
-            transaction.add(&need, replies, observed.epoch);
+        let mut answers = None;
+        let outcome = self.worker.execute(&ops, None, |replies, _| {
+            answers = Some(ReadAnswers::of(&need, replies));
         });
-        match outcome {
-            Ok(_) => return Some(transaction),
-            Err(Abort::Held { by }) => self.wait_for_locks(connection, waits(transaction), by),
-            Err(Abort::Elsewhere { leader }) => {
+        match (outcome, answers) {
+            (Ok(epoch), Some(answers)) => {
+                drop(ops);
+                transaction.add(need, answers, epoch);
+                return Some(transaction);
+            }
+            (Ok(_), None) => unreachable!("the partition has answered"),
+            (Err(Abort::Held { by }), _) => {
+                self.wait_for_locks(connection, waits(transaction), by);
+            }
+            (Err(Abort::Elsewhere { leader }), _) => {
                 let transaction = waits(transaction);
                 self.redirect(connection, &ops, leader, transaction);
             }
-            Err(abort) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
+            (Err(abort), _) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
         }
         None
     }
@@ -151,6 +175,7 @@ impl Executor {
             drop(ops);
             answer(connection, &mut transaction, None);
             self.hold_reply(connection, from, transaction.observed());
+            self.keep(transaction);
             return None;
         }
         let checked = read_atomic::check(&self.context.shared.read_atomic, &ops);
@@ -176,6 +201,7 @@ impl Executor {
             Ok(epoch) => {
                 answer(connection, &mut transaction, error);
                 self.hold_reply(connection, from, epoch);
+                self.keep(transaction);
                 None
             }
             Err(Abort::Elsewhere { .. }) => self.coordinate_commit(connection, transaction),
@@ -184,7 +210,7 @@ impl Executor {
                 self.wait_for_locks(connection, pending, by);
                 None
             }
-            Err(abort) => match transaction.revise(abort, self.beginning().1) {
+            Err(abort) => match transaction.revise(abort, self.time_ms()) {
                 Continuation::RunAgain => Some(transaction),
                 Continuation::Answer(abort) => {
                     let epoch = self.worker.observed().epoch;
@@ -249,7 +275,7 @@ fn answer(connection: &mut Connection, transaction: &mut LongTransaction, error:
             ..message
         }));
     match error {
-        None => session.output.buffer().extend_from_slice(&replies),
+        None => session.output.buffer().extend_from_slice(replies),
         Some(error) => refusal::write_op_error(error, "", &mut session.writer()),
     }
 }

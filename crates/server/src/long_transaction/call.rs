@@ -1,8 +1,10 @@
 //! The execution of one command within a long transaction.
 
+use base::Reply;
 use base::partition::OwnedReply;
 use resp::{Args, Protocol, Writer};
 use scripts::ScriptLogLevel;
+use smallvec::SmallVec;
 
 use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
 use crate::command_table::CommandTable;
@@ -33,6 +35,8 @@ pub(super) struct Results<'a> {
     pub(super) set: &'a mut WorkingSet,
     /// The end of the replies.
     pub(super) output: &'a mut Vec<u8>,
+    /// Memory for replies that scripts get.
+    pub(super) reply: &'a mut Vec<u8>,
     /// Messages that are sent if the transaction takes effect.
     pub(super) messages: &'a mut Vec<PublishedMessage>,
     /// Lines that scripts have logged.
@@ -107,14 +111,15 @@ impl CallContext<'_> {
             }
         };
         to.set.need(ops).map_or(Ok(()), Err)?;
-        let replies: Result<Vec<OwnedReply>, _> = ops.iter().map(|op| to.set.execute(op)).collect();
+        let replies: Result<SmallVec<[OwnedReply; 2]>, _> =
+            ops.iter().map(|op| to.set.execute(op)).collect();
         let mut writer = Writer::new(to.output, call.protocol);
         let Ok(replies) = replies else {
             // A command whose preconditions, which come first, are not all met.
             writer.int(0);
             return Ok(());
         };
-        let replies: Vec<_> = replies.iter().map(OwnedReply::as_reply).collect();
+        let replies: SmallVec<[Reply<'_>; 2]> = replies.iter().map(OwnedReply::as_reply).collect();
         let around = RenderContext {
             command: command.name,
             cursors: &self.context.shared.cursors,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base::number::parse_int;
 use resp::{Args, Protocol, Writer};
 use scripts::{Answer, Script, ScriptCall, ScriptLogLevel, ScriptOutcome, Step};
+use smallvec::SmallVec;
 
 use super::call::{Call, CallContext, Results};
 use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand, ScriptSource};
@@ -47,8 +48,6 @@ pub(super) struct ActiveScript {
     long: Option<Arc<LongScript>>,
     /// The log says that it runs for long.
     is_logged: bool,
-    /// The reply to the last command.
-    reply: Vec<u8>,
 }
 
 /// What a script waits for.
@@ -88,19 +87,20 @@ impl CallContext<'_> {
         active: &mut Option<ActiveScript>,
     ) -> Result<ScriptEnd, ScriptPause> {
         let (mut script, mut step) = match active.take() {
-            Some(script) => self.next_step(script),
+            Some(script) => self.next_step(script, to),
             None => match self.start(call, to) {
                 Some(started) => started,
                 None => return Ok(ScriptEnd::Ended),
             },
         };
-        let (began, mut calls) = (Instant::now(), 0);
+        let (mut began, mut calls) = (None, 0);
         loop {
             let pause = match step {
-                Step::Call { protocol } => match self.call(&mut script, protocol, to) {
+                Step::Call { protocol } => match self.call(&script, protocol, to) {
                     Ok(()) => {
                         calls += 1;
-                        let is_over = calls % CALLS == 0 && began.elapsed() >= SLICE;
+                        let is_over = calls % CALLS == 0
+                            && began.get_or_insert_with(Instant::now).elapsed() >= SLICE;
                         is_over.then_some((WaitingStep::Reply, ScriptPause::Slice))
                     }
                     Err(need) => Some((WaitingStep::Call { protocol }, ScriptPause::Read(need))),
@@ -122,7 +122,7 @@ impl CallContext<'_> {
                     let command = self.command_of(script.interpreter.arguments());
                     Answer::Allowed(command.is_some().then_some(true))
                 }
-                _ => Answer::Reply(&script.reply),
+                _ => Answer::Reply(to.reply),
             };
             step = script.interpreter.resume(answer);
         }
@@ -137,11 +137,11 @@ impl ActiveScript {
 
 impl CallContext<'_> {
     /// Returns the next step of a script that has stopped.
-    fn next_step(&self, mut script: ActiveScript) -> (ActiveScript, Step) {
+    fn next_step(&self, mut script: ActiveScript, to: &Results<'_>) -> (ActiveScript, Step) {
         let step = match script.step {
             WaitingStep::Call { protocol } => Step::Call { protocol },
             _ if script.is_killed() => script.interpreter.resume(Answer::Kill(KILLED)),
-            WaitingStep::Reply => script.interpreter.resume(Answer::Reply(&script.reply)),
+            WaitingStep::Reply => script.interpreter.resume(Answer::Reply(to.reply)),
             WaitingStep::Slice => script.interpreter.resume(Answer::Continue),
         };
         (script, step)
@@ -163,7 +163,7 @@ impl CallContext<'_> {
                 return None;
             }
         };
-        let values: Vec<&[u8]> = call.args.from(3).iter().collect();
+        let values: SmallVec<[&[u8]; 8]> = call.args.from(3).iter().collect();
         let (keys, arguments) = values.split_at(count);
         let step = active.interpreter.start(ScriptCall {
             script: &script,
@@ -227,7 +227,7 @@ impl CallContext<'_> {
             return Err("ERR Can not run script on cluster, 'no-cluster' flag is set.".into());
         }
         let may_exceed_memory = flags.allow_oom || flags.no_writes;
-        if flags.has_shebang && !may_exceed_memory && self.is_full() {
+        if flags.has_shebang && !may_exceed_memory && self.is_full(0) {
             return Err(OUT_OF_MEMORY.into());
         }
         let options = scripts::Options {
@@ -244,23 +244,22 @@ impl CallContext<'_> {
             began: self.context.now,
             long: None,
             is_logged: false,
-            reply: Vec::new(),
         })
     }
 
     /// Executes the command that a script calls, and puts its reply into the script's buffer.
     fn call(
         &mut self,
-        script: &mut ActiveScript,
+        script: &ActiveScript,
         protocol: Protocol,
         to: &mut Results<'_>,
     ) -> Result<(), Need> {
-        script.reply.clear();
+        to.reply.clear();
         let args = script.interpreter.arguments();
         let command = match self.admit(script, args) {
             Ok(command) => command,
             Err(text) => {
-                Writer::new(&mut script.reply, protocol).error(text);
+                Writer::new(to.reply, protocol).error(text);
                 return Ok(());
             }
         };
@@ -269,9 +268,11 @@ impl CallContext<'_> {
             args,
             protocol,
         };
+        // Only scripts use the memory for replies, and it calls none.
         let mut results = Results {
             set: to.set,
-            output: &mut script.reply,
+            output: to.reply,
+            reply: &mut Vec::new(),
             messages: to.messages,
             log: to.log,
         };
@@ -310,7 +311,7 @@ impl CallContext<'_> {
             return Err("ERR Write commands are not allowed from read-only scripts.");
         }
         let needs_memory = flags.has(CommandFlags::NEEDS_MEMORY);
-        if needs_memory && !script.may_exceed_memory && self.is_full() {
+        if needs_memory && !script.may_exceed_memory && self.is_full(args.total_bytes()) {
             return Err(refusal::OUT_OF_MEMORY);
         }
         Ok(command)
@@ -325,11 +326,11 @@ impl CallContext<'_> {
         }
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full(&self, bytes: usize) -> bool {
         let shared = &self.context.shared;
         shared
             .memory
-            .is_full(&shared.partition, self.context.now, 0)
+            .is_full(&shared.partition, self.context.now, bytes)
     }
 
     /// Writes the reply of a script that has ended.

@@ -17,6 +17,7 @@ mod long_transactions;
 mod publish_subscribe;
 mod replica;
 mod saving;
+mod scripts;
 mod snapshots;
 mod strangers;
 mod support;

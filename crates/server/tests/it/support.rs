@@ -54,7 +54,7 @@ pub(crate) fn error(reply: &Reply) -> &str {
     }
 }
 
-/// Transfers between accounts by clients of which some use `WATCH`; each of them reads all accounts now and
+/// Transfers between accounts by clients of which some use `WATCH` and some scripts; each of them reads all accounts now and
 /// then. Money neither appears nor disappears.
 pub(crate) fn transfer_by(extent: &Extent, connect: impl Fn(u32) -> Client + Sync) {
     let mut transfers = Transfers::new(transfers::Options {
@@ -67,6 +67,7 @@ pub(crate) fn transfer_by(extent: &Extent, connect: impl Fn(u32) -> Client + Syn
     let counts = run(&mut transfers, extent, |process| {
         let writes = match process % 3 {
             0 => Writes::Watch,
+            1 => Writes::Script,
             _ => Writes::Block,
         };
         Connected::new(connect(process), writes)

@@ -7,7 +7,8 @@
 //! | add | `INCRBY`, `DECRBY` | the sum |
 //! | delete | `DEL` | 1 or 0 |
 //!
-//! A plan of several steps is a block: `MULTI`, the commands, `EXEC`. Scans have no command.
+//! A plan of several steps is a block: `MULTI`, the commands, `EXEC`; or a script that calls the commands.
+//! Scans have no command.
 
 use history::Value;
 
@@ -34,6 +35,30 @@ pub fn requests(plan: &Plan) -> Vec<Vec<String>> {
             begin.chain(commands).chain([word("EXEC")]).collect()
         }
     }
+}
+
+/// Executes the commands among its arguments, each behind the number of its words, and returns their replies.
+const SCRIPT: &str = "local out, at = {}, 1 \
+    while at <= #ARGV do \
+        local last = at + ARGV[at] \
+        out[#out + 1] = redis.call(unpack(ARGV, at + 1, last)) \
+        at = last + 1 \
+    end \
+    return out";
+
+/// Returns the one request that executes a plan as a script, which does not say what its keys are. Its reply
+/// is that of `EXEC` for the [`requests`] of the plan.
+///
+/// # Panics
+/// Panics if the plan scans.
+#[must_use]
+pub fn script(plan: &Plan) -> Vec<String> {
+    let mut words = ["EVAL", SCRIPT, "0"].map(str::to_owned).to_vec();
+    for command in plan.steps.iter().map(request) {
+        words.push(command.len().to_string());
+        words.extend(command);
+    }
+    words
 }
 
 fn request(step: &Step) -> Vec<String> {
@@ -91,6 +116,8 @@ pub enum Writes {
     Block,
     /// By `WATCH`, reads, and a block that sets the sums. Plans add, and do nothing else.
     Watch,
+    /// By a script.
+    Script,
 }
 
 /// Runs plans by a connection to one server, whose errors are all failures of the test, except
@@ -158,7 +185,10 @@ impl Connected {
     }
 
     fn execute(&mut self, plan: &Plan) -> Option<Ended> {
-        let requests = requests(plan);
+        let requests = match self.writes {
+            Writes::Script if plan.steps.len() > 1 => vec![script(plan)],
+            _ => requests(plan),
+        };
         let replies: Option<Vec<Reply>> = requests.iter().map(|words| self.ask(words)).collect();
         Some(ended(plan, &replies?).expect("replies to the plan"))
     }
@@ -223,6 +253,11 @@ mod tests {
         let block = requests(&plan(&[("a", -7), ("b", 7)]));
         let block: Vec<String> = block.iter().map(|words| words.join(" ")).collect();
         assert_eq!(block, ["MULTI", "DECRBY a 7", "INCRBY b 7", "EXEC"]);
+        let words = script(&plan(&[("a", -7), ("b", 7)]));
+        assert_eq!(
+            words[3..],
+            ["3", "DECRBY", "a", "7", "3", "INCRBY", "b", "7"]
+        );
     }
 
     #[test]

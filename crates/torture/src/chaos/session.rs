@@ -195,7 +195,11 @@ impl<'a> ChaosSession<'a> {
 
 impl Subject for ChaosSession<'_> {
     fn run(&mut self, plan: &Plan) -> Ended {
-        let requests = resp::requests(plan);
+        let by_script = plan.steps.len() > 1 && self.rng.bool();
+        let requests = match by_script {
+            true => vec![resp::script(plan)],
+            false => resp::requests(plan),
+        };
         let requests: Vec<Vec<&str>> = requests
             .iter()
             .map(|words| words.iter().map(String::as_str).collect())
