@@ -5,12 +5,14 @@ use crate::lua::{Failure, Function, Kind, Stack};
 use crate::sandbox::{Registered, push_real, read_real, refuse_protected, set_functions};
 
 /// Values that scripts get as Lua has them.
-const UNCHANGED: [&str; 15] = [
+const UNCHANGED: [&str; 17] = [
     "_VERSION",
     "assert",
     "error",
     "gcinfo",
     "ipairs",
+    "load",
+    "loadstring",
     "next",
     "rawequal",
     "rawget",
@@ -23,11 +25,9 @@ const UNCHANGED: [&str; 15] = [
     "unpack",
 ];
 
-const FUNCTIONS: [(&str, Function); 7] = [
+const FUNCTIONS: [(&str, Function); 5] = [
     ("collectgarbage", collect_garbage),
     ("getmetatable", get_metatable),
-    ("load", load),
-    ("loadstring", load_string),
     ("pairs", pairs),
     ("pcall", protected_call),
     ("xpcall", handled_call),
@@ -40,6 +40,8 @@ pub(crate) fn fill(stack: &mut Stack<'_>, lua: i32, globals: i32) {
         ("rawget", read_real),
         ("rawset", refuse_protected),
         ("setmetatable", refuse_protected),
+        ("load", read_texts),
+        ("loadstring", read_text),
     ] {
         guard_field(stack, lua, name, check);
     }
@@ -159,7 +161,8 @@ fn pairs(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 /// `pcall`: an error reply is caught as its text.
 fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
     if stack.top() == 0 {
-        stack.push_nil();
+        // Redis calls this value, which the message says.
+        stack.push_boolean(true);
     }
     let status = stack.protected_call(stack.top() - 1, None, 0);
     let is_caught = status != CallStatus::Returned;
@@ -203,72 +206,50 @@ fn handle(stack: &mut Stack<'_>) -> Result<i32, Failure> {
     Ok(1)
 }
 
-/// `loadstring`
-fn load_string(stack: &mut Stack<'_>) -> Result<i32, Failure> {
-    stack.check_string(1)?;
-    let source = stack.bytes(1).unwrap_or_default().to_vec();
-    let name = match stack.kind(2) {
-        Kind::None | Kind::Nil => source.clone(),
-        _ => {
-            stack.check_string(2)?;
-            stack.bytes(2).unwrap_or_default().to_vec()
+/// Lets `loadstring` take compiled code for text, which does not compile.
+fn read_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(1) == Kind::String && is_code(stack, 1) {
+        if matches!(stack.kind(2), Kind::None | Kind::Nil) {
+            // The text is also the name of the chunk.
+            stack.set_top(1);
+            stack.push_value(1);
         }
-    };
-    Ok(push_loaded(stack, &source, name))
+        push_spaced(stack, 1);
+        stack.replace(1);
+    }
+    Ok(0)
 }
 
-/// `load`
-fn load(stack: &mut Stack<'_>) -> Result<i32, Failure> {
-    if stack.kind(1) != Kind::Function {
-        return Err(Failure::argument_type(stack, 1, "function"));
-    }
-    let name = match stack.kind(2) {
-        Kind::None | Kind::Nil => b"=(load)".to_vec(),
-        _ => {
-            stack.check_string(2)?;
-            stack.bytes(2).unwrap_or_default().to_vec()
-        }
-    };
-    stack.set_top(1);
-    let mut source = Vec::new();
-    loop {
+/// Lets `load` take compiled code for text: replaces the function that returns it.
+fn read_texts(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    if stack.kind(1) == Kind::Function {
         stack.push_value(1);
-        if stack.protected_call(0, Some(1), 0) != CallStatus::Returned {
-            stack.push_nil();
-            stack.insert(-2);
-            return Ok(2);
-        }
-        let is_text = stack.coerce_to_string(-1);
-        if !is_text && stack.kind(-1) != Kind::Nil {
-            stack.push_nil();
-            stack.push_message(b"reader function must return a string");
-            return Ok(2);
-        }
-        let piece = stack.bytes(-1).unwrap_or_default();
-        if piece.is_empty() {
-            break;
-        }
-        source.extend_from_slice(piece);
-        stack.pop(1);
-        if source.len() > stack.host().heap.limit() {
-            return Err(Failure::message("not enough memory"));
-        }
+        stack.push_closure(next_text);
+        stack.replace(1);
     }
-    Ok(push_loaded(stack, &source, name))
+    Ok(0)
 }
 
-/// Compiles a text, and pushes its function, or `nil` and a message. Returns the number of values.
-fn push_loaded(stack: &mut Stack<'_>, source: &[u8], mut name: Vec<u8>) -> i32 {
-    name.truncate(
-        name.iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(name.len()),
-    );
-    let name = std::ffi::CString::new(name).expect("no zeros");
-    if stack.load(source, &name) {
-        return 1;
+/// Returns the next part of a text.
+fn next_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+    stack.set_top(0);
+    stack.push_upvalue();
+    if stack.protected_call(0, Some(1), 0) != CallStatus::Returned {
+        return Err(Failure::Value);
     }
-    stack.push_nil();
-    stack.insert(-2);
-    2
+    if stack.kind(1) == Kind::String && is_code(stack, 1) {
+        push_spaced(stack, 1);
+    }
+    Ok(1)
+}
+
+/// Returns `true` if a string begins as compiled code does.
+fn is_code(stack: &Stack<'_>, index: i32) -> bool {
+    stack.bytes(index).unwrap_or_default().first() == Some(&0x1b)
+}
+
+/// Pushes a string behind a blank.
+fn push_spaced(stack: &mut Stack<'_>, index: i32) {
+    let text = [b" ", stack.bytes(index).unwrap_or_default()].concat();
+    stack.push_bytes(&text);
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use resp::{Protocol, Span};
 
+use crate::json_library::JsonSettings;
 use crate::lua::{Failure, Heap};
 use crate::random::Random;
 use crate::switch::{Resumption, Suspension, Switch};
@@ -51,6 +52,27 @@ pub(crate) struct ErrorPlace {
     pub(crate) line: i32,
 }
 
+/// Lets functions that take long give way now and then.
+#[derive(Default)]
+pub(crate) struct Pace(u32);
+
+impl Pace {
+    /// Counts a step. `bytes` is the size of what the function has made outside of Lua's heap.
+    ///
+    /// # Errors
+    /// The script was killed, or has no more memory.
+    #[inline]
+    pub(crate) fn step(&mut self, host: &Host, bytes: usize) -> Result<(), Failure> {
+        const STEPS: u32 = 1000;
+        self.0 += 1;
+        if !self.0.is_multiple_of(STEPS) {
+            return Ok(());
+        }
+        host.check_memory(bytes)?;
+        host.tick()
+    }
+}
+
 /// What a running script and its host share.
 pub(crate) struct Host {
     pub(crate) heap: Heap,
@@ -69,6 +91,7 @@ pub(crate) struct Host {
     /// The memory of the lines.
     log_bytes: Cell<usize>,
     pub(crate) random: Cell<Random>,
+    pub(crate) json: Cell<JsonSettings>,
     /// The place of the last error, which ended the script if one did.
     pub(crate) error_place: RefCell<Option<ErrorPlace>>,
 }
@@ -89,6 +112,7 @@ impl Host {
             log: RefCell::default(),
             log_bytes: Cell::default(),
             random: Cell::default(),
+            json: Cell::default(),
             error_place: RefCell::default(),
         }
     }
@@ -102,6 +126,7 @@ impl Host {
         self.log.take();
         self.log_bytes.set(0);
         self.random.take();
+        self.json.take();
         self.error_place.take();
     }
 
@@ -124,12 +149,10 @@ impl Host {
     /// Keeps a line for the host's log.
     ///
     /// # Errors
-    /// The script has logged too much.
+    /// The lines exceed the memory limit.
     pub(crate) fn log(&self, level: ScriptLogLevel, line: Vec<u8>) -> Result<(), Failure> {
         let bytes = self.log_bytes.get() + line.len() + size_of::<(ScriptLogLevel, Vec<u8>)>();
-        if bytes > self.heap.limit() {
-            return Err(Failure::message("too many lines for the log"));
-        }
+        self.check_memory(bytes)?;
         self.log_bytes.set(bytes);
         self.log.borrow_mut().push((level, line));
         Ok(())
@@ -144,6 +167,17 @@ impl Host {
             Resumption::Kill => Err(Failure::Killed),
             resumption => Ok(resumption),
         }
+    }
+
+    /// Checks the memory limit. `bytes` is the size of what a function has made outside of the heap.
+    ///
+    /// # Errors
+    /// The limit is exceeded.
+    pub(crate) fn check_memory(&self, bytes: usize) -> Result<(), Failure> {
+        if self.heap.used().saturating_add(bytes) > self.heap.limit() {
+            return Err(Failure::OutOfMemory);
+        }
+        Ok(())
     }
 
     /// Suspends the script if its slice is over. Functions that take long call it regularly.

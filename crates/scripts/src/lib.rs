@@ -13,6 +13,7 @@
 //! | [`lua`] | Lua's C API, with checked indices |
 //! | [`sandbox`] | global variables, and tables that scripts cannot change |
 //! | [`base_library`], [`redis_library`] | functions of the sandbox |
+//! | [`json_library`], [`msgpack_library`], [`struct_library`], [`bit_library`] | the same, for formats of data |
 //! | [`reply_reader`], [`result_writer`] | values between RESP and Lua |
 //!
 //! Invariants:
@@ -25,9 +26,12 @@
 #![deny(unsafe_code)]
 
 mod base_library;
+mod bit_library;
 mod host;
 mod interpreter;
+mod json_library;
 mod lua;
+mod msgpack_library;
 mod number;
 mod random;
 mod redis_library;
@@ -35,6 +39,7 @@ mod reply_reader;
 mod result_writer;
 mod sandbox;
 mod script;
+mod struct_library;
 mod switch;
 
 pub use host::ScriptLogLevel;

@@ -40,6 +40,97 @@ fn without_zeros(digits: &str) -> &str {
     }
 }
 
+/// Reads the longest number at the beginning of a text, as C's `strtod` does. Returns it and its
+/// length.
+pub(crate) fn read_number(text: &[u8]) -> Option<(f64, usize)> {
+    let sign = usize::from(matches!(text.first(), Some(b'+' | b'-')));
+    let digits = &text[sign..];
+    let starts_with = |word: &[u8]| {
+        digits
+            .get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let (value, len) = if starts_with(b"infinity") {
+        (f64::INFINITY, 8)
+    } else if starts_with(b"inf") {
+        (f64::INFINITY, 3)
+    } else if starts_with(b"nan") {
+        (f64::NAN, 3)
+    } else if starts_with(b"0x")
+        && let Some(number) = read_hexadecimal(digits)
+    {
+        number
+    } else {
+        read_decimal(digits)?
+    };
+    let negative = text.first() == Some(&b'-');
+    Some((if negative { -value } else { value }, sign + len))
+}
+
+/// Returns the number of digits at the beginning of a text.
+fn count_digits(text: &[u8], radix: u32) -> usize {
+    let digits = text.iter();
+    digits
+        .take_while(|&&byte| char::from(byte).is_digit(radix))
+        .count()
+}
+
+/// Returns the length of an exponent behind one of two letters; 0 if there is none.
+fn exponent_len(text: &[u8], letters: [u8; 2]) -> usize {
+    let Some((letter, rest)) = text.split_first() else {
+        return 0;
+    };
+    let sign = usize::from(matches!(rest.first(), Some(b'+' | b'-')));
+    match count_digits(&rest[sign..], 10) {
+        digits if digits > 0 && letters.contains(letter) => 1 + sign + digits,
+        _ => 0,
+    }
+}
+
+fn read_decimal(text: &[u8]) -> Option<(f64, usize)> {
+    let whole = count_digits(text, 10);
+    let mut len = whole;
+    if text.get(len) == Some(&b'.') {
+        let fraction = count_digits(&text[len + 1..], 10);
+        if whole + fraction > 0 {
+            len += 1 + fraction;
+        }
+    }
+    if len == 0 {
+        return None;
+    }
+    len += exponent_len(&text[len..], [b'e', b'E']);
+    let value = std::str::from_utf8(&text[..len]).ok()?.parse().ok()?;
+    Some((value, len))
+}
+
+fn read_hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
+    let whole = count_digits(&text[2..], 16);
+    let mut len = 2 + whole;
+    let mut fraction = 0;
+    if text.get(len) == Some(&b'.') {
+        fraction = count_digits(&text[len + 1..], 16);
+        len += 1 + fraction;
+    }
+    if whole + fraction == 0 {
+        return None;
+    }
+    let mut value = 0.0;
+    for &byte in text[2..len].iter().filter(|&&byte| byte != b'.') {
+        value = value * 16.0 + f64::from(char::from(byte).to_digit(16)?);
+    }
+    let exponent = exponent_len(&text[len..], [b'p', b'P']);
+    let power: i32 = match exponent {
+        0 => 0,
+        _ => std::str::from_utf8(&text[len + 1..len + exponent])
+            .ok()?
+            .parse()
+            .unwrap_or(i32::MAX),
+    };
+    let scaled = value * 2f64.powi(power.saturating_sub(4 * fraction as i32));
+    Some((scaled, len + exponent))
+}
+
 /// Returns a number as C casts it: without its fraction, and the smallest integer for all that do
 /// not fit.
 pub(crate) fn truncate(value: f64) -> i64 {
@@ -79,6 +170,28 @@ mod tests {
             let mut out = Vec::new();
             write_general(&mut out, value, precision);
             assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_longest_number_is_read() {
+        let table: [(&str, Option<(f64, usize)>); 13] = [
+            ("12,", Some((12.0, 2))),
+            ("-1.5e3x", Some((-1500.0, 6))),
+            ("1e", Some((1.0, 1))),
+            ("1e+", Some((1.0, 1))),
+            ("5.", Some((5.0, 2))),
+            ("-.5", Some((-0.5, 3))),
+            ("0x10", Some((16.0, 4))),
+            ("0x1.8p1", Some((3.0, 7))),
+            ("0x", Some((0.0, 1))),
+            ("-Infinity", Some((f64::NEG_INFINITY, 9))),
+            ("infinit", Some((f64::INFINITY, 3))),
+            ("1e400", Some((f64::INFINITY, 5))),
+            ("--1", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read_number(text.as_bytes()), expected, "{text}");
         }
     }
 

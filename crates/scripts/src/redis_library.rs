@@ -6,6 +6,7 @@ use crate::host::{CalledCommand, ScriptLogLevel};
 use crate::lua::{Failure, Function, Kind, Stack};
 use crate::number::write_general;
 use crate::reply_reader::push_reply;
+use crate::sandbox::set_functions;
 use crate::script::sha1_hex;
 use crate::switch::{Resumption, Suspension};
 
@@ -42,10 +43,8 @@ const NUMBERS: [(&str, f64); 9] = [
 /// Pushes the table.
 pub(crate) fn push_library(stack: &mut Stack<'_>) {
     stack.push_table(0, FUNCTIONS.len() + NUMBERS.len() + 2);
-    for (name, function) in FUNCTIONS {
-        stack.push_function(function);
-        stack.raw_set_field(-2, name);
-    }
+    let table = stack.top();
+    set_functions(stack, table, &FUNCTIONS);
     for (name, number) in NUMBERS {
         stack.push_number(number);
         stack.raw_set_field(-2, name);

@@ -6,7 +6,9 @@
 
 use crate::lua::stack::REGISTRY;
 use crate::lua::{Failure, Function, Kind, Stack};
-use crate::{base_library, random, redis_library};
+use crate::{
+    base_library, bit_library, json_library, msgpack_library, random, redis_library, struct_library,
+};
 
 /// Items of the registry.
 #[derive(Clone, Copy)]
@@ -67,9 +69,23 @@ pub(crate) fn open(stack: &mut Stack<'_>) {
         protect(stack);
         stack.raw_set_field(globals, name);
     }
-    redis_library::push_library(stack);
-    protect(stack);
-    stack.raw_set_field(globals, "redis");
+    type PushLibrary = fn(&mut Stack<'_>);
+    let libraries: [(&str, PushLibrary); 5] = [
+        ("redis", redis_library::push_library),
+        ("cjson", json_library::push_library),
+        ("cmsgpack", msgpack_library::push_library),
+        ("bit", |stack| {
+            push_functions(stack, &bit_library::FUNCTIONS)
+        }),
+        ("struct", |stack| {
+            push_functions(stack, &struct_library::FUNCTIONS)
+        }),
+    ];
+    for (name, push) in libraries {
+        push(stack);
+        protect(stack);
+        stack.raw_set_field(globals, name);
+    }
     protect_strings(stack, globals);
     protect_globals(stack, globals);
     stack.remove(lua);
@@ -81,6 +97,12 @@ pub(crate) fn set_functions(stack: &mut Stack<'_>, table: i32, functions: &[(&st
         stack.push_function(function);
         stack.raw_set_field(table, name);
     }
+}
+
+fn push_functions(stack: &mut Stack<'_>, functions: &[(&str, Function)]) {
+    stack.push_table(0, functions.len());
+    let table = stack.top();
+    set_functions(stack, table, functions);
 }
 
 fn fill_math(stack: &mut Stack<'_>, lua: i32) {

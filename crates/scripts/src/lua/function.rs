@@ -35,7 +35,12 @@ pub(crate) enum Failure {
     Argument(i32, Cow<'static, str>),
     /// Because the script is killed.
     Killed,
+    /// Because the memory limit is reached.
+    OutOfMemory,
 }
+
+/// The message of Lua.
+const OUT_OF_MEMORY: &[u8] = b"not enough memory";
 
 impl Failure {
     /// Returns a failure with a message, which is put behind the position of the caller.
@@ -53,17 +58,25 @@ impl Failure {
     fn push(self, stack: &mut Stack<'_>) {
         match self {
             Failure::Value => {}
-            Failure::Message(text) => stack.push_message(text.as_bytes()),
+            Failure::Message(text) => push_positioned(stack, text.as_bytes()),
             Failure::Argument(index, text) => {
                 let text = argument_message(stack, index, &text);
-                stack.push_message(&text);
+                push_positioned(stack, &text);
             }
+            Failure::OutOfMemory => stack.push_bytes(OUT_OF_MEMORY),
             Failure::Killed => {
                 let text = stack.host().killed.borrow().clone().unwrap_or_default();
                 stack.push_bytes(&text);
             }
         }
     }
+}
+
+fn push_positioned(stack: &mut Stack<'_>, text: &[u8]) {
+    let position = stack.frame(1).map(|frame| frame.position);
+    let mut message = position.unwrap_or_default();
+    message.extend_from_slice(text);
+    stack.push_bytes(&message);
 }
 
 fn argument_message(stack: &mut Stack<'_>, index: i32, text: &str) -> Vec<u8> {
@@ -73,7 +86,7 @@ fn argument_message(stack: &mut Stack<'_>, index: i32, text: &str) -> Vec<u8> {
         .unwrap_or_else(|| (b"?".to_vec(), false));
     let name = name.as_slice();
     let index = index - i32::from(is_method);
-    if index == 0 {
+    if is_method && index == 0 {
         return [
             b"calling '",
             name,
@@ -140,14 +153,6 @@ impl Stack<'_> {
         unsafe { ffi::lua_pushvalue(self.raw(), ffi::lua_upvalueindex(2)) }
     }
 
-    /// Pushes a message behind the position of the caller.
-    pub(crate) fn push_message(&mut self, text: &[u8]) {
-        let position = self.frame(1).map(|frame| frame.position);
-        let mut message = position.unwrap_or_default();
-        message.extend_from_slice(text);
-        self.push_bytes(&message);
-    }
-
     /// Replaces a function of Lua's libraries on the top, which has no upvalues, by one that calls
     /// `check` before.
     pub(crate) fn guard(&mut self, check: Function) {
@@ -207,7 +212,7 @@ fn enter(state: *mut lua_State) -> c_int {
     };
     if heap.is_exceeded() {
         stack.set_top(0);
-        stack.push_bytes(b"not enough memory");
+        stack.push_bytes(OUT_OF_MEMORY);
         results = -1;
     }
     results

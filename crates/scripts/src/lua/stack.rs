@@ -282,6 +282,20 @@ impl<'a> Stack<'a> {
         unsafe { ffi::lua_pushlstring_(self.raw(), bytes.as_ptr().cast(), bytes.len()) }
     }
 
+    /// Pushes the null pointer, which `cjson.null` is.
+    pub(crate) fn push_null(&mut self) {
+        self.slot();
+        // SAFETY: there is room.
+        unsafe { ffi::lua_pushlightuserdata(self.raw(), null_mut()) }
+    }
+
+    /// Returns `true` for the null pointer.
+    pub(crate) fn is_null(&self, index: i32) -> bool {
+        // SAFETY: the index is that of a value.
+        self.kind(index) == Kind::LightUserdata
+            && unsafe { ffi::lua_touserdata(self.raw(), index).is_null() }
+    }
+
     /// Pushes a table with room for `items` and `fields`.
     pub(crate) fn push_table(&mut self, items: usize, fields: usize) {
         self.slot();

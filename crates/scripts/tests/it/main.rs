@@ -5,3 +5,4 @@ mod host;
 mod results;
 mod sandbox;
 mod slices;
+mod transcripts;

@@ -5,13 +5,14 @@ const READONLY_NATIVE: &str = "ERR Attempt to modify a readonly table, on @user_
 
 #[test]
 fn global_variables_are_those_of_redis() {
-    let names = "ARGV:table KEYS:table _G:table _VERSION:string assert:function \
-        collectgarbage:function coroutine:table error:function gcinfo:function \
-        getmetatable:function ipairs:function load:function loadstring:function math:table \
-        next:function pairs:function pcall:function rawequal:function rawget:function \
-        rawset:function redis:table select:function setmetatable:function string:table \
-        table:table tonumber:function tostring:function type:function unpack:function \
-        xpcall:function";
+    let names = "ARGV:table KEYS:table _G:table _VERSION:string assert:function bit:table \
+        cjson:table cmsgpack:table collectgarbage:function coroutine:table \
+        error:function gcinfo:function getmetatable:function ipairs:function \
+        load:function loadstring:function math:table next:function pairs:function \
+        pcall:function rawequal:function rawget:function rawset:function \
+        redis:table select:function setmetatable:function string:table struct:table \
+        table:table tonumber:function tostring:function type:function \
+        unpack:function xpcall:function";
     let body = "local t={} for k,v in pairs(_G) do t[#t+1]=k..':'..type(v) end table.sort(t) \
                 return table.concat(t,' ')";
     check(&[(body, &format!("${}\r\n{names}\r\n", names.len()))]);
