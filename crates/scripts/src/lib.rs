@@ -13,6 +13,7 @@
 //! | [`lua`] | Lua's C API, with checked indices |
 //! | [`sandbox`] | global variables, and tables that scripts cannot change |
 //! | [`base_library`], [`redis_library`] | functions of the sandbox |
+//! | [`string_library`], [`pattern`] | patterns that can be interrupted |
 //! | [`json_library`], [`msgpack_library`], [`struct_library`], [`bit_library`] | the same, for formats of data |
 //! | [`reply_reader`], [`result_writer`] | values between RESP and Lua |
 //!
@@ -33,12 +34,14 @@ mod json_library;
 mod lua;
 mod msgpack_library;
 mod number;
+mod pattern;
 mod random;
 mod redis_library;
 mod reply_reader;
 mod result_writer;
 mod sandbox;
 mod script;
+mod string_library;
 mod struct_library;
 mod switch;
 

@@ -7,7 +7,8 @@
 use crate::lua::stack::REGISTRY;
 use crate::lua::{Failure, Function, Kind, Stack};
 use crate::{
-    base_library, bit_library, json_library, msgpack_library, random, redis_library, struct_library,
+    base_library, bit_library, json_library, msgpack_library, random, redis_library,
+    string_library, struct_library,
 };
 
 /// Items of the registry.
@@ -26,6 +27,8 @@ pub(crate) enum Registered {
     Next,
     /// A function of Lua that resumes a thread.
     Wrapper,
+    /// A function that returns the value of a key of a table.
+    Index,
 }
 
 impl Stack<'_> {
@@ -64,6 +67,7 @@ pub(crate) fn open(stack: &mut Stack<'_>) {
     let globals = stack.top();
     base_library::fill(stack, lua, globals);
     fill_math(stack, lua);
+    fill_string(stack, lua);
     for name in ["coroutine", "string", "table", "math"] {
         stack.raw_get_field(lua, name);
         protect(stack);
@@ -97,6 +101,16 @@ pub(crate) fn set_functions(stack: &mut Stack<'_>, table: i32, functions: &[(&st
         stack.push_function(function);
         stack.raw_set_field(table, name);
     }
+}
+
+fn fill_string(stack: &mut Stack<'_>, lua: i32) {
+    stack.raw_get_field(lua, "string");
+    let string = stack.top();
+    set_functions(stack, string, &string_library::FUNCTIONS);
+    stack.pop(1);
+    let source = b"local table, key = ... return table[key]";
+    assert!(stack.load(source, c"=gsub"), "a chunk that compiles");
+    stack.register(Registered::Index);
 }
 
 fn push_functions(stack: &mut Stack<'_>, functions: &[(&str, Function)]) {

@@ -207,6 +207,12 @@ impl<'a> Stack<'a> {
         unsafe { ffi::lua_topointer(self.raw(), self.checked(index)) as usize }
     }
 
+    /// Returns the length of a string.
+    pub(crate) fn raw_len(&self, index: i32) -> usize {
+        // SAFETY: the index is valid.
+        unsafe { ffi::lua_objlen(self.raw(), self.checked(index)) }
+    }
+
     /// Returns `true` for a function that is not written in Lua.
     pub(crate) fn is_native(&self, index: i32) -> bool {
         // SAFETY: the index is valid.

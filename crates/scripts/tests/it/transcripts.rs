@@ -42,3 +42,8 @@ fn cmsgpack() {
 fn structs() {
     check(include_str!("transcripts/struct.txt"));
 }
+
+#[test]
+fn string() {
+    check(include_str!("transcripts/string.txt"));
+}
