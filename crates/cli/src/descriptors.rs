@@ -25,16 +25,27 @@ pub(crate) fn raise() -> u64 {
 /// Returns how many clients may connect at once: the wanted number, or fewer if the limit on open
 /// files leaves less beside the needs of the process itself.
 pub(crate) fn clients(wanted: usize, threads: usize, limit: u64) -> usize {
-    let kept = RESERVE + OF_A_THREAD * threads as u64;
-    let most = limit.saturating_sub(kept).max(1);
-    if most >= wanted as u64 {
+    let most = most_clients(threads, limit);
+    if most >= wanted {
         return wanted;
     }
     tracing::warn!(
-        "at most {most} clients instead of {wanted}: this process may have {limit} files open and keeps {kept} \
-         for itself; raise the limit (ulimit -Hn) or lower --max-clients"
+        "at most {most} clients instead of {wanted}: this process may have {limit} files open and keeps {} for \
+         itself; raise the limit (ulimit -Hn) or lower --max-clients",
+        kept(threads)
     );
-    most as usize
+    most
+}
+
+/// Returns how many clients the limit on open files leaves beside the needs of the process itself.
+pub(crate) fn most_clients(threads: usize, limit: u64) -> usize {
+    let most = limit.saturating_sub(kept(threads)).max(1);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+/// Returns the number of descriptors that the process keeps for itself.
+fn kept(threads: usize) -> u64 {
+    RESERVE + OF_A_THREAD * threads as u64
 }
 
 #[cfg(test)]

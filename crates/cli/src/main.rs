@@ -26,6 +26,7 @@ mod check;
 mod cli;
 mod cluster_command;
 mod config_file;
+mod config_rewrite;
 mod data_directory;
 mod descriptors;
 mod disk_layer;

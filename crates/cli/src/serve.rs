@@ -15,10 +15,11 @@ use store::{CheckpointOptions, Db, Options, RecoveryProgress, RecoveryReport};
 
 use crate::build::BUILD;
 use crate::logging::LogControl;
-use crate::serve_options::{DurabilityOption, IoOption, NumaOption, ServeOptions};
+use crate::serve_options::{DebugOption, DurabilityOption, IoOption, NumaOption, ServeOptions};
 use crate::signals::{self, ConfigReload, stop_on};
 use crate::{
-    descriptors, disk_layer, membership, memory, node_replica, owner, passwords, read_atomic,
+    config_rewrite, descriptors, disk_layer, membership, memory, node_replica, owner, passwords,
+    read_atomic,
 };
 
 /// Workers beyond those of the server's threads, for housekeeping.
@@ -234,8 +235,10 @@ fn config(
     listen: SocketAddr,
     cluster: Option<Membership>,
 ) -> Config {
+    let open_files = descriptors::raise();
     let mut limits = server::Limits {
-        clients: descriptors::clients(options.max_clients as usize, threads, descriptors::raise()),
+        clients: descriptors::clients(options.max_clients as usize, threads, open_files),
+        most_clients: descriptors::most_clients(threads, open_files),
         idle: (options.idle_timeout > 0).then(|| Duration::from_secs(options.idle_timeout.into())),
         ..server::Limits::default()
     };
@@ -261,9 +264,23 @@ fn config(
             DurabilityOption::Async => server::Durability::Async,
         },
         insecure: options.insecure,
+        debug_access: match options.enable_debug_command {
+            DebugOption::No => server::DebugAccess::No,
+            DebugOption::Local => server::DebugAccess::Local,
+            DebugOption::Yes => server::DebugAccess::Yes,
+        },
         maxmemory: options
             .maxmemory
             .map_or_else(memory::default_bound, |size| size.0),
+        slow_log_limit: u64::try_from(options.slowlog_log_slower_than)
+            .ok()
+            .map(Duration::from_micros),
+        slow_log_length: options.slowlog_max_len,
+        latency_threshold: (options.latency_monitor_threshold > 0)
+            .then(|| Duration::from_millis(options.latency_monitor_threshold)),
+        file: options.config.clone().map(|path| {
+            server::ConfigFile::new(move |changed| config_rewrite::rewrite(&path, changed))
+        }),
         data: (!options.ephemeral).then(|| options.data.clone()),
         limits,
         ..Config::default()

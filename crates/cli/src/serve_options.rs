@@ -36,6 +36,17 @@ pub(crate) enum IoOption {
     Uring,
 }
 
+/// The value of `--enable-debug-command`.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DebugOption {
+    /// None.
+    No,
+    /// Those of this machine.
+    Local,
+    /// All.
+    Yes,
+}
+
 /// Where the memory of a machine with several NUMA nodes comes from.
 #[derive(Clone, Copy, Debug, ValueEnum, PartialEq, Eq)]
 pub(crate) enum NumaOption {
@@ -201,6 +212,9 @@ pub(crate) struct ServeOptions {
     /// Serve anyone who can reach the addresses, without a password.
     #[arg(help_heading = "Security", long)]
     pub(crate) insecure: bool,
+    /// The clients that may give the command DEBUG, which is for tests: none, those of this machine, or all.
+    #[arg(help_heading = "Security", long, value_name = "CLIENTS", value_enum, default_value_t = DebugOption::No)]
+    pub(crate) enable_debug_command: DebugOption,
     /// Threads that serve clients; default: as many as there are processors for this process.
     #[arg(help_heading = "Start", long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) threads: Option<u16>,
@@ -215,6 +229,27 @@ pub(crate) struct ServeOptions {
         default_value_t = 0
     )]
     pub(crate) idle_timeout: u32,
+    /// Microseconds from which on a command is in the slow log (SLOWLOG); -1: none is.
+    #[arg(
+        help_heading = "Start",
+        long,
+        value_name = "MICROSECONDS",
+        default_value_t = 10_000,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i64).range(-1..)
+    )]
+    pub(crate) slowlog_log_slower_than: i64,
+    /// Commands that the slow log has, the newest ones.
+    #[arg(help_heading = "Start", long, value_name = "N", default_value_t = 128)]
+    pub(crate) slowlog_max_len: usize,
+    /// Milliseconds from which on a command is an event of the latency monitor (LATENCY); 0: none is.
+    #[arg(
+        help_heading = "Start",
+        long,
+        value_name = "MILLISECONDS",
+        default_value_t = 0
+    )]
+    pub(crate) latency_monitor_threshold: u64,
     /// Memory for what all clients together have sent and not taken: requests that are not whole, replies, blocks.
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]

@@ -134,6 +134,6 @@ pub use restore::Restorer;
 pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
-pub use stats::EngineStats;
+pub use stats::{EngineStats, bytes_of_key};
 pub use transaction_error::TransactionError;
 pub use worker::{Committed, Worker};

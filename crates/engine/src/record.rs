@@ -164,6 +164,15 @@ impl RecordRef {
         RecordRef(unsafe { NonNull::new_unchecked(address as *mut RecordHeader) })
     }
 
+    /// Returns the bytes of a record and its only version, as allocators round them, for a key and a value of
+    /// these lengths.
+    pub(crate) fn bytes_for(key_len: usize, value_len: usize, expires: bool) -> usize {
+        let flags = if expires { HAS_DEADLINE } else { 0 };
+        let layouts = [Self::layout(key_len), VersionRef::layout(value_len, flags)];
+        let sizes = layouts.map(|layout| layout.size().next_multiple_of(ROUNDING));
+        sizes.into_iter().sum()
+    }
+
     /// Returns the bytes of memory, as allocators round them.
     #[inline]
     pub(crate) fn bytes(self) -> usize {

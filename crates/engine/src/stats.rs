@@ -6,6 +6,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::engine::Engine;
 use crate::index::TREE_BYTES_PER_RECORD;
+use crate::record::RecordRef;
 use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
 
 /// Figures of an engine. Sums over workers, each read at its own moment.
@@ -31,6 +32,13 @@ pub struct EngineStats {
     pub clock_steps: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
+}
+
+/// Returns the bytes that a key and its value take, with the key's place in the index, if they have these
+/// lengths. Older versions that transactions may still read are not among them.
+#[must_use]
+pub fn bytes_of_key(key_len: usize, value_len: usize, expires: bool) -> usize {
+    RecordRef::bytes_for(key_len, value_len, expires) + TREE_BYTES_PER_RECORD
 }
 
 impl Engine {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | name | in lower case; the words of a two-word command are joined by a bar |
 //! | arity | how many arguments it takes, its name included; negative: at least so many |
-//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions; `sends`, which has scripts that only read not call it |
+//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions; `sends`, which has scripts that only read not call it; `whole_value`, which says that its time depends on the length of a value that its reply does not show |
 //! | keys | where its keys are, and what it does with them: Redis's flags of key specifications |
 //! | categories | those of access control lists that do not follow from the flags |
 //! | tips | what clients of a cluster should know; see below |
@@ -201,7 +201,7 @@ impl CommandDefinition {
     /// Returns its categories of access control lists.
     pub(crate) fn categories(&self) -> impl Iterator<Item = &'static str> {
         let (flags, own) = (self.flags, self.own_categories);
-        let fast = flags.has(CommandFlags::of("fast"));
+        let fast = flags.has(CommandFlags::FAST);
         CATEGORIES.into_iter().filter(move |category| {
             let follows = match *category {
                 "write" => flags.has(CommandFlags::WRITE),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -157,9 +157,9 @@ impl CommandRecorder {
         before.is_multiple_of(MEASURED).then(Instant::now)
     }
 
-    /// Records the end of a measured call.
-    pub(crate) fn end(&self, command: usize, began: Instant) {
-        let nanos = began.elapsed().as_nanos() as u64;
+    /// Records the time that a measured call took.
+    pub(crate) fn end(&self, command: usize, took: Duration) {
+        let nanos = took.as_nanos() as u64;
         let calls = &self.0[command];
         Self::add(&calls.measured, 1);
         Self::add(&calls.nanos, nanos);
@@ -236,6 +236,40 @@ impl CommandStatistics {
         let of = self.commands.iter().copied().zip(sums);
         of.filter(|(_, calls)| calls.calls > 0 || calls.rejected > 0)
             .collect()
+    }
+}
+
+/// How long the calls of a command took.
+pub(crate) struct CallHistogram {
+    pub(crate) name: &'static str,
+    pub(crate) calls: u64,
+    /// Times in microseconds, powers of two, and how many calls took no longer: those that were measured,
+    /// scaled to all calls. Times without a call are left out.
+    pub(crate) up_to: Vec<(u64, u64)>,
+}
+
+impl CommandStatistics {
+    /// Returns how long the calls of each command took of which some were measured.
+    pub(crate) fn histograms(&self) -> Vec<CallHistogram> {
+        let called = self.called().into_iter();
+        let measured = called.filter(|(_, calls)| calls.measured > 0);
+        let histogram = |(name, calls): (&'static str, CallCounters<u64>)| {
+            let (mut below, mut up_to) = (0, Vec::new());
+            for (doubling, classes) in calls.classes.chunks(4).enumerate() {
+                let count: u64 = classes.iter().sum();
+                below += count;
+                if count > 0 {
+                    let scaled = u128::from(below) * u128::from(calls.calls);
+                    up_to.push((1 << doubling, (scaled / u128::from(calls.measured)) as u64));
+                }
+            }
+            CallHistogram {
+                name,
+                calls: calls.calls,
+                up_to,
+            }
+        };
+        measured.map(histogram).collect()
     }
 }
 

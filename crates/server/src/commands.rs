@@ -7,23 +7,31 @@
 
 mod arguments;
 mod authentication;
+mod bits;
 mod client_name;
 mod clients;
 mod cluster;
 mod configuration;
 mod connection;
 mod copies;
+mod debug;
 mod help;
 mod introspection;
 mod keys;
+mod latency;
+mod memory;
+mod objects;
 mod persistence;
 mod publish_subscribe;
 mod replication;
 mod scripting;
 mod server;
+mod slow_log;
 mod snapshots;
 mod strings;
 mod transactions;
+mod users;
+mod waiting;
 
 use std::sync::LazyLock;
 
@@ -31,17 +39,25 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 16] = [
+const FAMILIES: [&[CommandDefinition]; 24] = [
     strings::COMMANDS,
+    bits::COMMANDS,
     keys::COMMANDS,
     copies::COMMANDS,
+    objects::COMMANDS,
+    waiting::COMMANDS,
     transactions::COMMANDS,
     connection::COMMANDS,
     authentication::COMMANDS,
+    users::COMMANDS,
     clients::COMMANDS,
     server::COMMANDS,
     introspection::COMMANDS,
     configuration::COMMANDS,
+    slow_log::COMMANDS,
+    latency::COMMANDS,
+    memory::COMMANDS,
+    debug::COMMANDS,
     replication::COMMANDS,
     persistence::COMMANDS,
     snapshots::COMMANDS,

@@ -27,6 +27,47 @@ pub enum Durability {
     Async,
 }
 
+/// The clients that may give the command `DEBUG`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DebugAccess {
+    /// None.
+    #[default]
+    No,
+    /// Those that are connected over the loopback address.
+    Local,
+    /// All.
+    Yes,
+}
+
+/// Changes options in a file, given their names and values.
+type ChangeOptions = dyn Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync;
+
+/// The file that the server's options come from.
+#[derive(Clone)]
+pub struct ConfigFile(Arc<ChangeOptions>);
+
+impl ConfigFile {
+    /// Creates it from a function that changes options in the file, given their names and values, and returns
+    /// the reason if it cannot.
+    #[must_use]
+    pub fn new(
+        change: impl Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> ConfigFile {
+        ConfigFile(Arc::new(change))
+    }
+
+    /// Changes options in the file.
+    pub(crate) fn change(&self, options: &[(&'static str, String)]) -> Result<(), String> {
+        (self.0)(options)
+    }
+}
+
+impl std::fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a file")
+    }
+}
+
 /// A server's place in a cluster.
 #[derive(Clone)]
 pub struct Membership {
@@ -108,12 +149,22 @@ pub struct Config {
     pub password: Option<String>,
     /// `true` if it may listen without a password where other machines can connect.
     pub insecure: bool,
+    /// The clients that may give the command `DEBUG`.
+    pub debug_access: DebugAccess,
     /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub maxmemory: u64,
     /// The directory of the data, for clients that ask for it.
     pub data: Option<PathBuf>,
     /// Limits on sizes that clients control.
     pub limits: Limits,
+    /// The file that the options come from, for `CONFIG REWRITE`.
+    pub file: Option<ConfigFile>,
+    /// The least time that a command in the slow log took; `None`: nothing is recorded.
+    pub slow_log_limit: Option<Duration>,
+    /// The most commands that the slow log has.
+    pub slow_log_length: usize,
+    /// The least time of an event that the latency monitor records; `None`: nothing is recorded.
+    pub latency_threshold: Option<Duration>,
     /// How long a sync may hold a serving thread. Where the device syncs faster, a thread that has
     /// no more requests to serve syncs by itself, which saves two thread switches; where it does
     /// not (and always, with zero) log threads sync, and the thread serves meanwhile.
@@ -158,9 +209,14 @@ impl Default for Config {
             durability: Durability::Group,
             password: None,
             insecure: false,
+            debug_access: DebugAccess::No,
             maxmemory: 0,
             data: None,
             limits: Limits::default(),
+            file: None,
+            slow_log_limit: Some(Duration::from_millis(10)),
+            slow_log_length: 128,
+            latency_threshold: None,
             inline_sync: Duration::from_millis(1),
             hold_timeout: Duration::from_secs(10),
             snapshot_idle: Duration::from_secs(60),
@@ -292,7 +348,8 @@ fn list(nodes: &[NodeId]) -> String {
     texts.join(", ")
 }
 
-fn is_loopback(ip: IpAddr) -> bool {
+/// Returns `true` if it is an address of this machine alone.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => {

@@ -16,6 +16,7 @@ use resp::{Parser, Writer};
 
 use crate::clients::ConnectedClient;
 use crate::command_block::CommandBlock;
+use crate::command_timing::SlicedCall;
 use crate::pending_command::PendingCommand;
 use crate::session::ClientSession;
 use crate::snapshots::ClientSnapshot;
@@ -39,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) snapshot: Option<ClientSnapshot>,
     /// A command that is not answered yet.
     pub(crate) pending: Option<PendingCommand>,
+    /// The same command, if it is measured and executes in slices.
+    pub(crate) sliced: Option<Box<SlicedCall>>,
     pub(crate) state: ConnectionState,
     /// Its share of the memory that all connections have together.
     pub(crate) share: Share,
@@ -88,6 +91,7 @@ impl Connection {
             watched_bytes: 0,
             snapshot: None,
             pending: None,
+            sliced: None,
             // The first request may have come with the connection.
             state: ConnectionState {
                 readable: true,

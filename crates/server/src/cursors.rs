@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 /// The positions that are remembered.
 pub(crate) struct Cursors {
     table: Mutex<Table>,
+    /// The position from which the next random key is taken.
+    sample: Mutex<Arc<[u8]>>,
     most: usize,
     most_bytes: usize,
 }
@@ -41,9 +43,20 @@ impl Cursors {
         };
         Cursors {
             table: Mutex::new(table),
+            sample: Mutex::new([].into()),
             most,
             most_bytes,
         }
+    }
+
+    /// Returns the position from which the next random key is taken.
+    pub(crate) fn sample(&self) -> Arc<[u8]> {
+        Arc::clone(&self.sample.lock())
+    }
+
+    /// Sets the position from which the next random key is taken.
+    pub(crate) fn set_sample(&self, position: &[u8]) {
+        *self.sample.lock() = position.into();
     }
 
     /// Remembers a position and returns its number.

@@ -11,6 +11,7 @@
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
 //! | `key_walk` | `KEYS` and its kin, in slices |
 //! | `dispatch` | how each kind of command runs |
+//! | `timing` | how long commands take |
 //! | `request` | a request: checked, counted, queued or run |
 //! | `outcome` | answers to transactions whose outcome comes later |
 //! | `resumption` | commands that have waited |
@@ -26,6 +27,7 @@ mod request;
 mod resumption;
 mod single;
 mod snapshot;
+mod timing;
 mod watch;
 
 pub(crate) use executor::Executor;

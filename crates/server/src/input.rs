@@ -116,6 +116,36 @@ impl CommandBatch {
         }
         executor.worker.prefetch(&keys[..count]);
     }
+
+    /// Returns the arguments of a command, by its number.
+    fn args<'a>(&'a self, number: usize, input: &'a [u8]) -> Args<'a> {
+        let entry = &self.entries[number];
+        Args::new(input, &self.spans[entry.first..entry.first + entry.count])
+    }
+
+    /// Executes the commands; `done` is moved to the end of each. Returns `true` if the connection must wait
+    /// before the next one.
+    #[inline]
+    fn execute(
+        &self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        input: &[u8],
+        done: &mut usize,
+        most: usize,
+    ) -> bool {
+        for (number, entry) in self.entries.iter().enumerate() {
+            if entry.count > 0 {
+                executor.timing.request = number;
+                executor.execute(connection, entry.command, self.args(number, input));
+            }
+            *done = entry.end;
+            if must_wait(connection, most) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// Executes the commands in `input`. Returns the number of bytes that were executed. The rest
@@ -140,19 +170,14 @@ pub(crate) fn execute(
     loop {
         let parsed = batch.parse(connection, executor.table, input, done, &limits.request);
         batch.prefetch(executor, input);
-        for entry in &batch.entries {
-            if entry.count > 0 {
-                let spans = &batch.spans[entry.first..entry.first + entry.count];
-                executor.execute(connection, entry.command, Args::new(input, spans));
+        let waits = batch.execute(executor, connection, input, &mut done, most);
+        executor.end_run(connection, |request| batch.args(request, input));
+        if waits {
+            if done < input.len() {
+                connection.parser.reset();
+                connection.state.stalled = true;
             }
-            done = entry.end;
-            if must_wait(connection, most) {
-                if done < input.len() {
-                    connection.parser.reset();
-                    connection.state.stalled = true;
-                }
-                return done;
-            }
+            return done;
         }
         match parsed {
             BatchEnd::Whole => {}

@@ -3,11 +3,17 @@
 //! meantime.
 
 use resp::{Protocol, Writer};
-use store::Snapshot;
+use sha2::{Digest, Sha256};
+use store::{Snapshot, SnapshotEntry};
 
 use crate::glob;
+use crate::hexadecimal::hexadecimal;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
+use crate::render::encoding;
+
+/// The bytes of a digest: as many as Redis's has.
+const DIGEST_BYTES: usize = 20;
 
 /// See the module's description.
 pub(crate) struct KeyWalk {
@@ -44,6 +50,10 @@ enum KeySelection {
     Of { slot: u16, most: usize },
     /// Only the number of keys of a slot.
     CountOf { slot: u16 },
+    /// A digest of all keys, with their values and deadlines.
+    Digest([u8; DIGEST_BYTES]),
+    /// How the value of one key is kept.
+    Description(Option<String>),
 }
 
 impl KeyWalk {
@@ -67,6 +77,19 @@ impl KeyWalk {
     /// Creates the walk of `CLUSTER COUNTKEYSINSLOT`.
     pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeyWalk {
         KeyWalk::new(partition, KeySelection::CountOf { slot }, Vec::new(), None)
+    }
+
+    /// Creates the walk of `DEBUG DIGEST`.
+    pub(crate) fn digest(partition: &Partition) -> KeyWalk {
+        let selection = KeySelection::Digest([0; DIGEST_BYTES]);
+        KeyWalk::new(partition, selection, Vec::new(), None)
+    }
+
+    /// Creates the walk of `DEBUG OBJECT`, which visits one key.
+    pub(crate) fn description(partition: &Partition, key: &[u8]) -> KeyWalk {
+        let behind = [key, &[0]].concat();
+        let selection = KeySelection::Description(None);
+        KeyWalk::new(partition, selection, key.to_vec(), Some(behind))
     }
 
     fn new(
@@ -125,6 +148,7 @@ impl KeyWalk {
         let next = worker.walk_snapshot(snapshot, from, to.as_deref(), &mut |entry| {
             seen += 1;
             if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
+                selection.see(&entry);
                 let mut search = glob::PatternMatch::default();
                 match selection.has(entry.key, *found, &mut search, &mut steps) {
                     None => *interrupted = Some((entry.key.to_vec(), search)),
@@ -152,12 +176,28 @@ impl KeyWalk {
 
     /// Writes the reply.
     pub(crate) fn write(&self, writer: &mut Writer<'_>) {
-        if self.selection.is_count() {
-            return writer.int(self.found as i64);
+        match &self.selection {
+            KeySelection::CountOf { .. } => writer.int(self.found as i64),
+            KeySelection::Matching(_) | KeySelection::Of { .. } => {
+                writer.array(self.found);
+                writer.raw(&self.body);
+            }
+            KeySelection::Digest(digest) => writer.status(&hexadecimal(digest)),
+            KeySelection::Description(Some(text)) => writer.status(text),
+            KeySelection::Description(None) => writer.error("ERR no such key"),
         }
-        writer.array(self.found);
-        writer.raw(&self.body);
     }
+}
+
+/// Returns a digest of a key with its value and deadline.
+fn digest_of(entry: &SnapshotEntry<'_>) -> [u8; DIGEST_BYTES] {
+    let mut hash = Sha256::new();
+    hash.update((entry.key.len() as u64).to_le_bytes());
+    hash.update(entry.key);
+    hash.update(entry.deadline.unwrap_or(0).to_le_bytes());
+    hash.update(entry.value);
+    let hash = hash.finalize();
+    std::array::from_fn(|at| hash[at])
 }
 
 /// Adds a key if it is selected.
@@ -184,6 +224,27 @@ impl KeySelection {
                 Some(!self.has_enough(found) && cluster::slot::of(key) == *slot)
             }
             KeySelection::CountOf { slot } => Some(cluster::slot::of(key) == *slot),
+            KeySelection::Digest(_) | KeySelection::Description(_) => Some(false),
+        }
+    }
+
+    /// Takes what it shows of a key besides its name.
+    fn see(&mut self, entry: &SnapshotEntry<'_>) {
+        match self {
+            KeySelection::Digest(sum) => {
+                let of_entry = digest_of(entry);
+                for (byte, other) in sum.iter_mut().zip(of_entry) {
+                    *byte ^= other;
+                }
+            }
+            KeySelection::Description(text) => {
+                *text = Some(format!(
+                    "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
+                    encoding(entry.value),
+                    entry.value.len()
+                ));
+            }
+            _ => {}
         }
     }
 

@@ -5,15 +5,15 @@
 //! | module | concept |
 //! |---|---|
 //! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
-//! | `glob` `cursors` `unix_time` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers |
+//! | `glob` `cursors` `unix_time` `hexadecimal` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text |
 //! | `refusal` `render` | errors and replies as RESP |
 //! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
 //! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
 //! | `routing` `coordination` `read_atomic` | in a cluster: where keys lead; transactions with other nodes; what is refused of commands and blocks with read-atomic keys |
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
-//! | `command_statistics` `failures` | counters of each command; failed commands, summed up for the log |
+//! | `command_statistics` `slow_log` `latency_monitor` `failures` `acl_log` | counters of each command; commands that took long; events that did; failed commands, summed up for the log; refused attempts to authenticate |
 //! | `channels` `held_messages` | publish/subscribe: channels, subscribers, messages; those that wait for durability |
-//! | `client_pause` `memory_watch` `runtime_signal` `snapshot_permits` | parts of the state that runtimes share |
+//! | `client_pause` `memory_watch` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
@@ -21,9 +21,11 @@
 //! | `script_registry` `interpreter_pool` | the scripts that clients have given the server; what runs them |
 //! | `working_set` | the keys that a transaction in several steps has read and written |
 //! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
+//! | `secret_arguments` | the arguments of commands that no list shows |
 //! | `commands` | the commands, a module for each family |
 //! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
 //! | `long_transaction` | commands that read before they write, as a transaction in several steps |
+//! | `command_timing` | finds commands that take long |
 //! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `pending_command` `connection` | what a connection waits for; one client's connection |
 //! | `execution` | the execution of requests |
@@ -73,6 +75,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl_log;
 mod background_job;
 mod block_transaction;
 mod channels;
@@ -83,6 +86,7 @@ mod command_block;
 mod command_call;
 mod command_statistics;
 mod command_table;
+mod command_timing;
 mod commands;
 pub mod config;
 mod connection;
@@ -92,10 +96,12 @@ mod execution;
 mod failures;
 mod glob;
 mod held_messages;
+mod hexadecimal;
 mod info;
 mod input;
 mod interpreter_pool;
 mod key_walk;
+mod latency_monitor;
 pub mod limits;
 mod listeners;
 mod long_transaction;
@@ -115,9 +121,12 @@ mod runtime;
 mod runtime_context;
 mod runtime_signal;
 mod script_registry;
+mod secret_arguments;
 mod server_state;
 mod server_status;
 mod session;
+mod settings;
+mod slow_log;
 mod snapshot_permits;
 mod snapshots;
 mod unix_time;
@@ -132,7 +141,9 @@ use reactor::tls::{Tls, TlsSettings};
 use reactor::{Io, Network, Sockets, Uring};
 
 pub use admin::{Admin, Build, Starting};
-pub use config::{Config, Durability, Membership, StartError, TlsListener};
+pub use config::{
+    Config, ConfigFile, DebugAccess, Durability, Membership, StartError, TlsListener,
+};
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 

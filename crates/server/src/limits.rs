@@ -23,6 +23,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Connections at once (a count).
     pub clients: usize,
+    /// The most that `clients` may be changed to while the server runs (a count): as many connections as the
+    /// process can have.
+    pub most_clients: usize,
     /// Connections at once whose clients have not given the password (a count); at most a quarter of `clients`.
     pub unauthenticated: usize,
     /// How long a client has to give the password.
@@ -57,6 +60,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             clients: 10_000,
+            most_clients: 10_000,
             unauthenticated: 2048,
             authentication: Duration::from_secs(60),
             idle: None,

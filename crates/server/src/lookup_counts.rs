@@ -7,7 +7,7 @@ use crate::command::{CommandDefinition, CommandFlags};
 use crate::runtime_context::Lookups;
 
 /// Counts the keys that a command looked up to read, by whether they were there. Commands whose
-/// replies do not distinguish an empty value from an absent one (`STRLEN`, `GETRANGE`) count it as
+/// replies do not distinguish an empty value from an absent one (`STRLEN`, `GETRANGE`, `GETBIT`) count it as
 /// absent.
 // A call of its own would take four in a hundred of the time of a SET.
 #[inline(always)]
@@ -20,7 +20,12 @@ pub(crate) fn count_lookups(command: &CommandDefinition, replies: &[Reply<'_>], 
     if !reads && !command.access.starts_with("RW access") {
         return;
     }
-    let shows_absence = || !matches!(command.name, "getrange" | "substr");
+    let shows_absence = || {
+        !matches!(
+            command.name,
+            "getrange" | "substr" | "getbit" | "bitfield_ro"
+        )
+    };
     for reply in replies {
         match reply {
             Reply::Bytes(bytes) => lookups.count(!bytes.is_empty() || shows_absence()),

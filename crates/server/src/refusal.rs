@@ -132,6 +132,18 @@ pub(crate) fn write_unknown(container: Option<&str>, args: Args<'_>, writer: &mu
     writer.error_bytes(&text);
 }
 
+/// Writes the error for a second word with arguments that do not fit.
+pub(crate) fn write_subcommand_syntax(container: &str, args: Args<'_>, writer: &mut Writer<'_>) {
+    let text = [
+        b"ERR unknown subcommand or wrong number of arguments for '",
+        cut(args.at(1), 128),
+        b"'. Try ",
+        container.as_bytes(),
+        b" HELP.",
+    ];
+    writer.error_bytes(&text.concat());
+}
+
 /// Refuses a command of a client that takes only messages.
 #[cold]
 pub(crate) fn write_subscriber(command: &str, writer: &mut Writer<'_>) {

@@ -1,13 +1,22 @@
 //! How the replies of a command's operations become RESP.
 
+mod bits;
+mod common_subsequence;
+mod computation;
+mod context;
+
 use base::transaction::Kind;
 use base::{OpError, Reply};
 use resp::Writer;
 
-use crate::cursors::Cursors;
 use crate::glob;
 use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, write_op_error};
+pub(crate) use bits::{BitField, BitRange};
+pub(crate) use common_subsequence::SubsequenceOptions;
+pub(crate) use computation::{Computation, encoding};
+pub(crate) use context::RenderContext;
+use context::{Pairs, pairs};
 
 /// How replies become RESP.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +39,8 @@ pub(crate) enum Render<'a> {
     Deadline(Deadline),
     /// `Nil` and errors unchanged, a refusal in place of a value.
     RefusedIfThere(Refusal),
+    /// What is computed of values.
+    Computed(Computation),
     /// The keys that match.
     Keys { pattern: &'a [u8] },
     /// A page of a scan: one key more than asked for, where the next page begins.
@@ -53,16 +64,6 @@ pub(crate) struct ScanPage<'a> {
     pub(crate) count: usize,
     /// `true` if keys of type string are shown; there are no others yet.
     pub(crate) strings: bool,
-}
-
-/// The values that rendering needs besides the replies.
-pub(crate) struct RenderContext<'a> {
-    /// The name of the command.
-    pub(crate) command: &'static str,
-    /// The positions of scans.
-    pub(crate) cursors: &'a Cursors,
-    /// The transaction's own time.
-    pub(crate) time_ms: u64,
 }
 
 impl Render<'_> {
@@ -100,6 +101,7 @@ impl Render<'_> {
             }
             Render::RefusedIfThere(_) if replies == [Reply::Nil] => writer.null(),
             Render::RefusedIfThere(refusal) => refusal.write(context.command, writer),
+            Render::Computed(computation) => computation.write(replies, context, writer),
             Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
             Render::ScanPage(page) => page.write(pairs_of(replies), context, writer),
         }
@@ -141,14 +143,8 @@ fn int_of(reply: &Reply<'_>) -> i64 {
     }
 }
 
-type Pairs<'a, 'e> = &'a [(&'e [u8], &'e [u8])];
-
 fn pairs_of<'a, 'e>(replies: &'a [Reply<'e>]) -> Pairs<'a, 'e> {
-    if let Some(Reply::Pairs(pairs)) = replies.first() {
-        pairs
-    } else {
-        &[]
-    }
+    replies.first().map_or(&[], pairs)
 }
 
 fn kind_name_of(reply: Option<&Reply<'_>>) -> &'static str {
@@ -230,6 +226,7 @@ impl ScanPage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cursors::Cursors;
     use resp::Protocol;
 
     fn rendered(render: Render<'_>, replies: &[Reply<'_>]) -> String {

@@ -38,6 +38,7 @@ use reactor::newcomers::Newcomers;
 use reactor::{Network, SocketEvent};
 use slab::Slab;
 
+use crate::command_timing::CommandTiming;
 use crate::commands;
 use crate::connection::Connection;
 use crate::coordination::{CoordinationCaller, NodeLinks};
@@ -204,6 +205,7 @@ impl<N: Network> Runtime<N> {
                 context: RuntimeContext::new(shared, index),
                 cluster,
                 ended: None,
+                timing: CommandTiming::new(),
             },
             connections: Slab::new(),
             streams: Slab::new(),
@@ -344,6 +346,7 @@ impl<N: Network> Runtime<N> {
         }
         self.executor.worker.refresh();
         self.executor.context.refresh_durable();
+        self.executor.begin_timing();
         let mut ready =
             std::mem::replace(&mut self.lists.ready, std::mem::take(&mut self.lists.spare));
         for &key in &ready {
@@ -423,6 +426,7 @@ impl<N: Network> Runtime<N> {
         connection.session.output.borrow_buffer(&mut self.pool);
         if connection.pending.is_some() {
             self.executor.resume(connection);
+            self.executor.end_slice(connection);
         } else if connection.state.stalled {
             input::resume(&mut self.executor, connection, &mut self.batch);
         } else if connection.state.readable {

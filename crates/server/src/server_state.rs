@@ -13,6 +13,7 @@ use reactor::budget::Budget;
 use replica::{Role, Status};
 use store::CheckpointStatus;
 
+use crate::acl_log::AclLog;
 use crate::channels::ChannelRegistry;
 use crate::client_pause::ClientPause;
 use crate::clients::ClientRegistry;
@@ -20,11 +21,14 @@ use crate::command_statistics::CommandStatistics;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::failures::SharedFailures;
+use crate::latency_monitor::LatencyMonitor;
 use crate::memory_watch::MemoryWatch;
 use crate::partition::Partition;
 use crate::routing::Routes;
 use crate::runtime_signal::RuntimeSignal;
 use crate::script_registry::ScriptRegistry;
+use crate::settings::ChangeableSettings;
+use crate::slow_log::SlowLog;
 use crate::snapshot_permits::SnapshotPermits;
 use crate::unix_time::unix_ms;
 
@@ -53,6 +57,7 @@ pub(crate) struct ServerState {
     /// The number of snapshots that clients have open.
     pub(crate) snapshots: SnapshotPermits,
     pub(crate) memory: MemoryWatch,
+    pub(crate) settings: ChangeableSettings,
     /// The memory that connections use for requests and replies.
     pub(crate) in_flight: Arc<Budget>,
     /// The routes of the cluster, if this is a node of one.
@@ -60,6 +65,9 @@ pub(crate) struct ServerState {
     pub(crate) counters: ServerCounters,
     /// The statistics of each command and each kind of error.
     pub(crate) statistics: CommandStatistics,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) latency: LatencyMonitor,
+    pub(crate) acl_log: AclLog,
     /// One for each runtime.
     pub(crate) signals: Vec<RuntimeSignal>,
     pub(crate) stopping: AtomicBool,
@@ -116,6 +124,7 @@ impl ServerState {
             cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
             scripts: ScriptRegistry::default(),
             memory: MemoryWatch::new(config.maxmemory),
+            settings: ChangeableSettings::new(&config.limits),
             in_flight: Budget::new(config.limits.in_flight),
             routes: config
                 .cluster
@@ -131,6 +140,9 @@ impl ServerState {
             channels: ChannelRegistry::new(signals.len()),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
+            slow_log: SlowLog::new(config.slow_log_limit, config.slow_log_length),
+            latency: LatencyMonitor::new(config.latency_threshold),
+            acl_log: AclLog::default(),
             signals,
             stopping: AtomicBool::new(false),
             pause: ClientPause::default(),
@@ -212,6 +224,13 @@ impl ServerState {
                  memory are refused until keys are deleted or maxmemory is raised"
             );
         }
+    }
+
+    /// Sets how long a client may send nothing, in seconds; 0: for ever.
+    pub(crate) fn limit_idle_time(&self, secs: u64) {
+        self.settings.set_idle_secs(secs);
+        // A runtime that sleeps may have no reason yet to look at its connections.
+        self.signals.iter().for_each(RuntimeSignal::wake);
     }
 
     /// Records who leads a replicated partition, and that something has changed.

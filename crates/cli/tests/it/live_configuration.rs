@@ -169,3 +169,46 @@ fn the_admin_endpoint_takes_a_certificate_that_is_read_again() {
         assert!(!gets(&authority, *admin, figure));
     }
 }
+
+#[test]
+fn what_clients_change_is_written_to_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("serve.toml");
+    let (server, _) = configured("serve", "# Mine.\nephemeral = true\ntimeout = 0\n", &file);
+    let mut client = Client::connect(server.address);
+    for (name, value) in [
+        ("timeout", "3600"),
+        ("maxmemory", "1gb"),
+        ("slowlog-log-slower-than", "-1"),
+        ("slowlog-max-len", "7"),
+        ("latency-monitor-threshold", "5"),
+        ("maxclients", "50"),
+    ] {
+        let answer = client.call(&["CONFIG", "SET", name, value]).shown();
+        assert_eq!(answer, "+OK", "{name}");
+    }
+    assert_eq!(client.call(&["CONFIG", "REWRITE"]).shown(), "+OK");
+    let text = fs::read_to_string(&file).expect("the file");
+    assert!(
+        text.contains("# Mine.\n") && text.contains("\ntimeout = 3600\n"),
+        "{text}"
+    );
+    let shown = |client: &mut Client| {
+        let names = [
+            "timeout",
+            "maxmemory",
+            "slowlog-*",
+            "latency-monitor-*",
+            "maxclients",
+        ];
+        client
+            .call(&[&["CONFIG", "GET"], &names[..]].concat())
+            .shown()
+    };
+    let before = shown(&mut client);
+    drop(server);
+    // The file has the addresses; their ports may have been taken since.
+    let lines = text.lines().skip(2).collect::<Vec<_>>().join("\n");
+    let (server, _) = configured("serve", &lines, &file);
+    assert_eq!(shown(&mut Client::connect(server.address)), before);
+}

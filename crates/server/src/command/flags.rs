@@ -22,10 +22,18 @@ impl CommandFlags {
     pub(crate) const SUBSCRIBER: CommandFlags = CommandFlags::of("subscriber");
     /// Refused in a script that only reads, as writes are. Clients do not see this one.
     pub(crate) const SENDS: CommandFlags = CommandFlags::of("sends");
+    /// Takes time by the length of a value, and not by that of its reply. Clients do not see this one.
+    pub(crate) const WHOLE_VALUE: CommandFlags = CommandFlags::of("whole_value");
+    /// Takes a time that hardly depends on the data.
+    pub(crate) const FAST: CommandFlags = CommandFlags::of("fast");
+
+    /// The flags that clients do not see.
+    const HIDDEN: u32 =
+        Self::IMMEDIATE.0 | Self::SUBSCRIBER.0 | Self::WHOLE_VALUE.0 | Self::SENDS.0;
 
     /// The words for flags, in the order in which Redis shows them. The server does not act on some
     /// of them: they tell clients when Redis would accept the command.
-    const NAMES: [&'static str; 20] = [
+    const NAMES: [&'static str; 21] = [
         "write",
         "readonly",
         "denyoom",
@@ -46,6 +54,7 @@ impl CommandFlags {
         "immediate",
         "subscriber",
         "sends",
+        "whole_value",
     ];
 
     /// Returns the flags that these words name.
@@ -77,8 +86,7 @@ impl CommandFlags {
 
     /// Returns the names of the flags that are set and that clients see.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        let hidden = Self::IMMEDIATE.0 | Self::SUBSCRIBER.0 | Self::SENDS.0;
-        let flags = self.0 & !hidden;
+        let flags = self.0 & !Self::HIDDEN;
         let names = Self::NAMES.into_iter().enumerate();
         names.filter_map(move |(at, name)| (flags & 1 << at != 0).then_some(name))
     }

@@ -27,6 +27,18 @@ impl KeyPositions {
         step: 1,
         counted: false,
     };
+    pub(crate) const SECOND: KeyPositions = KeyPositions {
+        first: 2,
+        last: 2,
+        step: 1,
+        counted: false,
+    };
+    pub(crate) const FIRST_TWO: KeyPositions = KeyPositions {
+        first: 1,
+        last: 2,
+        step: 1,
+        counted: false,
+    };
     pub(crate) const ALL: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
@@ -37,12 +49,6 @@ impl KeyPositions {
         first: 1,
         last: -1,
         step: 2,
-        counted: false,
-    };
-    pub(crate) const TWO: KeyPositions = KeyPositions {
-        first: 1,
-        last: 2,
-        step: 1,
         counted: false,
     };
     /// Of scripts: the second argument is the number of keys.
@@ -92,7 +98,7 @@ mod tests {
         assert_eq!(indexes(KeyPositions::ONE, 3), [1]);
         assert_eq!(indexes(KeyPositions::ALL, 4), [1, 2, 3]);
         assert_eq!(indexes(KeyPositions::PAIRS, 5), [1, 3]);
-        assert_eq!(indexes(KeyPositions::TWO, 3), [1, 2]);
+        assert_eq!(indexes(KeyPositions::FIRST_TWO, 3), [1, 2]);
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());

@@ -1,16 +1,18 @@
 //! `AUTH` and `HELLO`: how a client proves who it is, and chooses the protocol.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use resp::{Args, Protocol};
 
 use super::arguments::{int, is};
 use super::client_name::{BAD_NAME, check_name};
+use crate::acl_log::DeniedLogin;
 use crate::command::CommandKind::Deferred;
 use crate::command::{CommandDefinition, DeferredAnswer, commands};
 use crate::refusal::{self, Refusal, WRONG_PASSWORD};
 use crate::runtime_context::RuntimeContext;
+use crate::secret_arguments::hello_logins;
 use crate::session::ClientSession;
 
 /// The commands of this family.
@@ -52,13 +54,24 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
 const DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Refuses a client that has given a wrong name or password: counts it, logs it, and answers after
+/// Refuses a client that has given a wrong name or password with this command: counts it, logs it, and answers after
 /// a delay, in which nothing else of the connection is executed. Within a block it answers at once,
 /// because only an authenticated client can have a block.
 fn refuse_password(
     context: &mut RuntimeContext,
     session: &mut ClientSession,
+    (command, user): (&'static str, &[u8]),
 ) -> Option<DeferredAnswer> {
+    let mut client = Vec::new();
+    session.client.describe(&mut client);
+    context.shared.acl_log.add(DeniedLogin {
+        count: 1,
+        in_block: context.in_block,
+        command,
+        user: user.to_vec(),
+        at: Instant::now(),
+        client,
+    });
     let counters = &context.shared.counters;
     counters.auth_failures.fetch_add(1, Ordering::Relaxed);
     let text = "a client gave a wrong name or password";
@@ -94,7 +107,7 @@ fn auth(
         }
     };
     if !is_user(context, user, password) {
-        return refuse_password(context, session);
+        return refuse_password(context, session, ("AUTH", user));
     }
     session.authenticated = true;
     session.writer().ok();
@@ -108,7 +121,15 @@ fn hello(
 ) -> Option<DeferredAnswer> {
     match apply_hello(context, session, args) {
         Ok(()) => {}
-        Err(Refusal::Text(WRONG_PASSWORD)) => return refuse_password(context, session),
+        Err(Refusal::Text(WRONG_PASSWORD)) => {
+            // The options up to the first wrong one have been accepted.
+            let user = hello_logins(args).find_map(|at| {
+                let (user, password) = (args.get(at)?, args.get(at + 1)?);
+                (!is_user(context, user, password)).then_some(user)
+            });
+            let attempt = ("HELLO", user.unwrap_or_default());
+            return refuse_password(context, session, attempt);
+        }
         Err(refusal) => {
             refusal.write("hello", &mut session.writer());
             return None;

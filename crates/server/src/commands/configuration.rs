@@ -1,8 +1,9 @@
 //! `CONFIG`: the configuration, under Redis's names.
 
+mod parameters;
+
 use std::sync::atomic::Ordering;
 
-use base::size::Size;
 use resp::Args;
 
 use super::arguments::is;
@@ -10,10 +11,11 @@ use super::help::help;
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
 use crate::glob;
-use crate::limits::{BACKLOG, KEEP_ALIVE};
+use crate::refusal::{Refusal, shown};
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
 use crate::session::ClientSession;
+use parameters::{CheckedChange, ConfigParameter, PARAMETERS, ParameterChange};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
@@ -29,6 +31,9 @@ const CONFIG: &[CommandDefinition] = commands! { "server";
     "config|set" -4 "admin noscript loading stale" NONE("") "" "request_policy:all_nodes response_policy:all_succeeded"
         "2.0.0" "O(N) where N is the number of parameters.",
         Local(config_set), "Changes the configuration.";
+    "config|rewrite" 2 "admin noscript loading stale" NONE("") "" ""
+        "2.8.0" "O(1)",
+        Local(config_rewrite), "Writes what was changed to the configuration file.";
     "config|resetstat" 2 "admin noscript loading stale" NONE("") "" ""
         "2.0.0" "O(1)",
         Local(config_resetstat), "Starts counting anew.";
@@ -41,124 +46,95 @@ fn config_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
     help("CONFIG", CONFIG, session);
 }
 
-/// Returns the parameters of `CONFIG GET`, under Redis's names, so that its clients and tools
-/// understand the answer. Each value is the one that holds here; a parameter that does not exist
-/// here has the value by which Redis says so.
-fn parameters(shared: &ServerState) -> Vec<(&'static str, String)> {
-    let config = &shared.config;
-    let limits = &config.limits;
-    let yes = |flag| if flag { "yes" } else { "no" }.to_owned();
-    let text = |text: &str| text.to_owned();
-    let durable = config.data.is_some();
-    let directory = config.data.as_ref().map(|dir| dir.display().to_string());
-    let output = limits.output;
-    vec![
-        ("activedefrag", text("no")),
-        ("appendfsync", text(if durable { "always" } else { "no" })),
-        ("appendonly", yes(durable)),
-        ("bind", config.listen.ip().to_string()),
-        (
-            "client-output-buffer-limit",
-            format!(
-                "normal {output} 0 0 slave 0 0 0 pubsub {} 0 0",
-                limits.subscriber_output
-            ),
-        ),
-        ("client-query-buffer-limit", limits.query_buffer.to_string()),
-        ("cluster-enabled", yes(config.cluster.is_some())),
-        ("daemonize", text("no")),
-        ("databases", text("1")),
-        ("dir", directory.unwrap_or_default()),
-        ("io-threads", config.threads.to_string()),
-        ("io-threads-do-reads", text("yes")),
-        ("latency-monitor-threshold", text("0")),
-        ("latency-tracking", text("yes")),
-        ("latency-tracking-info-percentiles", text("50 99 99.9")),
-        ("logfile", String::new()),
-        ("maxclients", limits.clients.to_string()),
-        (
-            "maxmemory",
-            shared.memory.limit.load(Ordering::Relaxed).to_string(),
-        ),
-        ("maxmemory-clients", limits.in_flight.to_string()),
-        ("maxmemory-policy", text("noeviction")),
-        ("notify-keyspace-events", String::new()),
-        ("port", shared.port.to_string()),
-        ("proto-max-bulk-len", limits.request.bulk.to_string()),
-        ("protected-mode", yes(!config.insecure)),
-        ("replica-read-only", text("yes")),
-        ("requirepass", config.password.clone().unwrap_or_default()),
-        ("save", String::new()),
-        ("slave-read-only", text("yes")),
-        ("slowlog-log-slower-than", text("-1")),
-        ("slowlog-max-len", text("0")),
-        ("tcp-backlog", BACKLOG.to_string()),
-        ("tcp-keepalive", KEEP_ALIVE.as_secs().to_string()),
-        (
-            "timeout",
-            limits.idle.map_or(0, |idle| idle.as_secs()).to_string(),
-        ),
-        ("tls-port", shared.tls_port.to_string()),
-        ("unixsocket", String::new()),
-    ]
-}
-
 fn config_get(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
-    let mut chosen = parameters(&context.shared);
-    chosen.retain(|(name, _)| {
-        args.from(2)
-            .iter()
-            .any(|pattern| glob::matches(pattern, name.as_bytes(), true))
-    });
+    let is_chosen = |parameter: &&ConfigParameter| {
+        let mut patterns = args.from(2).iter();
+        patterns.any(|pattern| glob::matches(pattern, parameter.name.as_bytes(), true))
+    };
+    let chosen: Vec<_> = PARAMETERS.iter().filter(is_chosen).collect();
     let mut writer = session.writer();
     writer.map(chosen.len());
-    for (name, value) in chosen {
-        writer.bulk(name.as_bytes());
-        writer.bulk(value.as_bytes());
+    for parameter in chosen {
+        writer.bulk(parameter.name.as_bytes());
+        writer.bulk((parameter.show)(&context.shared).as_bytes());
     }
 }
 
 fn config_set(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
-    let mut writer = session.writer();
-    if !args.len().is_multiple_of(2) {
-        return writer.error("ERR syntax error");
+    let state = &context.shared;
+    match checked_changes(state, args.from(2)) {
+        Ok(changes) => {
+            for (name, change) in changes {
+                change.apply(state);
+                state.settings.note_change(name);
+            }
+            session.writer().ok();
+        }
+        Err(refusal) => refusal.write("config|set", &mut session.writer()),
     }
-    let mut limit = None;
-    for at in (2..args.len()).step_by(2) {
-        let (name, value) = (args.at(at), args.at(at + 1));
-        let shown = || String::from_utf8_lossy(name).into_owned();
-        if is(name, "maxmemory") {
-            let size = std::str::from_utf8(value)
-                .ok()
-                .and_then(|text| text.parse::<Size>().ok());
-            let Some(size) = size else {
-                return writer.error(
-                    "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument \
-                     must be a memory value",
-                );
-            };
-            limit = Some(size.0);
-        } else if parameters(&context.shared)
-            .iter()
-            .any(|(known, _)| is(name, known))
-        {
-            return writer.error(&format!(
-                "ERR CONFIG SET failed (possibly related to argument '{}') - can't set immutable \
-                 config",
-                shown()
-            ));
-        } else {
-            let text = format!(
-                "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
-                shown()
-            );
-            return writer.error(&text);
+}
+
+fn config_rewrite(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
+    let state = &context.shared;
+    let mut writer = session.writer();
+    let Some(file) = &state.config.file else {
+        return writer.error("ERR The server is running without a config file");
+    };
+    let changed = PARAMETERS.iter().filter_map(|parameter| {
+        let option = parameter.option?;
+        let is_changed = state.settings.is_changed(parameter.name);
+        is_changed.then(|| (option, (parameter.show)(state)))
+    });
+    match file.change(&changed.collect::<Vec<_>>()) {
+        Ok(()) => writer.ok(),
+        Err(reason) => {
+            tracing::error!(%reason, "CONFIG REWRITE cannot write the configuration file");
+            writer.error(&format!("ERR Rewriting config file: {reason}"));
         }
     }
-    if let Some(limit) = limit {
-        context.shared.limit_memory(limit);
+}
+
+/// Checks names and values of `CONFIG SET`, first all names. Nothing changes unless all of them can be set.
+fn checked_changes(
+    state: &ServerState,
+    pairs: Args<'_>,
+) -> Result<Vec<(&'static str, CheckedChange)>, Refusal> {
+    if !pairs.len().is_multiple_of(2) {
+        return Err(Refusal::Syntax);
     }
-    writer.ok();
+    let mut named: Vec<(&'static ConfigParameter, &[u8])> = Vec::new();
+    for at in (0..pairs.len()).step_by(2) {
+        let (name, value) = (pairs.at(at), pairs.at(at + 1));
+        let mut parameters = PARAMETERS.iter();
+        let Some(parameter) = parameters.find(|known| is(name, known.name)) else {
+            let text = "ERR Unknown option or number of arguments for CONFIG SET -";
+            return Err(Refusal::with_argument(text, name));
+        };
+        if matches!(parameter.change, ParameterChange::Never) {
+            return Err(failed(name, "can't set immutable config"));
+        }
+        if named.iter().any(|(known, _)| known.name == parameter.name) {
+            return Err(failed(name, "duplicate parameter"));
+        }
+        named.push((parameter, value));
+    }
+    let checked = named.into_iter().map(|(parameter, value)| {
+        let checked = parameter.change.check(state, value);
+        let checked = checked.map_err(|reason| failed(parameter.name.as_bytes(), &reason))?;
+        Ok((parameter.name, checked))
+    });
+    checked.collect()
+}
+
+/// Returns the refusal of a parameter.
+fn failed(name: &[u8], reason: &str) -> Refusal {
+    let text = [
+        b"ERR CONFIG SET failed (possibly related to argument '",
+        shown(name),
+        b"') - ",
+        reason.as_bytes(),
+    ];
+    Refusal::Owned(text.concat())
 }
 
 fn config_resetstat(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {

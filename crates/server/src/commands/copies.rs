@@ -11,13 +11,13 @@ use crate::working_set::WorkingSet;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
-    "rename" 3 "write" TWO("RW access delete; OW update") "keyspace" ""
+    "rename" 3 "write" FIRST_TWO("RW access delete; OW update") "keyspace" ""
         "1.0.0" "O(1)",
         Compound(rename), "Gives a key another name; a key that has the name is replaced.";
-    "renamenx" 3 "write fast" TWO("RW access delete; OW insert") "keyspace" ""
+    "renamenx" 3 "write fast" FIRST_TWO("RW access delete; OW insert") "keyspace" ""
         "1.0.0" "O(1)",
         Compound(renamenx), "Gives a key another name, which no key has.";
-    "copy" -3 "write denyoom" TWO("RO access; OW update") "keyspace" ""
+    "copy" -3 "write denyoom" FIRST_TWO("RO access; OW update") "keyspace" ""
         "6.2.0" "O(N) where N is the length of the value.",
         Compound(copy), "Gives the value of a key to another key as well.";
 };

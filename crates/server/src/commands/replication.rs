@@ -1,10 +1,11 @@
-//! `ROLE`: this node's part in the replication of its partition.
+//! `ROLE`: this node's part in the replication of its partition; and `REPLICAOF`, which changes nothing.
 
 use std::net::SocketAddr;
 
 use replica::Role;
 use resp::Args;
 
+use super::arguments::{int, is};
 use crate::command::CommandKind::Local;
 use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
@@ -15,6 +16,12 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "role" 1 "noscript loading stale fast" NONE("") "admin dangerous" ""
         "2.8.12" "O(1)",
         Local(role), "Whether this node leads its partition, and who else has it.";
+    "replicaof" 3 "admin noscript stale no_async_loading" NONE("") "" ""
+        "5.0.0" "O(1)",
+        Local(replicaof), "Refused but for NO ONE: the cluster's file says which nodes have replicas.";
+    "slaveof" 3 "admin noscript stale no_async_loading" NONE("") "" ""
+        "1.0.0" "O(1)",
+        Local(replicaof), "The old name of REPLICAOF.";
 };
 
 /// Answers `ROLE`: offsets are indexes of the partition's log.
@@ -46,6 +53,24 @@ fn role(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) 
         (Some(_), None) => b"connected",
     });
     writer.int(status.applied as i64);
+}
+
+/// Answers `REPLICAOF`: a server that is no node of a cluster is a master already.
+fn replicaof(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    let mut writer = session.writer();
+    if context.shared.routes.is_some() {
+        return writer.error("ERR REPLICAOF not allowed in cluster mode.");
+    }
+    if is(args.at(1), "no") && is(args.at(2), "one") {
+        return writer.ok();
+    }
+    match int(args.at(2)) {
+        Ok(0..=65535) => writer.error(
+            "ERR this server cannot be a replica of another one: replicas are members of a partition in the \
+             cluster's file",
+        ),
+        _ => writer.error("ERR Invalid master port"),
+    }
 }
 
 fn write_master(session: &mut ClientSession, offset: u64, replicas: &[(SocketAddr, u64)]) {

@@ -2,10 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use admin::about;
 use base::Op;
 use resp::Args;
 
-use super::arguments::is;
+use super::arguments::{int, is};
 use crate::command::CommandKind::{Local, Store};
 use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::info;
@@ -31,6 +32,9 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "info" -1 "loading stale" NONE("") "dangerous" "nondeterministic_output request_policy:all_shards response_policy:special"
         "1.0.0" "O(1)",
         Local(server_info), "Figures about the server.";
+    "lolwut" -1 "readonly fast" NONE("") "" ""
+        "5.0.0" "O(1)",
+        Local(lolwut), "A pattern of wooden joints, and the version.";
 };
 
 fn dbsize<'a>(_: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
@@ -57,6 +61,29 @@ fn time(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
     writer.array(2);
     writer.bulk_int(now.as_secs() as i64);
     writer.bulk_int(i64::from(now.subsec_micros()));
+}
+
+/// A lattice as it is made of joints of wood, without nails.
+const LATTICE: &str = "\
+    +--+--+--+--+--+--+--+--+\n\
+    | /|\\ | /|\\ | /|\\ | /|\\ |\n\
+    +--+--+--+--+--+--+--+--+\n\
+    | \\|/ | \\|/ | \\|/ | \\|/ |\n\
+    +--+--+--+--+--+--+--+--+\n";
+
+fn lolwut(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    if args.len() >= 3 && is(args.at(1), "version") {
+        // The numbers are those of other pictures; there is one.
+        if let Some(refusal) = args.from(2).iter().find_map(|arg| int(arg).err()) {
+            return refusal.write("lolwut", &mut session.writer());
+        }
+    }
+    let text = format!(
+        "{LATTICE}\nKumiki {}, Redis ver. {}\n",
+        about::VERSION,
+        about::REDIS_VERSION
+    );
+    session.writer().verbatim(b"txt", text.as_bytes());
 }
 
 fn server_info(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {

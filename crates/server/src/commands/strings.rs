@@ -1,6 +1,7 @@
 //! Commands on strings.
 
 mod options;
+mod subsequence;
 
 use base::Op;
 use base::limits::Limits;
@@ -14,6 +15,7 @@ use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
 use crate::render::Render;
 use options::{ExpiryUnit, StringCommand, StringOptions, expiry_of};
+use subsequence::lcs;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "string";
@@ -65,6 +67,9 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "string";
     "setrange" 4 "write denyoom" ONE("RW update") "string" ""
         "2.2.0" "O(N) where N is the length of the result.",
         Store(setrange), "Overwrites a part of a value; answers its length.";
+    "lcs" -3 "readonly whole_value" FIRST_TWO("RO access") "string" ""
+        "7.0.0" "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+        Store(lcs), "The longest common subsequence of two values.";
     "incr" 2 "write denyoom fast" ONE("RW access update") "string" ""
         "1.0.0" "O(1)",
         Store(incr), "Adds one to a number.";

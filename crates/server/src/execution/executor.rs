@@ -6,6 +6,7 @@ use base::{Epoch, Reply};
 
 use crate::command::{CommandDefinition, CommandFlags};
 use crate::command_table::CommandTable;
+use crate::command_timing::CommandTiming;
 use crate::connection::Connection;
 use crate::coordination::RuntimeNode;
 use crate::limits::READ_BUFFER;
@@ -24,6 +25,8 @@ pub(crate) struct Executor {
     pub(crate) cluster: Option<Box<RuntimeNode>>,
     /// A long transaction that has ended, kept for its memory.
     pub(crate) ended: Option<Box<LongTransaction>>,
+    /// Finds commands that take long.
+    pub(crate) timing: CommandTiming,
 }
 
 impl Executor {

@@ -79,11 +79,9 @@ impl Executor {
             self.queue(connection, command, args);
             return None;
         }
-        let began = self.context.recorder.begin(command.number);
+        let timer = self.begin_call(connection, command, args);
         self.run(connection, command, args);
-        if let Some(began) = began {
-            self.context.recorder.end(command.number, began);
-        }
+        self.end_call(connection, command, args, timer);
         Some(command)
     }
 

@@ -184,7 +184,7 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         => Whole(|f| f.clients as u64);
     Clients "maxclients", Gauge "kumiki_connections_limit"
         "Connections of clients that there may be at once."
-        => Whole(|f| f.server.config.limits.clients as u64);
+        => Whole(|f| f.server.settings.clients() as u64);
     Clients "pubsub_clients", Gauge "kumiki_subscribers" "Clients that subscribe to channels."
         => Whole(|f| f.subscribers as u64);
     Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused);

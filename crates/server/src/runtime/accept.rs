@@ -60,7 +60,7 @@ impl<N: Network> Runtime<N> {
         let runtime = self.index;
         let client = shared
             .clients
-            .add(shared.config.limits.clients, |id| ConnectedClient {
+            .add(shared.settings.clients(), |id| ConnectedClient {
                 id,
                 address,
                 local,

@@ -15,7 +15,8 @@ impl<N: Network> Runtime<N> {
     /// Closes clients that are idle for too long.
     pub(super) fn close_idle(&mut self) {
         let context = &self.executor.context;
-        let Some(limit) = context.shared.config.limits.idle else {
+        let Some(limit) = context.shared.settings.idle() else {
+            self.idle_due = None;
             return;
         };
         let (now, started) = (context.now, context.shared.started);

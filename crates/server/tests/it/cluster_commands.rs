@@ -51,6 +51,14 @@ const LINES: &str = "
     SET K other NX
     SET K
     EXPIRE K x
+    GETBIT K 2
+    BITCOUNT K
+    BITCOUNT K x y
+    BITPOS K 1
+    BITFIELD_RO K GET u8 0 GET i5 #1
+    LCS K A
+    LCS A C IDX
+    LCS K A NOSUCH
     GETDEL K
     GETDEL K
     GET K
@@ -152,6 +160,7 @@ fn the_list_says_where_keys_are_and_who_writes() {
             "mset" | "msetnx" | "watch.at" => numbers([1, -1, 2]),
             "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version"
             | "ssubscribe" | "sunsubscribe" => numbers([1, -1, 1]),
+            "lcs" => numbers([1, 2, 1]),
             _ if fields[3] == Reply::Int(0) => numbers([0, 0, 0]),
             _ => numbers([1, 1, 1]),
         };

@@ -42,6 +42,7 @@ fn it_says_what_it_is() {
     assert_eq!(role[0], bulk("master"));
     assert!(matches!(role[1], Reply::Int(1..)), "{role:?}");
     assert_eq!(role[2..], [Reply::Array(Vec::new())]);
+    assert_eq!(client.call(&["WAIT", "1", "0"]), int(0));
     replica.end_member();
     testkit::eventually("it does not lead any more", || {
         client
@@ -53,6 +54,8 @@ fn it_says_what_it_is() {
         panic!("no list")
     };
     assert_eq!((&role[0], role.len()), (&bulk("slave"), 5));
+    let refused = client.call(&["WAIT", "1", "0"]);
+    assert!(error(&refused).contains("replica instances"), "{refused:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn is_unknown_to_redis(name: &str) -> bool {
         "lock.guard",
         "cluster|replication",
     ];
-    let later = ["client|setinfo", "client|no-touch"];
+    let later = ["client|setinfo", "client|no-touch", "waitaof"];
     name.starts_with("kumiki.") || own.contains(&name) || later.contains(&name)
 }
 

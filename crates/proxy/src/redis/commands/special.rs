@@ -112,6 +112,7 @@ pub(super) fn special(name: &str) -> Special {
             Special::Refused(ONE_NODE)
         }
         _ => match word {
+            "memory" if !matches!(name, "memory" | "memory|usage") => Special::Refused(ONE_NODE),
             "config" | "acl" | "module" | "latency" | "slowlog" => Special::Refused(ONE_NODE),
             _ => Special::None,
         },

@@ -1,0 +1,163 @@
+//! Commands that read bits of strings, and what strings have in common.
+
+use base::Op;
+use resp::Args;
+
+use super::arguments::{int, is};
+use crate::command::CommandKind::Store;
+use crate::command::{CommandDefinition, Ops, Planned, commands};
+use crate::refusal::Refusal;
+use crate::render::{BitField, BitRange, Computation, Render};
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "bitmap";
+    "getbit" 3 "readonly fast" ONE("RO access") "bitmap" ""
+        "2.2.0" "O(1)",
+        Store(getbit), "A bit of a value.";
+    "bitcount" -2 "readonly whole_value" ONE("RO access") "bitmap" ""
+        "2.6.0" "O(N)",
+        Store(bitcount), "How many bits of a value are ones.";
+    "bitpos" -3 "readonly whole_value" ONE("RO access") "bitmap" ""
+        "2.8.7" "O(N)",
+        Store(bitpos), "Where the first one or zero of a value is.";
+    "bitfield_ro" -2 "readonly fast" ONE("RO access") "bitmap" ""
+        "6.0.0" "O(1) for each subcommand specified",
+        Store(bitfield_ro), "Numbers among the bits of a value.";
+};
+
+/// The bits that a value may have.
+const MOST_BITS: u64 = 1 << 32;
+const BAD_OFFSET: Refusal = Refusal::Text("ERR bit offset is not an integer or out of range");
+
+/// Parses the place of a bit.
+fn bit_offset(arg: &[u8]) -> Result<u64, Refusal> {
+    let offset = int(arg).ok().and_then(|offset| u64::try_from(offset).ok());
+    offset
+        .filter(|&offset| offset < MOST_BITS)
+        .ok_or(BAD_OFFSET)
+}
+
+fn getbit<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let offset = bit_offset(args.at(2))?;
+    let byte = (offset / 8) as i64;
+    ops.push(Op::GetRange {
+        key: args.at(1),
+        start: byte,
+        end: byte,
+    });
+    let number = (offset % 8) as u8;
+    Ok(Render::Computed(Computation::Bit { number }))
+}
+
+/// Parses the unit of a range. Returns `true` if it is the bit.
+fn in_bits(arg: Option<&[u8]>) -> Result<bool, Refusal> {
+    match arg {
+        None => Ok(false),
+        Some(unit) if is(unit, "byte") => Ok(false),
+        Some(unit) if is(unit, "bit") => Ok(true),
+        Some(_) => Err(Refusal::Syntax),
+    }
+}
+
+fn bitcount<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    ops.push(Op::Get { key: args.at(1) });
+    let range = match args.len() {
+        2 => Ok(None),
+        4 | 5 => range(args.from(2)).map(Some),
+        _ => Err(Refusal::Syntax),
+    };
+    Ok(Render::Computed(Computation::BitCount(range)))
+}
+
+/// Parses a start, an end and a unit; only the first must be there.
+fn range(args: Args<'_>) -> Result<BitRange, Refusal> {
+    Ok(BitRange {
+        start: int(args.at(0))?,
+        end: args.get(1).map(int).transpose()?,
+        in_bits: in_bits(args.get(2))?,
+    })
+}
+
+fn bitpos<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let bit = match int(args.at(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err(Refusal::Text("ERR The bit argument must be 1 or 0.")),
+    };
+    ops.push(Op::Get { key: args.at(1) });
+    let range = match args.len() {
+        3 => Ok(BitRange::WHOLE),
+        4..=6 => range(args.from(3)),
+        _ => Err(Refusal::Syntax),
+    };
+    Ok(Render::Computed(Computation::BitPosition { bit, range }))
+}
+
+fn bitfield_ro<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let (mut fields, mut only_gets, mut at) = (Vec::new(), true, 2);
+    while let Some(word) = args.get(at) {
+        let rest = args.len() - at - 1;
+        if is(word, "overflow") && rest >= 1 {
+            let types = ["wrap", "sat", "fail"];
+            if !types.iter().any(|known| is(args.at(at + 1), known)) {
+                return Err(Refusal::Text("ERR Invalid OVERFLOW type specified"));
+            }
+            at += 2;
+            continue;
+        }
+        let writes = is(word, "set") || is(word, "incrby");
+        if !(is(word, "get") && rest >= 2 || writes && rest >= 3) {
+            return Err(Refusal::Syntax);
+        }
+        fields.push(bit_field(args.at(at + 1), args.at(at + 2))?);
+        if writes {
+            int(args.at(at + 3))?;
+            only_gets = false;
+        }
+        at += if writes { 4 } else { 3 };
+    }
+    if !only_gets {
+        let text = "ERR BITFIELD_RO only supports the GET subcommand";
+        return Err(Refusal::Text(text));
+    }
+    let key = args.at(1);
+    if fields.is_empty() {
+        // It must still be a string.
+        ops.push(Op::Len { key });
+    }
+    ops.extend(fields.iter().map(|field| {
+        let (start, end) = field.bytes();
+        Op::GetRange { key, start, end }
+    }));
+    Ok(Render::Computed(Computation::BitFields(fields)))
+}
+
+/// Parses the type of a number, such as `u8`, and its place: that of its first bit, or behind `#` its number
+/// among numbers of its type.
+fn bit_field(kind: &[u8], offset: &[u8]) -> Result<BitField, Refusal> {
+    let length = kind.get(1..).and_then(|length| int(length).ok());
+    let (signed, bits) = match (kind.first(), length) {
+        (Some(b'i'), Some(bits @ 1..=64)) => (true, bits as u32),
+        (Some(b'u'), Some(bits @ 1..=63)) => (false, bits as u32),
+        _ => {
+            return Err(Refusal::Text(
+                "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
+                 is.",
+            ));
+        }
+    };
+    let offset = match offset.strip_prefix(b"#") {
+        None => bit_offset(offset)?,
+        Some(number) => {
+            let offset = bit_offset(number)? * u64::from(bits);
+            Some(offset)
+                .filter(|&offset| offset < MOST_BITS)
+                .ok_or(BAD_OFFSET)?
+        }
+    };
+    Ok(BitField {
+        signed,
+        bits,
+        offset,
+    })
+}

@@ -1,0 +1,164 @@
+//! The time that commands take: measured for the statistics, and recorded if it is long.
+
+use std::time::{Duration, Instant};
+
+use resp::Args;
+
+use super::executor::Executor;
+use crate::clients::ConnectedClient;
+use crate::command::{CommandDefinition, CommandFlags};
+use crate::command_call::CommandCall;
+use crate::command_timing::SlicedCall;
+use crate::connection::Connection;
+use crate::pending_command::PendingCommand;
+use crate::secret_arguments::redacted;
+
+/// A call that executes.
+pub(super) struct CallTimer {
+    /// When it began, if it is measured.
+    began: Option<Instant>,
+    /// `true` if it is measured for the statistics.
+    sampled: bool,
+    /// Where its reply begins.
+    from: usize,
+}
+
+impl Executor {
+    /// Counts a command that is about to execute, and begins to measure it if that must be.
+    #[inline]
+    pub(super) fn begin_call(
+        &self,
+        connection: &Connection,
+        command: &CommandDefinition,
+        args: Args<'_>,
+    ) -> CallTimer {
+        let sampled = self.context.recorder.begin(command.number);
+        let parts = match &connection.block {
+            Some(block) => block.len(),
+            None => args.len(),
+        };
+        let measures = || self.timing.measures(command, parts);
+        CallTimer {
+            began: sampled.or_else(|| measures().then(Instant::now)),
+            sampled: sampled.is_some(),
+            from: connection.session.output.position(),
+        }
+    }
+
+    /// Records a command that has executed, or the first slice of one.
+    #[inline]
+    pub(super) fn end_call(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        timer: CallTimer,
+    ) {
+        match timer.began {
+            Some(began) => self.end_measured(connection, command, args, (began, timer.sampled)),
+            None => {
+                let reply = connection.session.output.position();
+                let bytes = args.total_bytes() + reply.saturating_sub(timer.from);
+                self.timing.add_unmeasured(command, bytes);
+            }
+        }
+    }
+
+    fn end_measured(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        (began, sampled): (Instant, bool),
+    ) {
+        let took = began.elapsed();
+        if sampled {
+            self.context.recorder.end(command.number, took);
+        }
+        let is_slow = self.timing.add_measured(took);
+        if let Some(PendingCommand::KeyWalk(_)) = connection.pending {
+            let call = CommandCall::new(command, args);
+            connection.sliced = Some(Box::new(SlicedCall { call, took }));
+        } else if is_slow {
+            let client = &connection.session.client;
+            self.note_slow(client, command, args, took);
+        }
+    }
+
+    /// Begins to measure the commands of a turn.
+    pub(crate) fn begin_timing(&mut self) {
+        let shared = &self.context.shared;
+        let limits = [shared.slow_log.slower_than(), shared.latency.threshold()];
+        self.timing.begin_turn(limits.into_iter().flatten().min());
+    }
+
+    /// Ends the run of commands that the connection has sent together; `args` returns the arguments of one of
+    /// them, by the number of its request.
+    #[inline]
+    pub(crate) fn end_run<'a>(
+        &mut self,
+        connection: &Connection,
+        args: impl FnOnce(usize) -> Args<'a>,
+    ) {
+        if let Some((heaviest, took)) = self.timing.end_run() {
+            let client = &connection.session.client;
+            let args = args(heaviest.request);
+            self.note_slow(client, heaviest.command, args, took);
+        }
+    }
+
+    /// Ends a slice of the connection's pending command, or its end after it has waited.
+    pub(crate) fn end_slice(&mut self, connection: &mut Connection) {
+        let sliced = match connection.pending {
+            Some(_) => None,
+            None => connection.sliced.take(),
+        };
+        let Some(slice) = self.timing.end_slice() else {
+            return;
+        };
+        let client = &connection.session.client;
+        match (sliced, &mut connection.sliced) {
+            (Some(over), _) => {
+                let (took, call) = (over.took + slice, &over.call);
+                if self.timing.is_slow(took) {
+                    let args = call.args();
+                    self.note_slow(client, call.command, args, took);
+                }
+            }
+            (None, Some(sliced)) => sliced.took += slice,
+            (None, None) if self.timing.is_slow(slice) => {
+                let name = connection.session.last_command.as_bytes();
+                if let Some(command) = self.table.named(name) {
+                    let span = [resp::Span::new(0, name.len())];
+                    let args = Args::new(name, &span);
+                    self.note_slow(client, command, args, slice);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Records a command that took long.
+    #[cold]
+    fn note_slow(
+        &self,
+        client: &ConnectedClient,
+        command: &CommandDefinition,
+        args: Args<'_>,
+        took: Duration,
+    ) {
+        let monitor = &self.context.shared.latency;
+        if monitor.threshold().is_some_and(|limit| took >= limit) {
+            let event = match command.flags.has(CommandFlags::FAST) {
+                true => "fast-command",
+                false => "command",
+            };
+            monitor.add(event, took);
+        }
+        let log = &self.context.shared.slow_log;
+        if log.slower_than().is_some_and(|limit| took >= limit) {
+            let name = client.names.lock().name.clone();
+            log.add(redacted(command, args), took, (client.address, name));
+        }
+    }
+}

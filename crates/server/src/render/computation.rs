@@ -1,0 +1,185 @@
+//! Replies that are computed of the values of keys.
+
+use base::Reply;
+use base::number::parse_int;
+use resp::Writer;
+use store::bytes_of_key;
+
+use super::bits::{self, BitField, BitRange};
+use super::common_subsequence::{self, SubsequenceOptions};
+use super::context::{RenderContext, pairs};
+use crate::refusal::Refusal;
+
+/// What is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Computation {
+    /// The encoding of a value, in Redis's words.
+    Encoding,
+    /// 1 if there is a key.
+    One,
+    /// The bytes that a key of this length takes with its value, given the value and its deadline.
+    MemoryUsage { key_len: usize },
+    /// The last of so many keys, which begin at a position and continue at the first key of all.
+    RandomKey { step: usize },
+    /// A bit, by its number in the byte that is read.
+    Bit { number: u8 },
+    /// The number of ones; the arguments are checked only if there is a value.
+    BitCount(Result<Option<BitRange>, Refusal>),
+    /// The place of the first bit that is this one; the arguments are checked only if there is a value.
+    BitPosition {
+        bit: bool,
+        range: Result<BitRange, Refusal>,
+    },
+    /// Numbers, each of the bytes that are read for it.
+    BitFields(Vec<BitField>),
+    /// The longest common subsequence of two values.
+    Subsequence(SubsequenceOptions),
+}
+
+impl Computation {
+    /// Writes the reply.
+    pub(super) fn write(
+        &self,
+        replies: &[Reply<'_>],
+        context: &RenderContext<'_>,
+        writer: &mut Writer<'_>,
+    ) {
+        match self {
+            Computation::Encoding => match value(replies.first()) {
+                Some(value) => writer.bulk(encoding(value).as_bytes()),
+                None => writer.null(),
+            },
+            Computation::One if is_absent(replies) => writer.null(),
+            Computation::One => writer.int(1),
+            Computation::MemoryUsage { key_len } => match value(replies.first()) {
+                Some(value) => {
+                    let expires = matches!(replies.get(1), Some(Reply::Deadline(Some(_))));
+                    writer.int(bytes_of_key(*key_len, value.len(), expires) as i64);
+                }
+                None => writer.null(),
+            },
+            Computation::RandomKey { step } => write_random_key(*step, replies, context, writer),
+            Computation::Bit { number } => {
+                let byte = value(replies.first()).and_then(<[u8]>::first);
+                writer.int(byte.map_or(0, |byte| i64::from(byte >> (7 - number) & 1)));
+            }
+            Computation::BitCount(range) => match (value(replies.first()), range) {
+                (None, _) => writer.int(0),
+                (Some(value), Ok(range)) => writer.int(bits::count(value, *range)),
+                (Some(_), Err(refusal)) => refusal.write(context.command, writer),
+            },
+            Computation::BitPosition { bit, range } => match (value(replies.first()), range) {
+                (None, _) => writer.int(if *bit { -1 } else { 0 }),
+                (Some(value), Ok(range)) => writer.int(bits::position(value, *bit, *range)),
+                (Some(_), Err(refusal)) => refusal.write(context.command, writer),
+            },
+            Computation::BitFields(fields) => {
+                writer.array(fields.len());
+                for (field, reply) in fields.iter().zip(replies) {
+                    writer.int(field.of(value(Some(reply)).unwrap_or_default()));
+                }
+            }
+            Computation::Subsequence(options) => {
+                let values = [0, 1].map(|at| value(replies.get(at)).unwrap_or_default());
+                common_subsequence::write(values, *options, writer);
+            }
+        }
+    }
+}
+
+/// Returns the value in a reply, if there is one.
+fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
+    match reply {
+        Some(Reply::Bytes(value)) => Some(value),
+        _ => None,
+    }
+}
+
+fn is_absent(replies: &[Reply<'_>]) -> bool {
+    matches!(replies.first(), None | Some(Reply::Nil))
+}
+
+/// The longest value that Redis keeps in one piece with its header.
+const EMBEDDED: usize = 44;
+
+/// Returns the name of the encoding that Redis has for a value that is set.
+pub(crate) fn encoding(value: &[u8]) -> &'static str {
+    if parse_int(value).is_some() {
+        "int"
+    } else if value.len() <= EMBEDDED {
+        "embstr"
+    } else {
+        "raw"
+    }
+}
+
+/// Writes the last of `step` keys, of which the first reply has those from a position on, and the second one
+/// the first keys of all. The next random key is taken from behind it.
+fn write_random_key(
+    step: usize,
+    replies: &[Reply<'_>],
+    context: &RenderContext<'_>,
+    writer: &mut Writer<'_>,
+) {
+    let [on, again] = [0, 1].map(|at| replies.get(at).map_or(&[][..], pairs));
+    let (keys, at) = match (step - 1).checked_sub(on.len()) {
+        None => (on, step - 1),
+        Some(_) if again.is_empty() => return writer.null(),
+        Some(rest) => (again, rest % again.len()),
+    };
+    let next = keys.get(at + 1).map_or(&[][..], |(key, _)| key);
+    context.cursors.set_sample(next);
+    writer.bulk(keys[at].0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cursors::Cursors;
+    use resp::Protocol;
+
+    #[test]
+    fn encodings_are_those_of_redis() {
+        for (value, expected) in [
+            ("", "embstr"),
+            ("0", "int"),
+            ("-1", "int"),
+            ("-0", "embstr"),
+            ("01", "embstr"),
+            ("+1", "embstr"),
+            ("9223372036854775807", "int"),
+            ("9223372036854775808", "embstr"),
+            (&*"x".repeat(44), "embstr"),
+            (&*"x".repeat(45), "raw"),
+        ] {
+            assert_eq!(encoding(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn random_keys_go_round() {
+        let cursors = Cursors::new(1, 1);
+        let taken = |on: &[&str], again: &[&str], step| {
+            let replies = [on, again].map(|keys| {
+                let pairs = keys.iter().map(|key| (key.as_bytes(), &b""[..]));
+                Reply::Pairs(pairs.collect())
+            });
+            let context = RenderContext {
+                command: "randomkey",
+                cursors: &cursors,
+                time_ms: 0,
+            };
+            let mut out = Vec::new();
+            let mut writer = Writer::new(&mut out, Protocol::Resp2);
+            Computation::RandomKey { step }.write(&replies, &context, &mut writer);
+            let next = String::from_utf8(cursors.sample().to_vec()).unwrap();
+            (String::from_utf8(out).unwrap(), next)
+        };
+        let key = |key: &str, next: &str| (format!("$1\r\n{key}\r\n"), next.to_owned());
+        assert_eq!(taken(&["a", "b", "c"], &["a", "b", "c"], 2), key("b", "c"));
+        assert_eq!(taken(&["c"], &["a", "b"], 2), key("a", "b"));
+        assert_eq!(taken(&["c"], &["a", "b", "c"], 5), key("a", "b"));
+        assert_eq!(taken(&["a"], &["a"], 1), key("a", ""));
+        assert_eq!(taken(&[], &[], 1).0, "$-1\r\n");
+    }
+}

@@ -1,0 +1,27 @@
+//! What all replies are rendered with.
+
+use base::Reply;
+
+use crate::cursors::Cursors;
+
+/// The values that rendering needs besides the replies.
+pub(crate) struct RenderContext<'a> {
+    /// The name of the command.
+    pub(crate) command: &'static str,
+    /// The positions of scans.
+    pub(crate) cursors: &'a Cursors,
+    /// The transaction's own time.
+    pub(crate) time_ms: u64,
+}
+
+/// Keys with their values.
+pub(super) type Pairs<'a, 'e> = &'a [(&'e [u8], &'e [u8])];
+
+/// Returns the keys in a reply, with their values.
+pub(super) fn pairs<'a, 'e>(reply: &'a Reply<'e>) -> Pairs<'a, 'e> {
+    if let Reply::Pairs(pairs) = reply {
+        pairs
+    } else {
+        &[]
+    }
+}
