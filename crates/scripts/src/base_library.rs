@@ -1,8 +1,8 @@
 //! The global functions of Lua, and those of `coroutine` and `table`, as scripts get them.
 
-use crate::lua::stack::CallStatus;
-use crate::lua::{Failure, Function, Kind, Stack};
-use crate::sandbox::{Registered, push_real, read_real, refuse_protected, set_functions};
+use crate::failure::{CallStatus, FunctionFailure};
+use crate::lua::{Kind, LuaStack, NativeFunction};
+use crate::protection::{RegistryItem, push_real, read_real, refuse_protected, set_functions};
 
 /// Values that scripts get as Lua has them.
 const UNCHANGED: [&str; 17] = [
@@ -25,7 +25,7 @@ const UNCHANGED: [&str; 17] = [
     "unpack",
 ];
 
-const FUNCTIONS: [(&str, Function); 5] = [
+const FUNCTIONS: [(&str, NativeFunction); 5] = [
     ("collectgarbage", collect_garbage),
     ("getmetatable", get_metatable),
     ("pairs", pairs),
@@ -34,9 +34,9 @@ const FUNCTIONS: [(&str, Function); 5] = [
 ];
 
 /// Fills the table of global variables from that of Lua, and adapts the libraries there.
-pub(crate) fn fill(stack: &mut Stack<'_>, lua: i32, globals: i32) {
+pub(crate) fn fill(stack: &mut LuaStack<'_>, lua: i32, globals: i32) {
     for (name, check) in [
-        ("next", read_real as Function),
+        ("next", read_real as NativeFunction),
         ("rawget", read_real),
         ("rawset", refuse_protected),
         ("setmetatable", refuse_protected),
@@ -51,7 +51,7 @@ pub(crate) fn fill(stack: &mut Stack<'_>, lua: i32, globals: i32) {
     }
     set_functions(stack, globals, &FUNCTIONS);
     stack.raw_get_field(lua, "next");
-    stack.register(Registered::Next);
+    stack.register(RegistryItem::Next);
 
     stack.raw_get_field(lua, "table");
     let table = stack.top();
@@ -61,32 +61,32 @@ pub(crate) fn fill(stack: &mut Stack<'_>, lua: i32, globals: i32) {
     fill_coroutine(stack, lua);
 }
 
-fn guard_field(stack: &mut Stack<'_>, table: i32, name: &str, check: Function) {
+fn guard_field(stack: &mut LuaStack<'_>, table: i32, name: &str, check: NativeFunction) {
     stack.raw_get_field(table, name);
     stack.guard(check);
     stack.raw_set_field(table, name);
 }
 
-fn fill_coroutine(stack: &mut Stack<'_>, lua: i32) {
+fn fill_coroutine(stack: &mut LuaStack<'_>, lua: i32) {
     stack.raw_get_field(lua, "coroutine");
     let coroutine = stack.top();
     stack.raw_get_field(coroutine, "wrap");
     assert!(stack.load(b"", c"wrapped"), "an empty chunk");
     assert_eq!(stack.protected_call(1, Some(1), 0), CallStatus::Returned);
-    stack.register(Registered::Wrapper);
-    let functions: [(&str, Function); 2] = [("create", create_thread), ("wrap", wrap_thread)];
+    stack.register(RegistryItem::Wrapper);
+    let functions: [(&str, NativeFunction); 2] = [("create", create_thread), ("wrap", wrap_thread)];
     set_functions(stack, coroutine, &functions);
     stack.pop(1);
 }
 
 /// `coroutine.create`: threads are registered, so that a killed script stops in all of them.
-fn create_thread(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn create_thread(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.kind(1) != Kind::Function || stack.is_native(1) {
-        return Err(Failure::Argument(1, "Lua function expected".into()));
+        return Err(FunctionFailure::Argument(1, "Lua function expected".into()));
     }
     stack.set_top(1);
     stack.push_thread();
-    stack.push_registered(Registered::Threads);
+    stack.push_registered(RegistryItem::Threads);
     stack.push_value(1);
     stack.push_boolean(true);
     stack.raw_set(-3);
@@ -95,16 +95,16 @@ fn create_thread(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `coroutine.wrap`
-fn wrap_thread(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn wrap_thread(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     create_thread(stack)?;
-    stack.push_registered(Registered::Wrapper);
+    stack.push_registered(RegistryItem::Wrapper);
     stack.insert(1);
     stack.wrap_thread(1);
     Ok(1)
 }
 
 /// `collectgarbage`: settings of the collector would outlive the script, and are not changed.
-fn collect_garbage(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn collect_garbage(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let is_default = matches!(stack.kind(1), Kind::None | Kind::Nil);
     if !is_default {
         stack.check_string(1)?;
@@ -115,7 +115,7 @@ fn collect_garbage(stack: &mut Stack<'_>) -> Result<i32, Failure> {
             stack.collect_garbage();
             0.0
         }
-        b"count" => stack.host().heap.used() as f64 / 1024.0,
+        b"count" => stack.context().heap.used() as f64 / 1024.0,
         b"step" => {
             stack.push_boolean(false);
             return Ok(1);
@@ -125,7 +125,7 @@ fn collect_garbage(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         _ => {
             let option = String::from_utf8_lossy(option);
             let text = format!("invalid option '{option}'");
-            return Err(Failure::Argument(1, text.into()));
+            return Err(FunctionFailure::Argument(1, text.into()));
         }
     };
     stack.push_number(number);
@@ -133,12 +133,12 @@ fn collect_garbage(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `getmetatable`
-fn get_metatable(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn get_metatable(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.kind(1) == Kind::None {
-        return Err(Failure::Argument(1, "value expected".into()));
+        return Err(FunctionFailure::Argument(1, "value expected".into()));
     }
     if push_real(stack, 1) {
-        stack.push_registered(Registered::VisibleMetatables);
+        stack.push_registered(RegistryItem::VisibleMetatables);
         stack.push_value(1);
         stack.raw_get(-2);
     } else if !stack.push_metatable(1) {
@@ -150,16 +150,16 @@ fn get_metatable(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `pairs`
-fn pairs(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn pairs(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.check_table(1)?;
-    stack.push_registered(Registered::Next);
+    stack.push_registered(RegistryItem::Next);
     stack.push_value(1);
     stack.push_nil();
     Ok(3)
 }
 
 /// `pcall`: an error reply is caught as its text.
-fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn protected_call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() == 0 {
         // Redis calls this value, which the message says.
         stack.push_boolean(true);
@@ -179,9 +179,9 @@ fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `xpcall`
-fn handled_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn handled_call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.kind(2) == Kind::None {
-        return Err(Failure::Argument(2, "value expected".into()));
+        return Err(FunctionFailure::Argument(2, "value expected".into()));
     }
     stack.set_top(2);
     stack.push_closure(handle);
@@ -194,8 +194,8 @@ fn handled_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 
 /// Calls the handler of `xpcall`, but for the error that ends a killed script: Lua does not interrupt
 /// the handler of an error that is raised by an interruption.
-fn handle(stack: &mut Stack<'_>) -> Result<i32, Failure> {
-    if stack.host().is_killed() {
+fn handle(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    if stack.context().is_killed() {
         return Ok(1);
     }
     stack.push_upvalue();
@@ -207,7 +207,7 @@ fn handle(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// Lets `loadstring` take compiled code for text, which does not compile.
-fn read_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn read_text(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.kind(1) == Kind::String && is_code(stack, 1) {
         if matches!(stack.kind(2), Kind::None | Kind::Nil) {
             // The text is also the name of the chunk.
@@ -221,7 +221,7 @@ fn read_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// Lets `load` take compiled code for text: replaces the function that returns it.
-fn read_texts(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn read_texts(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.kind(1) == Kind::Function {
         stack.push_value(1);
         stack.push_closure(next_text);
@@ -231,11 +231,11 @@ fn read_texts(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// Returns the next part of a text.
-fn next_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn next_text(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.set_top(0);
     stack.push_upvalue();
     if stack.protected_call(0, Some(1), 0) != CallStatus::Returned {
-        return Err(Failure::Value);
+        return Err(FunctionFailure::Value);
     }
     if stack.kind(1) == Kind::String && is_code(stack, 1) {
         push_spaced(stack, 1);
@@ -244,12 +244,12 @@ fn next_text(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// Returns `true` if a string begins as compiled code does.
-fn is_code(stack: &Stack<'_>, index: i32) -> bool {
+fn is_code(stack: &LuaStack<'_>, index: i32) -> bool {
     stack.bytes(index).unwrap_or_default().first() == Some(&0x1b)
 }
 
 /// Pushes a string behind a blank.
-fn push_spaced(stack: &mut Stack<'_>, index: i32) {
+fn push_spaced(stack: &mut LuaStack<'_>, index: i32) {
     let text = [b" ", stack.bytes(index).unwrap_or_default()].concat();
     stack.push_bytes(&text);
 }

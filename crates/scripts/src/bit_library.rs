@@ -1,9 +1,10 @@
 //! The table `bit`: operations on integers of 32 bits.
 
-use crate::lua::{Failure, Function, Kind, Stack};
+use crate::failure::FunctionFailure;
+use crate::lua::{Kind, LuaStack, NativeFunction};
 
 /// The functions of the table.
-pub(crate) const FUNCTIONS: [(&str, Function); 12] = [
+pub(crate) const FUNCTIONS: [(&str, NativeFunction); 12] = [
     ("tobit", |stack| unary(stack, |bits| bits)),
     ("bnot", |stack| unary(stack, |bits| !bits)),
     ("bswap", |stack| unary(stack, u32::swap_bytes)),
@@ -21,22 +22,22 @@ pub(crate) const FUNCTIONS: [(&str, Function); 12] = [
 ];
 
 /// Returns the 32 bits of an argument. The sum has its integer part, rounded, as its lowest bits.
-fn bits(stack: &Stack<'_>, index: i32) -> Result<u32, Failure> {
+fn bits(stack: &LuaStack<'_>, index: i32) -> Result<u32, FunctionFailure> {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     Ok((stack.check_number(index)? + SHIFT).to_bits() as u32)
 }
 
-fn push_bits(stack: &mut Stack<'_>, bits: u32) -> Result<i32, Failure> {
+fn push_bits(stack: &mut LuaStack<'_>, bits: u32) -> Result<i32, FunctionFailure> {
     stack.push_number(f64::from(bits as i32));
     Ok(1)
 }
 
-fn unary(stack: &mut Stack<'_>, operation: fn(u32) -> u32) -> Result<i32, Failure> {
+fn unary(stack: &mut LuaStack<'_>, operation: fn(u32) -> u32) -> Result<i32, FunctionFailure> {
     let bits = bits(stack, 1)?;
     push_bits(stack, operation(bits))
 }
 
-fn fold(stack: &mut Stack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, Failure> {
+fn fold(stack: &mut LuaStack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, FunctionFailure> {
     let mut result = bits(stack, 1)?;
     for index in 2..=stack.top() {
         result = operation(result, bits(stack, index)?);
@@ -44,13 +45,13 @@ fn fold(stack: &mut Stack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, Fa
     push_bits(stack, result)
 }
 
-fn shift(stack: &mut Stack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, Failure> {
+fn shift(stack: &mut LuaStack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, FunctionFailure> {
     let (value, by) = (bits(stack, 1)?, bits(stack, 2)?);
     push_bits(stack, operation(value, by & 31))
 }
 
 /// `bit.tohex`: a negative number of digits stands for digits in upper case.
-fn to_hex(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn to_hex(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let value = bits(stack, 1)?;
     let digits = match stack.kind(2) {
         Kind::None => 8,

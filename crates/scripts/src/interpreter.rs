@@ -2,18 +2,19 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
 use hashbrown::HashMap;
 use resp::{Args, Protocol, Writer};
 
-use crate::host::{CalledCommand, ErrorPlace, Host, ScriptLogLevel};
-use crate::lua::{CallStatus, Failure, Kind, Stack, State};
+use crate::failure::{CallStatus, FunctionFailure};
+use crate::lua::{Kind, LuaStack, LuaState};
 use crate::number::write_general;
+use crate::protection::RegistryItem;
 use crate::result_writer::write_result;
-use crate::sandbox::{self, Registered};
+use crate::sandbox;
 use crate::script::Script;
+use crate::script_context::{CalledCommand, ErrorPlace, ScriptContext};
+use crate::step::{Answer, Options, ScriptCall, ScriptOutcome, Step};
 use crate::switch::{Fiber, Resumption, Suspension};
 
 /// The most compiled scripts that are kept.
@@ -24,79 +25,6 @@ const HANDLER: i32 = 1;
 const GLOBALS: i32 = 2;
 /// The most bytes of a heap: Lua's tables cannot become so large that it reports that.
 const MAX_MEMORY: usize = 1 << 30;
-
-/// The limits of an interpreter.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// The most bytes of the Lua heap; 1 GiB at most.
-    pub memory: usize,
-    /// The time after which a script returns control.
-    pub slice: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            memory: 128 << 20,
-            slice: Duration::from_millis(1),
-        }
-    }
-}
-
-/// A run of a script.
-#[derive(Clone, Copy, Debug)]
-pub struct ScriptCall<'a> {
-    /// The script.
-    pub script: &'a Arc<Script>,
-    /// The table `KEYS`.
-    pub keys: &'a [&'a [u8]],
-    /// The table `ARGV`.
-    pub arguments: &'a [&'a [u8]],
-    /// The protocol of the client, in which the result is written.
-    pub protocol: Protocol,
-}
-
-/// Why a script has returned control.
-#[derive(Debug)]
-pub enum Step {
-    /// It calls the command in [`Interpreter::arguments`], and expects [`Answer::Reply`].
-    Call {
-        /// The protocol of that reply.
-        protocol: Protocol,
-    },
-    /// It asks whether it may call the command in [`Interpreter::arguments`], and expects
-    /// [`Answer::Allowed`].
-    AclCheck,
-    /// Its slice is over. It expects [`Answer::Continue`].
-    Slice,
-    /// It has ended.
-    Done(ScriptOutcome),
-}
-
-/// The result of a script.
-#[derive(Debug)]
-pub struct ScriptOutcome {
-    /// Its reply, in the protocol of the client.
-    pub reply: Vec<u8>,
-    /// The reply is an error.
-    pub is_error: bool,
-    /// The lines that it has logged, in order.
-    pub log: Vec<(ScriptLogLevel, Vec<u8>)>,
-}
-
-/// The answer to a [`Step`].
-#[derive(Clone, Copy, Debug)]
-pub enum Answer<'a> {
-    /// The reply to a command.
-    Reply(&'a [u8]),
-    /// The command is allowed; `None` if there is no such command.
-    Allowed(Option<bool>),
-    /// The next slice begins.
-    Continue,
-    /// Ends the script with this error, whose text begins with its code. No later instruction of
-    /// the script is executed. Valid as the answer to every step.
-    Kill(&'a str),
-}
 
 /// The kinds of steps, which the answers must fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,8 +45,8 @@ struct CurrentRun {
 /// An interpreter of scripts, which runs one at a time.
 pub struct Interpreter {
     fiber: Fiber,
-    state: Rc<State>,
-    host: Rc<Host>,
+    state: Rc<LuaState>,
+    context: Rc<ScriptContext>,
     waiting: Waiting,
     current: CurrentRun,
     /// The command of the last step.
@@ -133,8 +61,11 @@ impl Interpreter {
     /// # Errors
     /// There is no memory for its stack.
     pub fn new(options: Options) -> io::Result<Interpreter> {
-        let host = Rc::new(Host::new(options.memory.min(MAX_MEMORY), options.slice));
-        let state = Rc::new(State::new(Rc::clone(&host)));
+        let context = Rc::new(ScriptContext::new(
+            options.memory.min(MAX_MEMORY),
+            options.slice,
+        ));
+        let state = Rc::new(LuaState::new(Rc::clone(&context)));
         let mut stack = state.stack();
         stack.push_function(handle_error);
         sandbox::open(&mut stack);
@@ -143,9 +74,9 @@ impl Interpreter {
         let inner = Rc::clone(&state);
         let run = move |arguments| inner.stack().protected_call(arguments, Some(1), HANDLER);
         Ok(Interpreter {
-            fiber: Fiber::new(Rc::clone(&host), run)?,
+            fiber: Fiber::new(Rc::clone(&context.switch), run)?,
             state,
-            host,
+            context,
             waiting: Waiting::Idle,
             current: CurrentRun {
                 sha1: [0; 40],
@@ -165,7 +96,7 @@ impl Interpreter {
     /// Returns the size of the Lua heap in bytes.
     #[must_use]
     pub fn used_memory(&self) -> usize {
-        self.host.heap.used()
+        self.context.heap.used()
     }
 
     /// Returns the arguments of the last [`Step::Call`] or [`Step::AclCheck`].
@@ -179,8 +110,8 @@ impl Interpreter {
     /// # Errors
     /// It does not compile: the text of the error reply, without its mark.
     pub fn compile(&mut self, script: &Script) -> Result<(), Vec<u8>> {
-        let (state, host) = (Rc::clone(&self.state), Rc::clone(&self.host));
-        let _exemption = host.heap.exemption(true);
+        let (state, context) = (Rc::clone(&self.state), Rc::clone(&self.context));
+        let _exemption = context.heap.exemption(true);
         let mut stack = state.stack();
         self.push_script(&mut stack, script)?;
         stack.pop(1);
@@ -193,7 +124,7 @@ impl Interpreter {
     /// Panics if one runs.
     pub fn start(&mut self, call: ScriptCall<'_>) -> Step {
         assert!(!self.is_running(), "a script runs");
-        self.host.begin();
+        self.context.begin();
         self.current.protocol = call.protocol;
         self.current.sha1 = *call.script.sha1_bytes();
         let state = Rc::clone(&self.state);
@@ -234,20 +165,20 @@ impl Interpreter {
 
     fn set_reply(&self, reply: &[u8]) {
         const KEPT: usize = 64 * 1024;
-        let mut buffer = self.host.reply.take();
+        let mut buffer = self.context.reply.take();
         buffer.clear();
         buffer.shrink_to(KEPT);
         buffer.extend_from_slice(reply);
-        self.host.reply.set(buffer);
+        self.context.reply.set(buffer);
     }
 
     /// Lets every thread of the script fail at its next instruction.
     fn kill(&self, error: &str) {
-        self.host.kill(error.as_bytes());
-        let _exemption = self.host.heap.exemption(true);
+        self.context.kill(error.as_bytes());
+        let _exemption = self.context.heap.exemption(true);
         let mut stack = self.state.stack();
         stack.stop_at_every_instruction();
-        stack.push_registered(Registered::Threads);
+        stack.push_registered(RegistryItem::Threads);
         let threads = stack.top();
         stack.push_nil();
         while stack.next(threads) {
@@ -260,14 +191,14 @@ impl Interpreter {
     }
 
     fn proceed(&mut self, resumption: Resumption) -> Step {
-        self.host.begin_slice();
-        self.host.command.set(std::mem::take(&mut self.command));
+        self.context.begin_slice();
+        self.context.command.set(std::mem::take(&mut self.command));
         let suspension = self.fiber.resume(resumption);
-        self.command = self.host.command.take();
+        self.command = self.context.command.take();
         match suspension.expect("a coroutine that waits for scripts") {
             Suspension::Call => {
                 self.waiting = Waiting::Reply;
-                let protocol = self.host.protocol.get();
+                let protocol = self.context.protocol.get();
                 Step::Call { protocol }
             }
             Suspension::AclCheck => {
@@ -286,8 +217,8 @@ impl Interpreter {
     }
 
     /// Pushes the function of a script.
-    fn push_script(&mut self, stack: &mut Stack<'_>, script: &Script) -> Result<(), Vec<u8>> {
-        stack.push_registered(Registered::Functions);
+    fn push_script(&mut self, stack: &mut LuaStack<'_>, script: &Script) -> Result<(), Vec<u8>> {
+        stack.push_registered(RegistryItem::Functions);
         if let Some(&item) = self.compiled.get(script.sha1_bytes()) {
             stack.raw_get_item(-1, item);
             stack.remove(-2);
@@ -303,7 +234,7 @@ impl Interpreter {
             self.compiled.clear();
             stack.push_table(MAX_COMPILED, 0);
             stack.push_value(-1);
-            stack.register(Registered::Functions);
+            stack.register(RegistryItem::Functions);
             stack.replace(-3);
         }
         let item = self.compiled.len() as i32 + 1;
@@ -319,26 +250,26 @@ impl Interpreter {
         let state = Rc::clone(&self.state);
         let mut stack = state.stack();
         let mut reply = Vec::new();
-        if self.host.is_killed() {
+        if self.context.is_killed() {
             stack.set_slices();
-            let error = self.host.killed.borrow().clone().unwrap_or_default();
+            let error = self.context.killed.borrow().clone().unwrap_or_default();
             self.write_error(&mut reply, error);
         } else if status == CallStatus::Returned {
             let protocol = self.current.protocol;
-            let booleans = self.host.protocol.get() == Protocol::Resp3;
+            let booleans = self.context.protocol.get() == Protocol::Resp3;
             write_result(&mut stack, &mut reply, protocol, booleans);
         } else {
             let error = error_text(&mut stack);
             self.write_error(&mut reply, error);
         }
         stack.set_top(GLOBALS);
-        if status == CallStatus::OutOfMemory || self.host.heap.is_exceeded() {
+        if status == CallStatus::OutOfMemory || self.context.heap.is_exceeded() {
             stack.collect_garbage();
         }
         Step::Done(ScriptOutcome {
             is_error: reply.first() == Some(&b'-'),
             reply,
-            log: self.host.log.take(),
+            log: self.context.log.take(),
         })
     }
 
@@ -346,7 +277,7 @@ impl Interpreter {
     fn write_error(&self, reply: &mut Vec<u8>, mut error: Vec<u8>) {
         error.extend_from_slice(b" script: ");
         error.extend_from_slice(&self.current.sha1);
-        if let Some(place) = self.host.error_place.take() {
+        if let Some(place) = self.context.error_place.take() {
             error.extend_from_slice(b", on ");
             error.extend_from_slice(&place.source);
             error.extend_from_slice(format!(":{}.", place.line).as_bytes());
@@ -376,7 +307,7 @@ impl Drop for Interpreter {
 }
 
 /// Pushes a table of strings.
-fn push_list(stack: &mut Stack<'_>, values: &[&[u8]]) {
+fn push_list(stack: &mut LuaStack<'_>, values: &[&[u8]]) {
     stack.push_table(values.len(), 0);
     for (value, item) in values.iter().zip(1..) {
         stack.push_bytes(value);
@@ -385,7 +316,7 @@ fn push_list(stack: &mut Stack<'_>, values: &[&[u8]]) {
 }
 
 /// Keeps the place where an error is raised.
-fn handle_error(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn handle_error(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let mut frame = stack.frame(1);
     if frame.as_ref().is_some_and(|frame| frame.is_native) {
         frame = stack.frame(2);
@@ -394,13 +325,13 @@ fn handle_error(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         source: frame.source,
         line: frame.line,
     });
-    stack.host().error_place.replace(place);
+    stack.context().error_place.replace(place);
     stack.set_top(1);
     Ok(1)
 }
 
 /// Returns the text of the error on the top.
-fn error_text(stack: &mut Stack<'_>) -> Vec<u8> {
+fn error_text(stack: &mut LuaStack<'_>) -> Vec<u8> {
     let kind = stack.kind(-1);
     let mut text = b"ERR ".to_vec();
     match kind {

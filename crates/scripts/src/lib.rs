@@ -8,13 +8,15 @@
 //! | module | has |
 //! |---|---|
 //! | [`script`] | sources, their hashes and flags |
-//! | [`interpreter`] | the steps of a run |
+//! | [`interpreter`], [`step`] | a run, step by step |
 //! | [`switch`] | the stack of its own |
+//! | [`script_context`] | what a running script and its host share |
 //! | [`lua`] | Lua's C API, with checked indices |
-//! | [`sandbox`] | global variables, and tables that scripts cannot change |
-//! | [`base_library`], [`redis_library`] | functions of the sandbox |
-//! | [`string_library`], [`pattern`] | patterns that can be interrupted |
-//! | [`json_library`], [`msgpack_library`], [`struct_library`], [`bit_library`] | the same, for formats of data |
+//! | [`sandbox`] | the global variables |
+//! | [`protection`] | tables that scripts cannot change |
+//! | [`base_library`], [`math_library`], [`redis_library`], [`string_library`] | functions of the sandbox |
+//! | [`bit_library`], [`json_library`], [`msgpack_library`], [`struct_library`] | the same, for formats of data |
+//! | [`pattern`] | patterns whose search can be interrupted |
 //! | [`reply_reader`], [`result_writer`] | values between RESP and Lua |
 //!
 //! Invariants:
@@ -28,23 +30,30 @@
 
 mod base_library;
 mod bit_library;
-mod host;
+mod failure;
+mod heap;
 mod interpreter;
 mod json_library;
+mod json_settings;
 mod lua;
+mod math_library;
 mod msgpack_library;
 mod number;
 mod pattern;
+mod protection;
 mod random;
 mod redis_library;
 mod reply_reader;
 mod result_writer;
 mod sandbox;
 mod script;
+mod script_context;
+mod step;
 mod string_library;
 mod struct_library;
 mod switch;
 
-pub use host::ScriptLogLevel;
-pub use interpreter::{Answer, Interpreter, Options, ScriptCall, ScriptOutcome, Step};
+pub use interpreter::Interpreter;
 pub use script::{Script, ScriptFlags, sha1_hex};
+pub use script_context::ScriptLogLevel;
+pub use step::{Answer, Options, ScriptCall, ScriptOutcome, Step};

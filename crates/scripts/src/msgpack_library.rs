@@ -3,10 +3,10 @@
 mod pack;
 mod unpack;
 
-use crate::lua::{Function, Stack};
-use crate::sandbox::set_functions;
+use crate::lua::{LuaStack, NativeFunction};
+use crate::protection::set_functions;
 
-const FUNCTIONS: [(&str, Function); 4] = [
+const FUNCTIONS: [(&str, NativeFunction); 4] = [
     ("pack", pack::pack),
     ("unpack", unpack::unpack),
     ("unpack_one", unpack::unpack_one),
@@ -17,7 +17,7 @@ const FUNCTIONS: [(&str, Function); 4] = [
 const TEXTS: [(&str, &str); 2] = [("_NAME", "cmsgpack"), ("_VERSION", "lua-cmsgpack 0.4.0")];
 
 /// Pushes the table.
-pub(crate) fn push_library(stack: &mut Stack<'_>) {
+pub(crate) fn push_library(stack: &mut LuaStack<'_>) {
     stack.push_table(0, FUNCTIONS.len() + TEXTS.len());
     let table = stack.top();
     set_functions(stack, table, &FUNCTIONS);

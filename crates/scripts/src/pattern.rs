@@ -3,8 +3,8 @@
 //! A match counts its steps, and gives way to the host now and then; its nesting is bounded. Lua's
 //! own matcher does neither: a short pattern can take it years, or more stack than there is.
 
-use crate::host::{Host, Pace};
-use crate::lua::Failure;
+use crate::failure::FunctionFailure;
+use crate::script_context::{Pace, ScriptContext};
 
 /// The most captures of a pattern.
 const MAX_CAPTURES: usize = 32;
@@ -51,12 +51,12 @@ impl Captures {
         &self,
         index: usize,
         (start, end): (usize, usize),
-    ) -> Result<Capture, Failure> {
+    ) -> Result<Capture, FunctionFailure> {
         match self.list[..self.len].get(index) {
-            Some(Capture::Open(_)) => Err(Failure::message("unfinished capture")),
+            Some(Capture::Open(_)) => Err(FunctionFailure::message("unfinished capture")),
             Some(&capture) => Ok(capture),
             None if index == 0 => Ok(Capture::Text(start, end)),
-            None => Err(Failure::message("invalid capture index")),
+            None => Err(FunctionFailure::message("invalid capture index")),
         }
     }
 }
@@ -67,12 +67,12 @@ pub(crate) struct Matcher<'a> {
     /// The pattern, up to its first zero.
     pattern: &'a [u8],
     captures: &'a mut Captures,
-    host: &'a Host,
+    context: &'a ScriptContext,
     pace: &'a mut Pace,
     depth: usize,
 }
 
-type Match = Result<Option<usize>, Failure>;
+type Match = Result<Option<usize>, FunctionFailure>;
 
 impl<'a> Matcher<'a> {
     /// Creates a search.
@@ -80,7 +80,7 @@ impl<'a> Matcher<'a> {
         text: &'a [u8],
         pattern: &'a [u8],
         captures: &'a mut Captures,
-        host: &'a Host,
+        context: &'a ScriptContext,
         pace: &'a mut Pace,
     ) -> Matcher<'a> {
         let end = pattern.iter().position(|&byte| byte == 0);
@@ -88,7 +88,7 @@ impl<'a> Matcher<'a> {
             text,
             pattern: &pattern[..end.unwrap_or(pattern.len())],
             captures,
-            host,
+            context,
             pace,
             depth: 0,
         }
@@ -111,14 +111,14 @@ impl<'a> Matcher<'a> {
         self.pattern.get(at).copied().unwrap_or(0)
     }
 
-    fn step(&mut self) -> Result<(), Failure> {
-        self.pace.step(self.host, 0)
+    fn step(&mut self) -> Result<(), FunctionFailure> {
+        self.pace.step(self.context, 0)
     }
 
     /// Matches the rest of the pattern, one level deeper.
     fn rest(&mut self, at: usize, pattern: usize) -> Match {
         if self.depth == MAX_DEPTH {
-            return Err(Failure::message("pattern too complex"));
+            return Err(FunctionFailure::message("pattern too complex"));
         }
         self.depth += 1;
         let result = self.items(at, pattern);
@@ -203,7 +203,7 @@ impl<'a> Matcher<'a> {
     fn open(&mut self, at: usize, pattern: usize, capture: Capture) -> Match {
         let level = self.captures.len;
         if level == MAX_CAPTURES {
-            return Err(Failure::message("too many captures"));
+            return Err(FunctionFailure::message("too many captures"));
         }
         self.captures.list[level] = capture;
         self.captures.len = level + 1;
@@ -217,7 +217,7 @@ impl<'a> Matcher<'a> {
     fn close(&mut self, at: usize, pattern: usize) -> Match {
         let mut open = self.captures.list[..self.captures.len].iter();
         let level = open.rposition(|capture| matches!(capture, Capture::Open(_)));
-        let level = level.ok_or(Failure::message("invalid pattern capture"))?;
+        let level = level.ok_or(FunctionFailure::message("invalid pattern capture"))?;
         let before = self.captures.list[level];
         if let Capture::Open(start) = before {
             self.captures.list[level] = Capture::Text(start, at);
@@ -240,7 +240,7 @@ impl<'a> Matcher<'a> {
             }
             // The length of a position is one that no text has.
             Some(Capture::Position(_)) => Ok(None),
-            _ => Err(Failure::message("invalid capture index")),
+            _ => Err(FunctionFailure::message("invalid capture index")),
         }
     }
 
@@ -248,7 +248,7 @@ impl<'a> Matcher<'a> {
     fn balanced(&mut self, at: usize, pattern: usize) -> Match {
         let (first, last) = (self.symbol(pattern), self.symbol(pattern + 1));
         if first == 0 || last == 0 {
-            return Err(Failure::message("unbalanced pattern"));
+            return Err(FunctionFailure::message("unbalanced pattern"));
         }
         if self.byte(at) != first {
             return Ok(None);
@@ -273,7 +273,7 @@ impl<'a> Matcher<'a> {
     fn frontier(&mut self, at: usize, pattern: usize) -> Match {
         if self.symbol(pattern) != b'[' {
             let text = "missing '[' after '%f' in pattern";
-            return Err(Failure::message(text));
+            return Err(FunctionFailure::message(text));
         }
         let end = self.class_end(pattern)?;
         let previous = if at == 0 { 0 } else { self.text[at - 1] };
@@ -283,11 +283,13 @@ impl<'a> Matcher<'a> {
     }
 
     /// Returns the end of the class of characters that begins at a place of the pattern.
-    fn class_end(&self, pattern: usize) -> Result<usize, Failure> {
+    fn class_end(&self, pattern: usize) -> Result<usize, FunctionFailure> {
         let mut end = pattern + 1;
         match self.symbol(pattern) {
             ESCAPE if self.symbol(end) == 0 => {
-                return Err(Failure::message("malformed pattern (ends with '%')"));
+                return Err(FunctionFailure::message(
+                    "malformed pattern (ends with '%')",
+                ));
             }
             ESCAPE => return Ok(end + 1),
             b'[' => {}
@@ -299,7 +301,7 @@ impl<'a> Matcher<'a> {
         loop {
             let symbol = self.symbol(end);
             if symbol == 0 {
-                return Err(Failure::message("malformed pattern (missing ']')"));
+                return Err(FunctionFailure::message("malformed pattern (missing ']')"));
             }
             end += 1;
             if symbol == ESCAPE && self.symbol(end) != 0 {

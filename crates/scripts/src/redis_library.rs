@@ -2,18 +2,19 @@
 
 use resp::Protocol;
 
-use crate::host::{CalledCommand, ScriptLogLevel};
-use crate::lua::{Failure, Function, Kind, Stack};
+use crate::failure::FunctionFailure;
+use crate::lua::{Kind, LuaStack, NativeFunction};
 use crate::number::write_general;
+use crate::protection::set_functions;
 use crate::reply_reader::push_reply;
-use crate::sandbox::set_functions;
 use crate::script::sha1_hex;
+use crate::script_context::{CalledCommand, ScriptLogLevel};
 use crate::switch::{Resumption, Suspension};
 
 /// The version of Redis whose scripts are interpreted.
 const VERSION: (u32, u32, u32) = (7, 0, 15);
 
-const FUNCTIONS: [(&str, Function); 12] = [
+const FUNCTIONS: [(&str, NativeFunction); 12] = [
     ("call", call),
     ("pcall", protected_call),
     ("error_reply", error_reply),
@@ -41,7 +42,7 @@ const NUMBERS: [(&str, f64); 9] = [
 ];
 
 /// Pushes the table.
-pub(crate) fn push_library(stack: &mut Stack<'_>) {
+pub(crate) fn push_library(stack: &mut LuaStack<'_>) {
     stack.push_table(0, FUNCTIONS.len() + NUMBERS.len() + 2);
     let table = stack.top();
     set_functions(stack, table, &FUNCTIONS);
@@ -57,43 +58,43 @@ pub(crate) fn push_library(stack: &mut Stack<'_>) {
 }
 
 /// Pushes a table that is an error reply.
-pub(crate) fn push_error(stack: &mut Stack<'_>, text: &[u8]) {
+pub(crate) fn push_error(stack: &mut LuaStack<'_>, text: &[u8]) {
     stack.push_table(0, 1);
     stack.push_bytes(text);
     stack.raw_set_field(-2, "err");
 }
 
 /// Returns a failure with an error reply.
-fn fail(stack: &mut Stack<'_>, text: &str) -> Failure {
+fn fail(stack: &mut LuaStack<'_>, text: &str) -> FunctionFailure {
     push_error(stack, text.as_bytes());
-    Failure::Value
+    FunctionFailure::Value
 }
 
 /// `redis.call`
-fn call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     match execute(stack)? {
-        true => Err(Failure::Value),
+        true => Err(FunctionFailure::Value),
         false => Ok(1),
     }
 }
 
 /// `redis.pcall`
-fn protected_call(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn protected_call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     execute(stack).map(|_| 1)
 }
 
 /// Executes the command in the arguments, and pushes its reply. Returns `true` if it is an error.
-fn execute(stack: &mut Stack<'_>) -> Result<bool, Failure> {
+fn execute(stack: &mut LuaStack<'_>) -> Result<bool, FunctionFailure> {
     if let Err(text) = collect_command(stack) {
         push_error(stack, text.as_bytes());
         return Ok(true);
     }
-    let host = stack.host();
-    host.suspend(Suspension::Call)?;
-    let reply = host.reply.take();
+    let context = stack.context();
+    context.suspend(Suspension::Call)?;
+    let reply = context.reply.take();
     stack.set_top(0);
     let is_error = push_reply(stack, &reply);
-    host.reply.set(reply);
+    context.reply.set(reply);
     Ok(is_error)
 }
 
@@ -101,16 +102,16 @@ fn execute(stack: &mut Stack<'_>) -> Result<bool, Failure> {
 ///
 /// # Errors
 /// They are no command, and the text says why.
-fn collect_command(stack: &mut Stack<'_>) -> Result<(), &'static str> {
+fn collect_command(stack: &mut LuaStack<'_>) -> Result<(), &'static str> {
     let count = stack.top();
     if count == 0 {
         return Err("ERR Please specify at least one argument for this redis lib call");
     }
-    let host = stack.host();
-    let mut command = host.command.take();
+    let context = stack.context();
+    let mut command = context.command.take();
     command.clear();
     let is_valid = (1..=count).all(|index| push_argument(stack, index, &mut command));
-    host.command.set(command);
+    context.command.set(command);
     if is_valid {
         Ok(())
     } else {
@@ -118,7 +119,7 @@ fn collect_command(stack: &mut Stack<'_>) -> Result<(), &'static str> {
     }
 }
 
-fn push_argument(stack: &Stack<'_>, index: i32, command: &mut CalledCommand) -> bool {
+fn push_argument(stack: &LuaStack<'_>, index: i32, command: &mut CalledCommand) -> bool {
     match stack.kind(index) {
         Kind::String => {
             let bytes = stack.bytes(index).unwrap_or_default();
@@ -134,7 +135,7 @@ fn push_argument(stack: &Stack<'_>, index: i32, command: &mut CalledCommand) -> 
 }
 
 /// `redis.error_reply`
-fn error_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn error_reply(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 || stack.kind(1) != Kind::String {
         push_error(stack, b"ERR wrong number or type of arguments");
         return Ok(1);
@@ -152,7 +153,7 @@ fn error_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `redis.status_reply`
-fn status_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn status_reply(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 || stack.kind(1) != Kind::String {
         push_error(stack, b"ERR wrong number or type of arguments");
         return Ok(1);
@@ -164,7 +165,7 @@ fn status_reply(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `redis.sha1hex`
-fn sha1hex(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn sha1hex(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
         return Err(fail(stack, "ERR wrong number of arguments"));
     }
@@ -175,7 +176,7 @@ fn sha1hex(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `redis.log`
-fn log(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn log(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() < 2 {
         return Err(fail(
             stack,
@@ -204,12 +205,12 @@ fn log(stack: &mut Stack<'_>) -> Result<i32, Failure> {
             line.extend_from_slice(stack.bytes(index).unwrap_or_default());
         }
     }
-    stack.host().log(level, line)?;
+    stack.context().log(level, line)?;
     Ok(0)
 }
 
 /// `redis.setresp`
-fn set_resp(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn set_resp(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
         return Err(fail(stack, "ERR redis.setresp() requires one argument."));
     }
@@ -218,16 +219,16 @@ fn set_resp(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         3 => Protocol::Resp3,
         _ => return Err(fail(stack, "ERR RESP version must be 2 or 3.")),
     };
-    stack.host().protocol.set(protocol);
+    stack.context().protocol.set(protocol);
     Ok(0)
 }
 
 /// `redis.acl_check_cmd`
-fn acl_check(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn acl_check(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if let Err(text) = collect_command(stack) {
         return Err(fail(stack, text));
     }
-    match stack.host().suspend(Suspension::AclCheck)? {
+    match stack.context().suspend(Suspension::AclCheck)? {
         Resumption::Allowed(Some(allowed)) => {
             stack.push_boolean(allowed);
             Ok(1)
@@ -240,13 +241,13 @@ fn acl_check(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `redis.replicate_commands`, which has no effect: effects are replicated always.
-fn replicate_commands(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn replicate_commands(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.push_boolean(true);
     Ok(1)
 }
 
 /// `redis.set_repl`, which has no effect: all effects are replicated.
-fn set_replication(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn set_replication(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
         return Err(fail(stack, "ERR redis.set_repl() requires two arguments."));
     }
@@ -259,12 +260,12 @@ fn set_replication(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `redis.breakpoint`: there is no debugger.
-fn breakpoint(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn breakpoint(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.push_boolean(false);
     Ok(1)
 }
 
 /// `redis.debug`: there is no debugger.
-fn debug(_: &mut Stack<'_>) -> Result<i32, Failure> {
+fn debug(_: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     Ok(0)
 }

@@ -20,13 +20,13 @@
 
 use base::number::parse_int;
 
-use crate::lua::Stack;
+use crate::lua::LuaStack;
 
 /// The deepest nesting of replies.
 const MAX_DEPTH: usize = 128;
 
 /// Pushes a reply. Returns `true` if it is an error.
-pub(crate) fn push_reply(stack: &mut Stack<'_>, reply: &[u8]) -> bool {
+pub(crate) fn push_reply(stack: &mut LuaStack<'_>, reply: &[u8]) -> bool {
     let mut reader = ReplyReader { reply, at: 0 };
     reader.push(stack, 0);
     assert_eq!(reader.at, reply.len(), "bytes behind a reply");
@@ -53,7 +53,7 @@ impl<'a> ReplyReader<'a> {
         bytes
     }
 
-    fn push(&mut self, stack: &mut Stack<'_>, depth: usize) {
+    fn push(&mut self, stack: &mut LuaStack<'_>, depth: usize) {
         assert!(
             depth < MAX_DEPTH && stack.reserve(4),
             "the nesting of a reply"
@@ -82,7 +82,7 @@ impl<'a> ReplyReader<'a> {
         }
     }
 
-    fn push_sized(&mut self, stack: &mut Stack<'_>, mark: u8, text: &[u8], depth: usize) {
+    fn push_sized(&mut self, stack: &mut LuaStack<'_>, mark: u8, text: &[u8], depth: usize) {
         let Ok(len) = usize::try_from(parse_int(text).expect("a length")) else {
             return stack.push_boolean(false);
         };
@@ -132,7 +132,7 @@ impl<'a> ReplyReader<'a> {
 }
 
 /// Pushes a table with one field, whose value `push` pushes.
-fn push_field(stack: &mut Stack<'_>, name: &str, push: impl FnOnce(&mut Stack<'_>)) {
+fn push_field(stack: &mut LuaStack<'_>, name: &str, push: impl FnOnce(&mut LuaStack<'_>)) {
     stack.push_table(0, 1);
     push(stack);
     stack.raw_set_field(-2, name);

@@ -5,7 +5,7 @@
 
 use resp::{Protocol, Writer};
 
-use crate::lua::{Kind, Stack};
+use crate::lua::{Kind, LuaStack};
 use crate::number::{truncate, write_general};
 
 /// The most slots of Lua's stack that a result may take: one for a list, three for a map or a set.
@@ -14,7 +14,7 @@ const MAX_SLOTS: i32 = 7980;
 /// Writes the value on the top as a reply, and drops it. `booleans` says whether the script uses
 /// RESP3, where `false` is not the absence of a value.
 pub(crate) fn write_result(
-    stack: &mut Stack<'_>,
+    stack: &mut LuaStack<'_>,
     out: &mut Vec<u8>,
     protocol: Protocol,
     booleans: bool,
@@ -59,7 +59,7 @@ impl ResultWriter<'_> {
     }
 
     /// Writes the next part of a collection.
-    fn proceed(&mut self, stack: &mut Stack<'_>, open: OpenCollection) {
+    fn proceed(&mut self, stack: &mut LuaStack<'_>, open: OpenCollection) {
         match open {
             OpenCollection::List { table, next, len } => {
                 if next > len {
@@ -95,7 +95,7 @@ impl ResultWriter<'_> {
     }
 
     /// Writes the value on the top, and drops it unless it is a collection, which is opened.
-    fn write(&mut self, stack: &mut Stack<'_>) {
+    fn write(&mut self, stack: &mut LuaStack<'_>) {
         if stack.top() - self.bottom >= MAX_SLOTS {
             self.writer().error("ERR reached lua stack limit");
             return stack.pop(1);
@@ -114,7 +114,7 @@ impl ResultWriter<'_> {
         stack.pop(1);
     }
 
-    fn write_table(&mut self, stack: &mut Stack<'_>) {
+    fn write_table(&mut self, stack: &mut LuaStack<'_>) {
         if let Some(text) = field(stack, "err") {
             self.writer().error_bytes(&text);
             stack.pop(1);
@@ -134,7 +134,7 @@ impl ResultWriter<'_> {
         }
     }
 
-    fn write_collection(&mut self, stack: &mut Stack<'_>) {
+    fn write_collection(&mut self, stack: &mut LuaStack<'_>) {
         let table = stack.top();
         for name in ["map", "set"] {
             if stack.raw_get_field(table, name) == Kind::Table {
@@ -172,7 +172,7 @@ impl ResultWriter<'_> {
     }
 
     /// Writes the table on the top if it is a text with a format. Returns `false` if it is not.
-    fn write_verbatim(&mut self, stack: &mut Stack<'_>) -> bool {
+    fn write_verbatim(&mut self, stack: &mut LuaStack<'_>) -> bool {
         let is_table = stack.raw_get_field(-1, "verbatim_string") == Kind::Table;
         let text = is_table.then(|| field(stack, "string")).flatten();
         let format = is_table.then(|| field(stack, "format")).flatten();
@@ -200,14 +200,14 @@ impl ResultWriter<'_> {
 }
 
 /// Returns the bytes of a field of the table on the top, if it is a string.
-fn field(stack: &mut Stack<'_>, name: &str) -> Option<Vec<u8>> {
+fn field(stack: &mut LuaStack<'_>, name: &str) -> Option<Vec<u8>> {
     let found = stack.raw_get_field(-1, name) == Kind::String;
     let bytes = found.then(|| stack.bytes(-1).map(<[u8]>::to_vec)).flatten();
     stack.pop(1);
     bytes
 }
 
-fn count_fields(stack: &mut Stack<'_>, table: i32) -> usize {
+fn count_fields(stack: &mut LuaStack<'_>, table: i32) -> usize {
     let mut count = 0;
     stack.push_nil();
     while stack.next(table) {

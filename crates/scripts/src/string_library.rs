@@ -1,15 +1,15 @@
 //! The functions of `string` that Lua's library lets run without a bound: those with patterns, and
 //! `rep`.
 
-use crate::host::Pace;
-use crate::lua::stack::CallStatus;
-use crate::lua::{Failure, Function, Kind, Stack};
+use crate::failure::{CallStatus, FunctionFailure};
+use crate::lua::{Kind, LuaStack, NativeFunction};
 use crate::number::truncate;
 use crate::pattern::{Capture, Captures, Matcher};
-use crate::sandbox::Registered;
+use crate::protection::RegistryItem;
+use crate::script_context::Pace;
 
 /// The functions of the table.
-pub(crate) const FUNCTIONS: [(&str, Function); 6] = [
+pub(crate) const FUNCTIONS: [(&str, NativeFunction); 6] = [
     ("find", find),
     ("match", find_match),
     ("gmatch", global_match),
@@ -19,30 +19,34 @@ pub(crate) const FUNCTIONS: [(&str, Function); 6] = [
 ];
 
 /// `string.rep`
-fn repeat(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn repeat(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.check_string(1)?;
     let count = usize::try_from(truncate(stack.check_number(2)?) as i32).unwrap_or(0);
     let text = stack.bytes(1).unwrap_or_default();
     let len = text.len().saturating_mul(count);
     // Once here, and once as a string of Lua.
-    stack.host().check_memory(len)?;
+    stack.context().check_memory(len)?;
     let text = text.repeat(count);
     stack.push_bytes(&text);
     Ok(1)
 }
 
 /// `string.find`
-fn find(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn find(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     search(stack, true)
 }
 
 /// `string.match`
-fn find_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn find_match(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     search(stack, false)
 }
 
 /// Returns an optional argument as an integer.
-fn optional_integer(stack: &Stack<'_>, index: i32, default: i64) -> Result<i64, Failure> {
+fn optional_integer(
+    stack: &LuaStack<'_>,
+    index: i32,
+    default: i64,
+) -> Result<i64, FunctionFailure> {
     match stack.kind(index) {
         Kind::None | Kind::Nil => Ok(default),
         _ => Ok(truncate(stack.check_number(index)?)),
@@ -50,12 +54,12 @@ fn optional_integer(stack: &Stack<'_>, index: i32, default: i64) -> Result<i64, 
 }
 
 /// Searches for a pattern, and pushes the place of a match (`with_place`) and its captures.
-fn search(stack: &mut Stack<'_>, with_place: bool) -> Result<i32, Failure> {
+fn search(stack: &mut LuaStack<'_>, with_place: bool) -> Result<i32, FunctionFailure> {
     stack.check_string(1)?;
     stack.check_string(2)?;
     let start = optional_integer(stack, 3, 1)?;
     let is_plain = stack.kind(4) != Kind::None && stack.boolean(4);
-    let host = stack.host();
+    let context = stack.context();
     let text = stack.bytes(1).unwrap_or_default();
     let pattern = stack.bytes(2).unwrap_or_default();
     let start = start_index(start, text.len());
@@ -68,7 +72,7 @@ fn search(stack: &mut Stack<'_>, with_place: bool) -> Result<i32, Failure> {
     let mut pace = Pace::default();
     let anchor = usize::from(pattern.first() == Some(&b'^'));
     let last = if anchor == 1 { start } else { text.len() };
-    let mut matcher = Matcher::new(text, pattern, &mut captures, host, &mut pace);
+    let mut matcher = Matcher::new(text, pattern, &mut captures, context, &mut pace);
     let mut found = None;
     for at in start..=last {
         if let Some(end) = matcher.matches(at, anchor)? {
@@ -88,7 +92,7 @@ fn search(stack: &mut Stack<'_>, with_place: bool) -> Result<i32, Failure> {
 }
 
 /// Pushes the first and the last index of a place, or `nil`. Returns the number of values.
-fn push_place(stack: &mut Stack<'_>, place: Option<(usize, usize)>) -> i32 {
+fn push_place(stack: &mut LuaStack<'_>, place: Option<(usize, usize)>) -> i32 {
     let Some((start, end)) = place else {
         stack.push_nil();
         return 1;
@@ -118,11 +122,11 @@ fn has_specials(pattern: &[u8]) -> bool {
 /// Pushes the captures of a match of the first argument; the match itself if there are none and
 /// `or_whole`. Returns their number.
 fn push_captures(
-    stack: &mut Stack<'_>,
+    stack: &mut LuaStack<'_>,
     captures: &Captures,
     place: (usize, usize),
     or_whole: bool,
-) -> Result<i32, Failure> {
+) -> Result<i32, FunctionFailure> {
     let count = match captures.len() {
         0 => usize::from(or_whole),
         count => count,
@@ -133,7 +137,7 @@ fn push_captures(
     Ok(count as i32)
 }
 
-fn push_capture(stack: &mut Stack<'_>, capture: Capture) {
+fn push_capture(stack: &mut LuaStack<'_>, capture: Capture) {
     match capture {
         Capture::Text(start, end) => push_part(stack, start, end),
         Capture::Position(at) | Capture::Open(at) => stack.push_number((at + 1) as f64),
@@ -141,13 +145,13 @@ fn push_capture(stack: &mut Stack<'_>, capture: Capture) {
 }
 
 /// Pushes a part of the first argument.
-fn push_part(stack: &mut Stack<'_>, start: usize, end: usize) {
+fn push_part(stack: &mut LuaStack<'_>, start: usize, end: usize) {
     let part = stack.bytes(1).unwrap_or_default()[start..end].to_vec();
     stack.push_bytes(&part);
 }
 
 /// `string.gmatch`: the text, the pattern and the place of the search are items of a table.
-fn global_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn global_match(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.check_string(1)?;
     stack.check_string(2)?;
     stack.push_table(3, 0);
@@ -162,7 +166,7 @@ fn global_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// Returns the captures of the next match.
-fn next_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn next_match(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.set_top(0);
     stack.push_upvalue();
     for item in 1..=3 {
@@ -173,12 +177,12 @@ fn next_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
     stack.pop(1);
     stack.push_value(1);
     stack.remove(1);
-    let host = stack.host();
+    let context = stack.context();
     let text = stack.bytes(1).unwrap_or_default();
     let pattern = stack.bytes(2).unwrap_or_default();
     let mut captures = Captures::default();
     let mut pace = Pace::default();
-    let mut matcher = Matcher::new(text, pattern, &mut captures, host, &mut pace);
+    let mut matcher = Matcher::new(text, pattern, &mut captures, context, &mut pace);
     for at in search..=text.len() {
         let Some(end) = matcher.matches(at, 0)? else {
             continue;
@@ -194,7 +198,7 @@ fn next_match(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 }
 
 /// `string.gsub`
-fn substitute(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn substitute(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.check_string(1)?;
     stack.check_string(2)?;
     if !matches!(
@@ -202,22 +206,22 @@ fn substitute(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         Kind::Number | Kind::String | Kind::Table | Kind::Function
     ) {
         let text = "string/function/table expected".into();
-        return Err(Failure::Argument(3, text));
+        return Err(FunctionFailure::Argument(3, text));
     }
     let len = stack.raw_len(1);
     let most = optional_integer(stack, 4, len as i64 + 1)?;
     stack.set_top(3);
-    let host = stack.host();
+    let context = stack.context();
     let anchor = usize::from(stack.bytes(2).unwrap_or_default().first() == Some(&b'^'));
     let mut out = Vec::new();
     let mut captures = Captures::default();
     let mut pace = Pace::default();
     let (mut at, mut count) = (0, 0);
     while count < most {
-        pace.step(host, out.len())?;
+        pace.step(context, out.len())?;
         let text = stack.bytes(1).unwrap_or_default();
         let pattern = stack.bytes(2).unwrap_or_default();
-        let mut matcher = Matcher::new(text, pattern, &mut captures, host, &mut pace);
+        let mut matcher = Matcher::new(text, pattern, &mut captures, context, &mut pace);
         let found = matcher.matches(at, anchor)?;
         if let Some(end) = found {
             count += 1;
@@ -238,7 +242,7 @@ fn substitute(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         }
     }
     out.extend_from_slice(&stack.bytes(1).unwrap_or_default()[at..]);
-    host.check_memory(out.len())?;
+    context.check_memory(out.len())?;
     stack.push_bytes(&out);
     stack.push_number(count as f64);
     Ok(2)
@@ -246,10 +250,10 @@ fn substitute(stack: &mut Stack<'_>) -> Result<i32, Failure> {
 
 /// Pushes the string that replaces a match.
 fn push_replacement(
-    stack: &mut Stack<'_>,
+    stack: &mut LuaStack<'_>,
     captures: &Captures,
     place: (usize, usize),
-) -> Result<(), Failure> {
+) -> Result<(), FunctionFailure> {
     match stack.kind(3) {
         Kind::Function => {
             stack.push_value(3);
@@ -258,7 +262,7 @@ fn push_replacement(
         }
         Kind::Table if stack.push_metatable(3) => {
             stack.pop(1);
-            stack.push_registered(Registered::Index);
+            stack.push_registered(RegistryItem::Index);
             stack.push_value(3);
             push_capture(stack, captures.get(0, place)?);
             call(stack, 2)?;
@@ -275,25 +279,25 @@ fn push_replacement(
     } else if !stack.coerce_to_string(-1) {
         let kind = stack.kind(-1).name();
         let text = format!("invalid replacement value (a {kind})");
-        return Err(Failure::message(text));
+        return Err(FunctionFailure::message(text));
     }
     Ok(())
 }
 
-fn call(stack: &mut Stack<'_>, arguments: i32) -> Result<(), Failure> {
+fn call(stack: &mut LuaStack<'_>, arguments: i32) -> Result<(), FunctionFailure> {
     match stack.protected_call(arguments, Some(1), 0) {
         CallStatus::Returned => Ok(()),
-        CallStatus::OutOfMemory => Err(Failure::OutOfMemory),
-        _ => Err(Failure::Value),
+        CallStatus::OutOfMemory => Err(FunctionFailure::OutOfMemory),
+        _ => Err(FunctionFailure::Value),
     }
 }
 
 /// Pushes the third argument with captures in the place of `%0` to `%9`.
 fn push_template(
-    stack: &mut Stack<'_>,
+    stack: &mut LuaStack<'_>,
     captures: &Captures,
     place: (usize, usize),
-) -> Result<(), Failure> {
+) -> Result<(), FunctionFailure> {
     stack.coerce_to_string(3);
     let template = stack.bytes(3).unwrap_or_default();
     let text = stack.bytes(1).unwrap_or_default();

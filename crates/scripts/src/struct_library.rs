@@ -13,11 +13,12 @@
 //! | `<` `>` | the next ones in little or big endian |
 //! | `!`*n* | the next ones at multiples of their size, of *n* at most |
 
-use crate::lua::{Failure, Function, Kind, Stack};
+use crate::failure::FunctionFailure;
+use crate::lua::{Kind, LuaStack, NativeFunction};
 use crate::number::truncate;
 
 /// The functions of the table.
-pub(crate) const FUNCTIONS: [(&str, Function); 3] =
+pub(crate) const FUNCTIONS: [(&str, NativeFunction); 3] =
     [("pack", pack), ("unpack", unpack), ("size", size)];
 
 /// The largest size of an integer.
@@ -35,7 +36,7 @@ struct Layout {
 
 impl Layout {
     /// Reads the format in the first argument.
-    fn new(stack: &mut Stack<'_>) -> Result<Layout, Failure> {
+    fn new(stack: &mut LuaStack<'_>) -> Result<Layout, FunctionFailure> {
         stack.check_string(1)?;
         Ok(Layout {
             format: stack.bytes(1).unwrap_or_default().to_vec(),
@@ -46,7 +47,7 @@ impl Layout {
     }
 
     /// Returns the next option and its size.
-    fn next(&mut self) -> Result<Option<(u8, usize)>, Failure> {
+    fn next(&mut self) -> Result<Option<(u8, usize)>, FunctionFailure> {
         let Some(&option) = self.format.get(self.at) else {
             return Ok(None);
         };
@@ -62,7 +63,7 @@ impl Layout {
                 if size > MAX_INTEGER {
                     let text =
                         format!("integral size {size} is larger than limit of {MAX_INTEGER}");
-                    return Err(Failure::message(text));
+                    return Err(FunctionFailure::message(text));
                 }
                 size
             }
@@ -72,7 +73,7 @@ impl Layout {
     }
 
     /// Reads a decimal number.
-    fn number(&mut self, default: usize) -> Result<usize, Failure> {
+    fn number(&mut self, default: usize) -> Result<usize, FunctionFailure> {
         let digits = self.format[self.at..].iter();
         let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
@@ -84,7 +85,7 @@ impl Layout {
             .ok()
             .and_then(|text| text.parse().ok())
             .filter(|&number: &usize| i32::try_from(number).is_ok())
-            .ok_or(Failure::message("integral size overflow"))
+            .ok_or(FunctionFailure::message("integral size overflow"))
     }
 
     /// Returns the number of bytes between `position` and the place of an option.
@@ -97,7 +98,7 @@ impl Layout {
     }
 
     /// Executes an option that packs nothing.
-    fn control(&mut self, option: u8) -> Result<(), Failure> {
+    fn control(&mut self, option: u8) -> Result<(), FunctionFailure> {
         match option {
             b' ' => {}
             b'<' => self.big_endian = false,
@@ -106,13 +107,13 @@ impl Layout {
                 let alignment = self.number(DEFAULT_ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
                     let text = format!("alignment {alignment} is not a power of 2");
-                    return Err(Failure::message(text));
+                    return Err(FunctionFailure::message(text));
                 }
                 self.alignment = alignment;
             }
             _ => {
                 let text = format!("invalid format option '{}'", char::from(option));
-                return Err(Failure::Argument(1, text.into()));
+                return Err(FunctionFailure::Argument(1, text.into()));
             }
         }
         Ok(())
@@ -120,7 +121,7 @@ impl Layout {
 }
 
 /// `struct.pack`
-fn pack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn pack(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let mut layout = Layout::new(stack)?;
     // A missing argument is reported as `nil`.
     stack.push_nil();
@@ -155,7 +156,10 @@ fn pack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
                 argument += 1;
                 let size = if size == 0 { text.len() } else { size };
                 let Some(text) = text.get(..size) else {
-                    return Err(Failure::Argument(argument, "string too short".into()));
+                    return Err(FunctionFailure::Argument(
+                        argument,
+                        "string too short".into(),
+                    ));
                 };
                 out.extend_from_slice(text);
                 if option == b's' {
@@ -164,7 +168,7 @@ fn pack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
             }
             _ => layout.control(option)?,
         }
-        stack.host().check_memory(out.len())?;
+        stack.context().check_memory(out.len())?;
     }
     stack.push_bytes(&out);
     Ok(1)
@@ -188,7 +192,7 @@ fn push_integer(out: &mut Vec<u8>, number: f64, size: usize, big_endian: bool) {
 }
 
 /// `struct.unpack`
-fn unpack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn unpack(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let mut layout = Layout::new(stack)?;
     stack.check_string(2)?;
     let data = stack.bytes(2).unwrap_or_default().to_vec();
@@ -197,17 +201,22 @@ fn unpack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         _ => truncate(stack.check_number(3)?) as usize,
     };
     if position == 0 {
-        return Err(Failure::Argument(3, "offset must be 1 or greater".into()));
+        return Err(FunctionFailure::Argument(
+            3,
+            "offset must be 1 or greater".into(),
+        ));
     }
     position -= 1;
-    let too_short = || Failure::Argument(2, "data string too short".into());
+    let too_short = || FunctionFailure::Argument(2, "data string too short".into());
     let bottom = stack.top();
     while let Some((option, mut size)) = layout.next()? {
         position = position.saturating_add(layout.padding(position, option, size));
         let slice = |size: usize| data.get(position..position.saturating_add(size));
         let bytes = slice(size).ok_or_else(too_short)?;
         if !stack.reserve(4) {
-            return Err(Failure::message("stack overflow (too many results)"));
+            return Err(FunctionFailure::message(
+                "stack overflow (too many results)",
+            ));
         }
         match option {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
@@ -224,7 +233,7 @@ fn unpack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
                 if size == 0 {
                     let len = (stack.top() > bottom).then(|| stack.number(-1)).flatten();
                     let text = "format 'c0' needs a previous size";
-                    size = truncate(len.ok_or(Failure::message(text))?) as usize;
+                    size = truncate(len.ok_or(FunctionFailure::message(text))?) as usize;
                     stack.pop(1);
                 }
                 stack.push_bytes(slice(size).ok_or_else(too_short)?);
@@ -232,7 +241,7 @@ fn unpack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
             b's' => {
                 let rest = &data[position..];
                 let len = rest.iter().position(|&byte| byte == 0);
-                let len = len.ok_or(Failure::message("unfinished string in data"))?;
+                let len = len.ok_or(FunctionFailure::message("unfinished string in data"))?;
                 stack.push_bytes(&rest[..len]);
                 size = len + 1;
             }
@@ -270,7 +279,7 @@ fn integer(bytes: &[u8], is_signed: bool, big_endian: bool) -> f64 {
 }
 
 /// `struct.size`
-fn size(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+fn size(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let mut layout = Layout::new(stack)?;
     let mut position = 0;
     while let Some((option, size)) = layout.next()? {
@@ -278,7 +287,7 @@ fn size(stack: &mut Stack<'_>) -> Result<i32, Failure> {
         if option == b's' || (option == b'c' && size == 0) {
             let name = if option == b's' { "s" } else { "c0" };
             let text = format!("option '{name}' has no fixed size");
-            return Err(Failure::Argument(1, text.into()));
+            return Err(FunctionFailure::Argument(1, text.into()));
         }
         if !option.is_ascii_alphanumeric() {
             layout.control(option)?;

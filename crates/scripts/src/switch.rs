@@ -16,19 +16,18 @@ use std::rc::Rc;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::host::Host;
-use crate::lua::CallStatus;
+use crate::failure::CallStatus;
 
-/// Bytes of the stack. Lua nests at most 200 C calls, of which the costliest take 2 KiB in
-/// unoptimised builds; the tests `nesting` measure it.
-const STACK_BYTES: usize = 1024 * 1024;
+/// Bytes of the stack. Lua nests at most 200 C calls. The costliest of them, `string.gsub` with a
+/// function, takes 5 to 10 KiB in unoptimised builds: the tests `attacks` pass with half of this.
+const STACK_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why a script returned control to its host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Suspension {
-    /// It calls a command: `Host::request` has it.
+    /// It calls a command: `ScriptContext::request` has it.
     Call,
-    /// It asks for the permission to call a command: `Host::request` has it.
+    /// It asks for the permission to call a command: `ScriptContext::request` has it.
     AclCheck,
     /// Its slice is over.
     Slice,
@@ -41,13 +40,13 @@ pub(crate) enum Suspension {
 pub(crate) enum Resumption {
     /// Calls the function under so many arguments on the main stack.
     Run { arguments: i32 },
-    /// `Host::reply` has the command's reply.
+    /// `ScriptContext::reply` has the command's reply.
     Reply,
     /// The answer to [`Suspension::AclCheck`]; `None` if there is no such command.
     Allowed(Option<bool>),
     /// The next slice begins.
     Continue,
-    /// The script is killed: `Host::killed` says why.
+    /// The script is killed: `ScriptContext::killed` says why.
     Kill,
     /// No script will run any more.
     Stop,
@@ -78,7 +77,7 @@ impl Switch {
 /// The coroutine that runs scripts, one after the other.
 pub(crate) struct Fiber {
     coroutine: Coroutine<Resumption, Suspension, ()>,
-    host: Rc<Host>,
+    switch: Rc<Switch>,
 }
 
 impl Fiber {
@@ -87,27 +86,27 @@ impl Fiber {
     /// # Errors
     /// There is no memory for the stack.
     pub(crate) fn new(
-        host: Rc<Host>,
+        switch: Rc<Switch>,
         run: impl Fn(i32) -> CallStatus + 'static,
     ) -> std::io::Result<Fiber> {
         let stack = DefaultStack::new(STACK_BYTES)?;
-        let inner = Rc::clone(&host);
+        let inner = Rc::clone(&switch);
         let coroutine = Coroutine::with_stack(stack, move |yielder: &ScriptYielder, first| {
-            inner.switch.yielder.set(Some(NonNull::from(yielder)));
+            inner.yielder.set(Some(NonNull::from(yielder)));
             let mut next = first;
             while let Resumption::Run { arguments } = next {
                 next = yielder.suspend(Suspension::Ended(run(arguments)));
             }
-            inner.switch.yielder.set(None);
+            inner.yielder.set(None);
         });
-        Ok(Fiber { coroutine, host })
+        Ok(Fiber { coroutine, switch })
     }
 
     /// Resumes the coroutine. Returns `None` after [`Resumption::Stop`].
     pub(crate) fn resume(&mut self, resumption: Resumption) -> Option<Suspension> {
-        self.host.switch.inside.set(true);
+        self.switch.inside.set(true);
         let result = self.coroutine.resume(resumption);
-        self.host.switch.inside.set(false);
+        self.switch.inside.set(false);
         match result {
             CoroutineResult::Yield(suspension) => Some(suspension),
             CoroutineResult::Return(()) => None,

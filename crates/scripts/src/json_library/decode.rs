@@ -2,10 +2,11 @@
 //!
 //! Lists and objects are decoded in a loop, so that their nesting needs no stack of the thread.
 
-use super::InvalidNumbers;
 use super::token::{Scanner, Token};
-use crate::host::Pace;
-use crate::lua::{Failure, Stack};
+use crate::failure::FunctionFailure;
+use crate::json_settings::InvalidNumbers;
+use crate::lua::LuaStack;
+use crate::script_context::Pace;
 
 /// A list or an object whose table is on the stack.
 enum OpenTable {
@@ -16,17 +17,17 @@ enum OpenTable {
 }
 
 /// `cjson.decode`
-pub(crate) fn decode(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(crate) fn decode(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
-        return Err(Failure::Argument(1, "expected 1 argument".into()));
+        return Err(FunctionFailure::Argument(1, "expected 1 argument".into()));
     }
     stack.check_string(1)?;
     let text = stack.bytes(1).unwrap_or_default().to_vec();
     if text.len() >= 2 && text[..2].contains(&0) {
         let text = "JSON parser does not support UTF-16 or UTF-32";
-        return Err(Failure::message(text));
+        return Err(FunctionFailure::message(text));
     }
-    let settings = stack.host().json.get();
+    let settings = stack.context().json.get();
     let mut decoder = Decoder {
         scanner: Scanner::new(text, settings.decode_invalid == InvalidNumbers::Accepted),
         open: Vec::new(),
@@ -51,16 +52,16 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn unexpected(&self, expected: &str, token: &Token) -> Failure {
+    fn unexpected(&self, expected: &str, token: &Token) -> FunctionFailure {
         let (found, place) = (token.name(), self.scanner.start + 1);
         let text = format!("Expected {expected} but found {found} at character {place}");
-        Failure::message(text)
+        FunctionFailure::message(text)
     }
 
     /// Pushes the next value.
-    fn value(&mut self, stack: &mut Stack<'_>) -> Result<(), Failure> {
+    fn value(&mut self, stack: &mut LuaStack<'_>) -> Result<(), FunctionFailure> {
         loop {
-            self.pace.step(stack.host(), 0)?;
+            self.pace.step(stack.context(), 0)?;
             let token = match self.first.take() {
                 Some(token) => token,
                 None => self.scanner.next(),
@@ -77,7 +78,7 @@ impl Decoder {
 
     /// Pushes the value that begins with a token. Returns `false` if it is opened, and its first
     /// value comes next.
-    fn begin(&mut self, stack: &mut Stack<'_>, token: &Token) -> Result<bool, Failure> {
+    fn begin(&mut self, stack: &mut LuaStack<'_>, token: &Token) -> Result<bool, FunctionFailure> {
         match token {
             Token::String => stack.push_bytes(&self.scanner.string),
             Token::Number(number) => stack.push_number(*number),
@@ -104,20 +105,20 @@ impl Decoder {
         Ok(true)
     }
 
-    fn push_table(&mut self, stack: &mut Stack<'_>) -> Result<(), Failure> {
+    fn push_table(&mut self, stack: &mut LuaStack<'_>) -> Result<(), FunctionFailure> {
         let depth = self.open.len() + 1;
         if depth > self.max_depth || !stack.reserve(6) {
             let place = self.scanner.at;
             let text =
                 format!("Found too many nested data structures ({depth}) at character {place}");
-            return Err(Failure::message(text));
+            return Err(FunctionFailure::message(text));
         }
         stack.push_table(0, 0);
         Ok(())
     }
 
     /// Pushes the key in a token. Returns `false`: its value comes next.
-    fn key(&mut self, stack: &mut Stack<'_>, token: &Token) -> Result<bool, Failure> {
+    fn key(&mut self, stack: &mut LuaStack<'_>, token: &Token) -> Result<bool, FunctionFailure> {
         if !matches!(token, Token::String) {
             return Err(self.unexpected("object key string", token));
         }
@@ -131,7 +132,11 @@ impl Decoder {
     }
 
     /// Moves the value on the top into its table. Returns `true` if that is whole now.
-    fn end_item(&mut self, stack: &mut Stack<'_>, open: &OpenTable) -> Result<bool, Failure> {
+    fn end_item(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        open: &OpenTable,
+    ) -> Result<bool, FunctionFailure> {
         match open {
             OpenTable::List(items) => {
                 stack.raw_set_item(-2, items + 1);

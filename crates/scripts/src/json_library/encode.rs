@@ -2,11 +2,12 @@
 //!
 //! Tables are encoded in a loop, so that their nesting needs no stack of the thread.
 
-use super::{InvalidNumbers, JsonSettings};
-use crate::host::Pace;
-use crate::lua::{Failure, Kind, Stack};
+use crate::failure::FunctionFailure;
+use crate::json_settings::{InvalidNumbers, JsonSettings};
+use crate::lua::{Kind, LuaStack};
 use crate::number::write_general;
-use crate::sandbox::push_real;
+use crate::protection::push_real;
+use crate::script_context::Pace;
 
 /// A table whose beginning is encoded, at the index `table` of the stack.
 enum OpenTable {
@@ -24,32 +25,36 @@ struct Encoder {
 }
 
 /// `cjson.encode`
-pub(crate) fn encode(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(crate) fn encode(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
-        return Err(Failure::Argument(1, "expected 1 argument".into()));
+        return Err(FunctionFailure::Argument(1, "expected 1 argument".into()));
     }
     let mut encoder = Encoder {
         out: Vec::new(),
         open: Vec::new(),
-        settings: stack.host().json.get(),
+        settings: stack.context().json.get(),
         pace: Pace::default(),
     };
     encoder.value(stack)?;
     while let Some(open) = encoder.open.pop() {
-        encoder.pace.step(stack.host(), encoder.out.len())?;
+        encoder.pace.step(stack.context(), encoder.out.len())?;
         encoder.proceed(stack, open)?;
     }
     stack.push_bytes(&encoder.out);
     Ok(1)
 }
 
-fn refuse(kind: Kind, reason: &str) -> Failure {
-    Failure::message(format!("Cannot serialise {}: {reason}", kind.name()))
+fn refuse(kind: Kind, reason: &str) -> FunctionFailure {
+    FunctionFailure::message(format!("Cannot serialise {}: {reason}", kind.name()))
 }
 
 impl Encoder {
     /// Encodes the next part of a table.
-    fn proceed(&mut self, stack: &mut Stack<'_>, open: OpenTable) -> Result<(), Failure> {
+    fn proceed(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        open: OpenTable,
+    ) -> Result<(), FunctionFailure> {
         match open {
             OpenTable::List { table, next, len } => {
                 if next > len {
@@ -82,7 +87,7 @@ impl Encoder {
         }
     }
 
-    fn key(&mut self, stack: &Stack<'_>, index: i32) -> Result<(), Failure> {
+    fn key(&mut self, stack: &LuaStack<'_>, index: i32) -> Result<(), FunctionFailure> {
         match stack.kind(index) {
             Kind::Number => {
                 self.out.push(b'"');
@@ -97,7 +102,7 @@ impl Encoder {
     }
 
     /// Encodes the value on the top, and drops it unless it is a table, which is opened.
-    fn value(&mut self, stack: &mut Stack<'_>) -> Result<(), Failure> {
+    fn value(&mut self, stack: &mut LuaStack<'_>) -> Result<(), FunctionFailure> {
         match stack.kind(-1) {
             Kind::Nil => self.out.extend_from_slice(b"null"),
             Kind::LightUserdata if stack.is_null(-1) => self.out.extend_from_slice(b"null"),
@@ -112,11 +117,11 @@ impl Encoder {
         Ok(())
     }
 
-    fn table(&mut self, stack: &mut Stack<'_>) -> Result<(), Failure> {
+    fn table(&mut self, stack: &mut LuaStack<'_>) -> Result<(), FunctionFailure> {
         let depth = self.open.len() + 1;
         if depth > self.settings.encode_max_depth as usize || !stack.reserve(8) {
             let text = format!("Cannot serialise, excessive nesting ({depth})");
-            return Err(Failure::message(text));
+            return Err(FunctionFailure::message(text));
         }
         let table = stack.top();
         if push_real(stack, table) {
@@ -139,12 +144,16 @@ impl Encoder {
     }
 
     /// Returns the largest index of a table that is a list; `None` for an object.
-    fn list_len(&mut self, stack: &mut Stack<'_>, table: i32) -> Result<Option<i64>, Failure> {
+    fn list_len(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        table: i32,
+    ) -> Result<Option<i64>, FunctionFailure> {
         let (mut largest, mut items) = (0, 0);
         stack.push_nil();
         while stack.next(table) {
             stack.pop(1);
-            self.pace.step(stack.host(), self.out.len())?;
+            self.pace.step(stack.context(), self.out.len())?;
             let index = match stack.kind(-1) {
                 Kind::Number => stack.number(-1).filter(|&index| is_index(index)),
                 _ => None,
@@ -171,7 +180,7 @@ impl Encoder {
         Ok((largest > 0 && !is_sparse).then_some(largest))
     }
 
-    fn number(&mut self, number: f64) -> Result<(), Failure> {
+    fn number(&mut self, number: f64) -> Result<(), FunctionFailure> {
         if number.is_finite() {
             write_general(&mut self.out, number, self.settings.precision as usize);
             return Ok(());

@@ -3,13 +3,12 @@
 //! Safety contract:
 //! 1. A Lua error is a jump to the call that catches it. Functions that raise one own nothing at
 //!    that moment: all values of Rust are dropped before, in [`enter`].
-//! 2. The first upvalue of a function that is pushed here is the address of a [`Function`]. The second
+//! 2. The first upvalue of a function that is pushed here is the address of a [`NativeFunction`]. The second
 //!    upvalue of a guarded function is the address of a C function without upvalues.
 //! 3. A panic does not unwind through Lua: it ends the process.
 
 #![allow(unsafe_code)]
 
-use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr::NonNull;
@@ -17,69 +16,42 @@ use std::ptr::NonNull;
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use super::stack::{Kind, Stack};
-use super::state::host_of;
+use super::stack::{Kind, LuaStack};
+use super::state::context_of;
+use crate::failure::FunctionFailure;
 
 /// A function that scripts call: its arguments are the stack, and it returns how many of the
 /// uppermost values are its results.
-pub(crate) type Function = fn(&mut Stack<'_>) -> Result<i32, Failure>;
-
-/// How a function fails.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// With the value on the top.
-    Value,
-    /// With a message, after the position of the caller.
-    Message(Cow<'static, str>),
-    /// With a message about an argument, counted from 1.
-    Argument(i32, Cow<'static, str>),
-    /// Because the script is killed.
-    Killed,
-    /// Because the memory limit is reached.
-    OutOfMemory,
-}
+pub(crate) type NativeFunction = fn(&mut LuaStack<'_>) -> Result<i32, FunctionFailure>;
 
 /// The message of Lua.
 const OUT_OF_MEMORY: &[u8] = b"not enough memory";
 
-impl Failure {
-    /// Returns a failure with a message, which is put behind the position of the caller.
-    pub(crate) fn message(text: impl Into<Cow<'static, str>>) -> Failure {
-        Failure::Message(text.into())
-    }
-
-    /// Returns the failure of a function that found another type.
-    pub(crate) fn argument_type(stack: &Stack<'_>, index: i32, expected: &str) -> Failure {
-        let found = stack.kind(index).name();
-        Failure::Argument(index, format!("{expected} expected, got {found}").into())
-    }
-
-    /// Pushes the value that scripts get.
-    fn push(self, stack: &mut Stack<'_>) {
-        match self {
-            Failure::Value => {}
-            Failure::Message(text) => push_positioned(stack, text.as_bytes()),
-            Failure::Argument(index, text) => {
-                let text = argument_message(stack, index, &text);
-                push_positioned(stack, &text);
-            }
-            Failure::OutOfMemory => stack.push_bytes(OUT_OF_MEMORY),
-            Failure::Killed => {
-                let text = stack.host().killed.borrow().clone().unwrap_or_default();
-                stack.push_bytes(&text);
-            }
+/// Pushes the value that scripts get of a failure.
+fn push_failure(stack: &mut LuaStack<'_>, failure: FunctionFailure) {
+    match failure {
+        FunctionFailure::Value => {}
+        FunctionFailure::Message(text) => push_positioned(stack, text.as_bytes()),
+        FunctionFailure::Argument(index, text) => {
+            let text = argument_message(stack, index, &text);
+            push_positioned(stack, &text);
+        }
+        FunctionFailure::OutOfMemory => stack.push_bytes(OUT_OF_MEMORY),
+        FunctionFailure::Killed => {
+            let text = stack.context().killed.borrow().clone().unwrap_or_default();
+            stack.push_bytes(&text);
         }
     }
 }
 
-fn push_positioned(stack: &mut Stack<'_>, text: &[u8]) {
+fn push_positioned(stack: &mut LuaStack<'_>, text: &[u8]) {
     let position = stack.frame(1).map(|frame| frame.position);
     let mut message = position.unwrap_or_default();
     message.extend_from_slice(text);
     stack.push_bytes(&message);
 }
 
-fn argument_message(stack: &mut Stack<'_>, index: i32, text: &str) -> Vec<u8> {
+fn argument_message(stack: &mut LuaStack<'_>, index: i32, text: &str) -> Vec<u8> {
     let (name, is_method) = stack
         .frame(0)
         .and_then(|frame| frame.name)
@@ -100,33 +72,39 @@ fn argument_message(stack: &mut Stack<'_>, index: i32, text: &str) -> Vec<u8> {
     [start.as_bytes(), name, b"' (", text.as_bytes(), b")"].concat()
 }
 
-impl Stack<'_> {
+impl LuaStack<'_> {
+    /// Returns the failure of a function that found another type at `index`.
+    pub(crate) fn wrong_type(&self, index: i32, expected: &str) -> FunctionFailure {
+        let found = self.kind(index).name();
+        FunctionFailure::Argument(index, format!("{expected} expected, got {found}").into())
+    }
+
     /// Returns the number at `index`.
-    pub(crate) fn check_number(&self, index: i32) -> Result<f64, Failure> {
+    pub(crate) fn check_number(&self, index: i32) -> Result<f64, FunctionFailure> {
         self.number(index)
-            .ok_or_else(|| Failure::argument_type(self, index, "number"))
+            .ok_or_else(|| self.wrong_type(index, "number"))
     }
 
     /// Makes the argument at `index` a string.
-    pub(crate) fn check_string(&mut self, index: i32) -> Result<(), Failure> {
+    pub(crate) fn check_string(&mut self, index: i32) -> Result<(), FunctionFailure> {
         if self.coerce_to_string(index) {
             Ok(())
         } else {
-            Err(Failure::argument_type(self, index, "string"))
+            Err(self.wrong_type(index, "string"))
         }
     }
 
     /// Checks that the argument at `index` is a table.
-    pub(crate) fn check_table(&self, index: i32) -> Result<(), Failure> {
+    pub(crate) fn check_table(&self, index: i32) -> Result<(), FunctionFailure> {
         if self.kind(index) == Kind::Table {
             Ok(())
         } else {
-            Err(Failure::argument_type(self, index, "table"))
+            Err(self.wrong_type(index, "table"))
         }
     }
 
     /// Pushes a function.
-    pub(crate) fn push_function(&mut self, function: Function) {
+    pub(crate) fn push_function(&mut self, function: NativeFunction) {
         assert!(self.reserve(2), "room for a function");
         // SAFETY: there is room, and the upvalue is what contract 2 says.
         unsafe {
@@ -135,8 +113,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Replaces the value on the top by a function that can push it: [`Stack::push_upvalue`].
-    pub(crate) fn push_closure(&mut self, function: Function) {
+    /// Replaces the value on the top by a function that can push it: [`LuaStack::push_upvalue`].
+    pub(crate) fn push_closure(&mut self, function: NativeFunction) {
         assert!(self.top() > 0 && self.reserve(1), "an upvalue and room");
         // SAFETY: there is room, and the first upvalue is what contract 2 says.
         unsafe {
@@ -155,7 +133,7 @@ impl Stack<'_> {
 
     /// Replaces a function of Lua's libraries on the top, which has no upvalues, by one that calls
     /// `check` before.
-    pub(crate) fn guard(&mut self, check: Function) {
+    pub(crate) fn guard(&mut self, check: NativeFunction) {
         assert!(self.is_native(-1) && self.reserve(2), "a native function");
         // SAFETY: it is a C function; there is room, and the upvalues are what contract 2 says.
         unsafe {
@@ -182,7 +160,7 @@ impl Stack<'_> {
     }
 }
 
-/// Calls the [`Function`] in the first upvalue. Returns the number of results, or -1 with the error
+/// Calls the [`NativeFunction`] in the first upvalue. Returns the number of results, or -1 with the error
 /// on the top.
 fn enter(state: *mut lua_State) -> c_int {
     struct AbortOnPanic;
@@ -197,16 +175,16 @@ fn enter(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls functions with their own state, and the upvalue is what contract 2 says.
     let (mut stack, function) = unsafe {
         let state = NonNull::new_unchecked(state);
-        let stack = Stack::new(state, host_of(state.as_ptr()));
+        let stack = LuaStack::new(state, context_of(state.as_ptr()));
         let function = ffi::lua_touserdata(state.as_ptr(), ffi::lua_upvalueindex(1));
-        (stack, transmute::<*mut c_void, Function>(function))
+        (stack, transmute::<*mut c_void, NativeFunction>(function))
     };
-    let heap = &stack.host().heap;
+    let heap = &stack.context().heap;
     let _exemption = heap.exemption(true);
     let mut results = match function(&mut stack) {
         Ok(results) => results,
         Err(failure) => {
-            failure.push(&mut stack);
+            push_failure(&mut stack, failure);
             -1
         }
     };
@@ -218,7 +196,7 @@ fn enter(state: *mut lua_State) -> c_int {
     results
 }
 
-/// A function that is pushed by [`Stack::push_function`].
+/// A function that is pushed by [`LuaStack::push_function`].
 ///
 /// # Safety
 /// Lua calls it.
@@ -231,7 +209,7 @@ unsafe extern "C-unwind" fn call_function(state: *mut lua_State) -> c_int {
     results
 }
 
-/// A function that is pushed by [`Stack::guard`].
+/// A function that is pushed by [`LuaStack::guard`].
 ///
 /// # Safety
 /// Lua calls it.

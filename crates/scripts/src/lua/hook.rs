@@ -12,13 +12,13 @@ use std::ptr::NonNull;
 use mlua_sys as ffi;
 use mlua_sys::{lua_Debug, lua_State};
 
-use super::stack::Stack;
-use super::state::host_of;
+use super::stack::LuaStack;
+use super::state::context_of;
 
 /// The number of instructions between two looks at the clock: some ten microseconds.
 const INSTRUCTIONS: i32 = 2000;
 
-impl Stack<'_> {
+impl LuaStack<'_> {
     /// Lets the thread, and those that it creates later, look at the clock.
     pub(crate) fn set_slices(&mut self) {
         // SAFETY: the thread lives, and so does the function.
@@ -36,15 +36,15 @@ impl Stack<'_> {
 fn must_fail(state: *mut lua_State) -> bool {
     // SAFETY: Lua calls the hook with a thread of a state that lives.
     let mut stack = unsafe {
-        let host = host_of(state);
-        Stack::new(NonNull::new_unchecked(state), host)
+        let context = context_of(state);
+        LuaStack::new(NonNull::new_unchecked(state), context)
     };
-    let host = stack.host();
-    if host.tick().is_ok() {
+    let context = stack.context();
+    if context.tick().is_ok() {
         return false;
     }
-    let _exemption = host.heap.exemption(true);
-    let text = host.killed.borrow().clone().unwrap_or_default();
+    let _exemption = context.heap.exemption(true);
+    let text = context.killed.borrow().clone().unwrap_or_default();
     stack.push_bytes(&text);
     true
 }

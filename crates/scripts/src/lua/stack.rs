@@ -6,7 +6,7 @@
 //! 2. Bytes are borrowed from the stack: no method that could drop or move them can be called
 //!    meanwhile, as such methods take `&mut self`. They stay where they are while the script is
 //!    suspended, since the host only adds to the stack, and takes away what it added.
-//! 3. No method calls a metamethod or a script, but for [`Stack::protected_call`], and none raises a
+//! 3. No method calls a metamethod or a script, but for [`LuaStack::protected_call`], and none raises a
 //!    Lua error: the callers hold an exemption from the memory limit (see [`super::heap`]).
 
 #![allow(unsafe_code)]
@@ -17,7 +17,8 @@ use std::ptr::{NonNull, null_mut};
 use mlua_sys as ffi;
 use mlua_sys::lua_State;
 
-use crate::host::Host;
+use crate::failure::CallStatus;
+use crate::script_context::ScriptContext;
 
 /// The index of the table that scripts cannot see.
 pub(crate) const REGISTRY: i32 = ffi::LUA_REGISTRYINDEX;
@@ -55,19 +56,6 @@ impl Kind {
     }
 }
 
-/// How a call has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CallStatus {
-    /// The results are on the stack.
-    Returned,
-    /// The error is on the stack.
-    Failed,
-    /// The heap has reached its limit; a message is on the stack.
-    OutOfMemory,
-    /// The error handler has failed; a message is on the stack.
-    HandlerFailed,
-}
-
 /// The place of an active function.
 pub(crate) struct Frame {
     /// The name of the chunk, as it was given to `load`.
@@ -83,23 +71,26 @@ pub(crate) struct Frame {
 }
 
 /// The stack of a thread.
-pub(crate) struct Stack<'a> {
+pub(crate) struct LuaStack<'a> {
     state: NonNull<lua_State>,
-    host: &'a Host,
+    context: &'a ScriptContext,
 }
 
-impl<'a> Stack<'a> {
+impl<'a> LuaStack<'a> {
     /// Wraps a thread.
     ///
     /// # Safety
     /// `state` is a thread of the state that has `host`, which lives as long as the result.
-    pub(super) unsafe fn new(state: NonNull<lua_State>, host: &'a Host) -> Stack<'a> {
-        Stack { state, host }
+    pub(super) unsafe fn new(
+        state: NonNull<lua_State>,
+        context: &'a ScriptContext,
+    ) -> LuaStack<'a> {
+        LuaStack { state, context }
     }
 
     /// Returns what this state shares with its host.
-    pub(crate) fn host(&self) -> &'a Host {
-        self.host
+    pub(crate) fn context(&self) -> &'a ScriptContext {
+        self.context
     }
 
     pub(super) fn raw(&self) -> *mut lua_State {
@@ -113,7 +104,7 @@ impl<'a> Stack<'a> {
     }
 
     /// Checks that there is a value at `index`, and returns the index.
-    fn checked(&self, index: i32) -> c_int {
+    pub(super) fn checked(&self, index: i32) -> c_int {
         let top = self.top();
         let is_valid = (1..=top).contains(&index) || (-top..0).contains(&index);
         assert!(is_valid || index == REGISTRY, "index {index} of {top}");
@@ -136,7 +127,8 @@ impl<'a> Stack<'a> {
         unsafe { ffi::lua_checkstack(self.raw(), slots) != 0 }
     }
 
-    fn slot(&mut self) {
+    /// Makes room for one more value.
+    pub(super) fn slot(&mut self) {
         assert!(self.reserve(1), "room on Lua's stack");
     }
 
@@ -302,120 +294,6 @@ impl<'a> Stack<'a> {
             && unsafe { ffi::lua_touserdata(self.raw(), index).is_null() }
     }
 
-    /// Pushes a table with room for `items` and `fields`.
-    pub(crate) fn push_table(&mut self, items: usize, fields: usize) {
-        self.slot();
-        // Rooms are hints: a longer table grows.
-        let bounded = |count: usize| count.min(1 << 16) as c_int;
-        // SAFETY: there is room, and the sizes are small.
-        unsafe { ffi::lua_createtable(self.raw(), bounded(items), bounded(fields)) }
-    }
-
-    fn table(&self, index: i32) -> c_int {
-        let index = self.checked(index);
-        assert!(
-            index == REGISTRY || self.kind(index) == Kind::Table,
-            "a table"
-        );
-        index
-    }
-
-    /// Replaces the key on the top by its value in the table at `index`.
-    pub(crate) fn raw_get(&mut self, index: i32) -> Kind {
-        // SAFETY: it is a table, and there is a key.
-        unsafe { ffi::lua_rawget_(self.raw(), self.table(index)) };
-        self.kind(-1)
-    }
-
-    /// Pushes the value of an item.
-    pub(crate) fn raw_get_item(&mut self, index: i32, item: i32) -> Kind {
-        let index = self.table(index);
-        self.slot();
-        // SAFETY: it is a table, and there is room.
-        unsafe { ffi::lua_rawgeti_(self.raw(), index, item) };
-        self.kind(-1)
-    }
-
-    /// Pushes the value of a field.
-    pub(crate) fn raw_get_field(&mut self, index: i32, field: &str) -> Kind {
-        let index = self.absolute(index);
-        self.push_bytes(field.as_bytes());
-        self.raw_get(index)
-    }
-
-    /// Sets the value of the key below the top to the value on the top, and drops both. Returns
-    /// `false`, and drops both as well, if the key can be none: `nil` or NaN.
-    pub(crate) fn raw_set(&mut self, index: i32) -> bool {
-        let index = self.table(index);
-        let is_key = match self.kind(-2) {
-            Kind::Nil => false,
-            Kind::Number => self.number(-2).is_some_and(|key| !key.is_nan()),
-            _ => true,
-        };
-        if is_key {
-            // SAFETY: it is a table, and the key is valid, so that no error is raised.
-            unsafe { ffi::lua_rawset(self.raw(), index) }
-        } else {
-            self.pop(2);
-        }
-        is_key
-    }
-
-    /// Sets an item to the value on the top, and drops that.
-    pub(crate) fn raw_set_item(&mut self, index: i32, item: i32) {
-        // SAFETY: it is a table, and there is a value.
-        unsafe { ffi::lua_rawseti_(self.raw(), self.table(index), item) }
-    }
-
-    /// Sets a field to the value on the top, and drops that.
-    pub(crate) fn raw_set_field(&mut self, index: i32, field: &str) {
-        let index = self.absolute(index);
-        self.push_bytes(field.as_bytes());
-        self.insert(-2);
-        self.raw_set(index);
-    }
-
-    /// Replaces the key on the top by the next one and its value. Returns `false`, and drops the
-    /// key, if it was the last one. The key is `nil` at first, and then the one of the last call.
-    pub(crate) fn next(&mut self, index: i32) -> bool {
-        let index = self.table(index);
-        self.slot();
-        // SAFETY: it is a table that has the key, as the caller lets the keys as they are.
-        unsafe { ffi::lua_next(self.raw(), index) != 0 }
-    }
-
-    /// Pushes the metatable of a value. Returns `false`, and pushes nothing, if there is none.
-    pub(crate) fn push_metatable(&mut self, index: i32) -> bool {
-        let index = self.checked(index);
-        self.slot();
-        // SAFETY: the index is valid, and there is room.
-        unsafe { ffi::lua_getmetatable(self.raw(), index) != 0 }
-    }
-
-    /// Makes the table, or `nil`, on the top the metatable of a value, and drops it.
-    pub(crate) fn set_metatable(&mut self, index: i32) {
-        assert!(
-            matches!(self.kind(-1), Kind::Table | Kind::Nil),
-            "a metatable"
-        );
-        // SAFETY: the index is valid.
-        unsafe { ffi::lua_setmetatable(self.raw(), self.checked(index)) };
-    }
-
-    /// Pushes the table of global variables.
-    pub(crate) fn push_globals(&mut self) {
-        self.slot();
-        // SAFETY: there is room.
-        unsafe { ffi::lua_pushvalue(self.raw(), ffi::LUA_GLOBALSINDEX) }
-    }
-
-    /// Makes the table on the top that of global variables, for functions that are loaded later.
-    pub(crate) fn set_globals(&mut self) {
-        assert!(self.kind(-1) == Kind::Table, "globals are a table");
-        // SAFETY: there is a value.
-        unsafe { ffi::lua_replace(self.raw(), ffi::LUA_GLOBALSINDEX) }
-    }
-
     /// Collects garbage completely.
     pub(crate) fn collect_garbage(&mut self) {
         // SAFETY: the state lives.
@@ -435,11 +313,11 @@ impl<'a> Stack<'a> {
     }
 
     /// Returns the stack of the thread at `index`.
-    pub(crate) fn thread(&self, index: i32) -> Option<Stack<'_>> {
+    pub(crate) fn thread(&self, index: i32) -> Option<LuaStack<'_>> {
         // SAFETY: the index is valid; the thread lives while its value is on this stack.
         unsafe {
             let state = ffi::lua_tothread(self.raw(), self.checked(index));
-            NonNull::new(state).map(|state| Stack::new(state, self.host))
+            NonNull::new(state).map(|state| LuaStack::new(state, self.context))
         }
     }
 
@@ -461,7 +339,7 @@ impl<'a> Stack<'a> {
         }
         let count = results.unwrap_or(ffi::LUA_MULTRET);
         assert!(self.reserve(count.max(1)), "room for results");
-        let _exemption = self.host.heap.exemption(false);
+        let _exemption = self.context.heap.exemption(false);
         // SAFETY: the function and its arguments are on the stack; errors are caught by the call.
         let status = unsafe { ffi::lua_pcall(self.raw(), arguments, count, handler) };
         match status {

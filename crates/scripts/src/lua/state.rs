@@ -1,10 +1,10 @@
 //! Lua states: their creation, their end, their memory.
 //!
 //! Safety contract:
-//! 1. A state lives no longer than the [`Host`] whose address it has: [`State`] owns both.
+//! 1. A state lives no longer than the [`ScriptContext`] whose address it has: [`LuaState`] owns both.
 //! 2. Lua passes the size of each block with which it was allocated. Blocks come from the global
 //!    allocator with [`ALIGNMENT`], and are freed with the same size and alignment.
-//! 3. A state is used by one thread: [`State`] is neither `Send` nor `Sync`.
+//! 3. A state is used by one thread: [`LuaState`] is neither `Send` nor `Sync`.
 
 #![allow(unsafe_code)]
 
@@ -18,44 +18,44 @@ use mlua_sys::{
     luaopen_table,
 };
 
-use super::stack::Stack;
-use crate::host::Host;
+use super::stack::LuaStack;
+use crate::script_context::ScriptContext;
 
 /// The alignment of all blocks: that of C's `malloc`.
 const ALIGNMENT: usize = 16;
 
 /// A Lua state with the libraries `base`, `coroutine`, `string`, `table` and `math`.
-pub(crate) struct State {
+pub(crate) struct LuaState {
     state: NonNull<lua_State>,
-    host: Rc<Host>,
+    context: Rc<ScriptContext>,
 }
 
-impl State {
+impl LuaState {
     /// Creates a state. Its functions can reach `host`.
-    pub(crate) fn new(host: Rc<Host>) -> State {
+    pub(crate) fn new(context: Rc<ScriptContext>) -> LuaState {
         // SAFETY: the host lives as long as the state (contract 1). The libraries are opened by calls
         // from outside of all functions, as the API allows; memory is not limited meanwhile.
         let state = unsafe {
-            let state = lua_newstate(allocate, Rc::as_ptr(&host).cast_mut().cast());
+            let state = lua_newstate(allocate, Rc::as_ptr(&context).cast_mut().cast());
             let state = NonNull::new(state).expect("memory for a Lua state");
             for open in [luaopen_base, luaopen_string, luaopen_table, luaopen_math] {
                 open(state.as_ptr());
             }
             state
         };
-        let state = State { state, host };
+        let state = LuaState { state, context };
         state.stack().set_top(0);
         state
     }
 
     /// Returns the stack of the main thread.
-    pub(crate) fn stack(&self) -> Stack<'_> {
+    pub(crate) fn stack(&self) -> LuaStack<'_> {
         // SAFETY: the state lives as long as the result.
-        unsafe { Stack::new(self.state, &self.host) }
+        unsafe { LuaStack::new(self.state, &self.context) }
     }
 }
 
-impl Drop for State {
+impl Drop for LuaState {
     fn drop(&mut self) {
         // SAFETY: no function of the state runs: the interpreter ends scripts before it is dropped.
         unsafe { lua_close(self.state.as_ptr()) }
@@ -65,28 +65,28 @@ impl Drop for State {
 /// Returns the host of a state.
 ///
 /// # Safety
-/// `state` is a thread of a [`State`] that lives as long as the result.
-pub(super) unsafe fn host_of<'a>(state: *mut lua_State) -> &'a Host {
-    let mut host: *mut c_void = null_mut();
-    // SAFETY: the address is that of `State::new`, and the host outlives the state.
+/// `state` is a thread of a [`LuaState`] that lives as long as the result.
+pub(super) unsafe fn context_of<'a>(state: *mut lua_State) -> &'a ScriptContext {
+    let mut context: *mut c_void = null_mut();
+    // SAFETY: the address is that of `LuaState::new`, and the host outlives the state.
     unsafe {
-        lua_getallocf(state, &raw mut host);
-        &*host.cast::<Host>()
+        lua_getallocf(state, &raw mut context);
+        &*context.cast::<ScriptContext>()
     }
 }
 
 /// Allocates, resizes (`old` to `new` bytes) or frees (`new` is 0) a block of a Lua heap.
 ///
 /// # Safety
-/// `host` points to the state's [`Host`]. `block` is null, or a block of `old` bytes from here.
+/// `context` points to the state's [`ScriptContext`]. `block` is null, or a block of `old` bytes from here.
 unsafe extern "C" fn allocate(
-    host: *mut c_void,
+    context: *mut c_void,
     block: *mut c_void,
     old: usize,
     new: usize,
 ) -> *mut c_void {
     // SAFETY: the host outlives the state, and is only used by shared references.
-    let heap = unsafe { &(*host.cast::<Host>()).heap };
+    let heap = unsafe { &(*context.cast::<ScriptContext>()).heap };
     let old = if block.is_null() { 0 } else { old };
     let Ok(layout) = Layout::from_size_align(old.max(new), ALIGNMENT) else {
         return null_mut();

@@ -1,18 +1,19 @@
 //! `cmsgpack.pack`.
 
-use crate::host::Pace;
-use crate::lua::{Failure, Kind, Stack};
-use crate::sandbox::push_real;
+use crate::failure::FunctionFailure;
+use crate::lua::{Kind, LuaStack};
+use crate::protection::push_real;
+use crate::script_context::Pace;
 
 /// The deepest nesting of tables; those that lie deeper become `nil`.
 const MAX_DEPTH: usize = 16;
 
 /// `cmsgpack.pack`
-pub(super) fn pack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(super) fn pack(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let count = stack.top();
     if count == 0 {
         let text = "MessagePack pack needs input.".into();
-        return Err(Failure::Argument(0, text));
+        return Err(FunctionFailure::Argument(0, text));
     }
     let mut packer = Packer {
         out: Vec::new(),
@@ -33,8 +34,8 @@ struct Packer {
 
 impl Packer {
     /// Packs the value on the top, and drops it.
-    fn value(&mut self, stack: &mut Stack<'_>, depth: usize) -> Result<(), Failure> {
-        self.pace.step(stack.host(), self.out.len())?;
+    fn value(&mut self, stack: &mut LuaStack<'_>, depth: usize) -> Result<(), FunctionFailure> {
+        self.pace.step(stack.context(), self.out.len())?;
         match stack.kind(-1) {
             Kind::Number => self.number(stack.number(-1).unwrap_or_default()),
             Kind::String => {
@@ -50,9 +51,9 @@ impl Packer {
         Ok(())
     }
 
-    fn table(&mut self, stack: &mut Stack<'_>, depth: usize) -> Result<(), Failure> {
+    fn table(&mut self, stack: &mut LuaStack<'_>, depth: usize) -> Result<(), FunctionFailure> {
         if !stack.reserve(8) {
-            return Err(Failure::message(
+            return Err(FunctionFailure::message(
                 "stack overflow (in function mp_encode_lua_table)",
             ));
         }
@@ -80,12 +81,16 @@ impl Packer {
     }
 
     /// Returns the number of pairs, and whether their keys are those of a list.
-    fn count(&mut self, stack: &mut Stack<'_>, table: i32) -> Result<(usize, bool), Failure> {
+    fn count(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        table: i32,
+    ) -> Result<(usize, bool), FunctionFailure> {
         let (mut len, mut largest, mut is_list) = (0, 0, true);
         stack.push_nil();
         while stack.next(table) {
             stack.pop(1);
-            self.pace.step(stack.host(), self.out.len())?;
+            self.pace.step(stack.context(), self.out.len())?;
             len += 1;
             let index = match stack.kind(-1) {
                 Kind::Number => stack.number(-1).unwrap_or_default(),

@@ -2,9 +2,10 @@
 //!
 //! Collections are unpacked in a loop, so that their nesting needs no stack of the thread.
 
-use crate::host::Pace;
-use crate::lua::{Failure, Kind, Stack};
+use crate::failure::FunctionFailure;
+use crate::lua::{Kind, LuaStack};
 use crate::number::truncate;
+use crate::script_context::Pace;
 
 /// A collection whose table is on the stack.
 enum OpenCollection {
@@ -17,24 +18,24 @@ enum OpenCollection {
 }
 
 /// `cmsgpack.unpack`
-pub(super) fn unpack(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(super) fn unpack(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     unpack_from(stack, 0, 0)
 }
 
 /// `cmsgpack.unpack_one`
-pub(super) fn unpack_one(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(super) fn unpack_one(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let offset = offset(stack, 2)?;
     unpack_from(stack, 1, offset)
 }
 
 /// `cmsgpack.unpack_limit`
-pub(super) fn unpack_limit(stack: &mut Stack<'_>) -> Result<i32, Failure> {
+pub(super) fn unpack_limit(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let limit = truncate(stack.check_number(2)?);
     let offset = offset(stack, 3)?;
     unpack_from(stack, limit, offset)
 }
 
-fn offset(stack: &Stack<'_>, index: i32) -> Result<i64, Failure> {
+fn offset(stack: &LuaStack<'_>, index: i32) -> Result<i64, FunctionFailure> {
     match stack.kind(index) {
         Kind::None | Kind::Nil => Ok(0),
         _ => Ok(truncate(stack.check_number(index)?)),
@@ -43,17 +44,17 @@ fn offset(stack: &Stack<'_>, index: i32) -> Result<i64, Failure> {
 
 /// Unpacks at most `limit` values from `offset` on, and pushes the place behind them and the values;
 /// only the values, and all of them, if both are 0.
-fn unpack_from(stack: &mut Stack<'_>, limit: i64, offset: i64) -> Result<i32, Failure> {
+fn unpack_from(stack: &mut LuaStack<'_>, limit: i64, offset: i64) -> Result<i32, FunctionFailure> {
     stack.check_string(1)?;
     let input = stack.bytes(1).unwrap_or_default().to_vec();
     let len = input.len();
     let (Ok(most), Ok(at)) = (usize::try_from(limit), usize::try_from(offset)) else {
         let text = format!("Invalid request to unpack with offset of {offset} and limit of {len}.");
-        return Err(Failure::message(text));
+        return Err(FunctionFailure::message(text));
     };
     if at > len {
         let text = format!("Start offset {at} greater than input length {len}.");
-        return Err(Failure::message(text));
+        return Err(FunctionFailure::message(text));
     }
     let is_whole = limit == 0 && offset == 0;
     let most = if is_whole { usize::MAX } else { most };
@@ -85,27 +86,27 @@ struct Unpacker {
 }
 
 impl Unpacker {
-    fn take(&mut self, len: usize) -> Result<&[u8], Failure> {
+    fn take(&mut self, len: usize) -> Result<&[u8], FunctionFailure> {
         let start = self.at;
         let bytes = self.input.get(start..start.saturating_add(len));
-        let bytes = bytes.ok_or(Failure::message("Missing bytes in input."))?;
+        let bytes = bytes.ok_or(FunctionFailure::message("Missing bytes in input."))?;
         self.at += len;
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FunctionFailure> {
         let bytes = self.take(N)?;
         Ok(bytes.try_into().expect("so many bytes"))
     }
 
     /// Returns a length of `bytes` bytes.
-    fn len(&mut self, bytes: usize) -> Result<u32, Failure> {
+    fn len(&mut self, bytes: usize) -> Result<u32, FunctionFailure> {
         let bytes = self.take(bytes)?.iter();
         Ok(bytes.fold(0, |len, &byte| len << 8 | u32::from(byte)))
     }
 
     /// Pushes the next value.
-    fn value(&mut self, stack: &mut Stack<'_>) -> Result<(), Failure> {
+    fn value(&mut self, stack: &mut LuaStack<'_>) -> Result<(), FunctionFailure> {
         loop {
             let mut is_whole = self.begin(stack)?;
             while is_whole {
@@ -118,11 +119,11 @@ impl Unpacker {
     }
 
     /// Pushes the next value. Returns `false` if it is a collection, whose first value comes next.
-    fn begin(&mut self, stack: &mut Stack<'_>) -> Result<bool, Failure> {
-        self.pace.step(stack.host(), 0)?;
+    fn begin(&mut self, stack: &mut LuaStack<'_>) -> Result<bool, FunctionFailure> {
+        self.pace.step(stack.context(), 0)?;
         if !stack.reserve(4) {
             let text = "too many return values at once; use unpack_one or unpack_limit instead.";
-            return Err(Failure::message(format!("stack overflow ({text})")));
+            return Err(FunctionFailure::message(format!("stack overflow ({text})")));
         }
         let [tag] = self.array()?;
         let number = match tag {
@@ -151,14 +152,14 @@ impl Unpacker {
     }
 
     /// Pushes a string, or opens a collection. Returns `true` if it is whole.
-    fn sized(&mut self, stack: &mut Stack<'_>, tag: u8) -> Result<bool, Failure> {
+    fn sized(&mut self, stack: &mut LuaStack<'_>, tag: u8) -> Result<bool, FunctionFailure> {
         let len = match tag {
             0x80..=0x9f => u32::from(tag & 0x0f),
             0xa0..=0xbf => u32::from(tag & 0x1f),
             0xd9 => self.len(1)?,
             0xda | 0xdc | 0xde => self.len(2)?,
             0xdb | 0xdd | 0xdf => self.len(4)?,
-            _ => return Err(Failure::message("Bad data format in input.")),
+            _ => return Err(FunctionFailure::message("Bad data format in input.")),
         };
         match tag {
             0xa0..=0xbf | 0xd9..=0xdb => {
@@ -169,7 +170,7 @@ impl Unpacker {
             0x90..=0x9f | 0xdc | 0xdd => {
                 if !stack.reserve(5) {
                     let text = "stack overflow (in function mp_decode_to_lua_array)";
-                    return Err(Failure::message(text));
+                    return Err(FunctionFailure::message(text));
                 }
                 stack.push_table(len as usize, 0);
                 Ok(self.next_item(0, len))
@@ -198,7 +199,11 @@ impl Unpacker {
     }
 
     /// Moves the value on the top into its collection. Returns `true` if that is whole now.
-    fn end_item(&mut self, stack: &mut Stack<'_>, open: OpenCollection) -> Result<bool, Failure> {
+    fn end_item(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        open: OpenCollection,
+    ) -> Result<bool, FunctionFailure> {
         match open {
             OpenCollection::List { done, len } => {
                 stack.raw_set_item(-2, done as i32 + 1);
@@ -213,7 +218,7 @@ impl Unpacker {
                 if !stack.raw_set(-3) {
                     let name = if is_nil { "nil" } else { "NaN" };
                     stack.push_bytes(format!("table index is {name}").as_bytes());
-                    return Err(Failure::Value);
+                    return Err(FunctionFailure::Value);
                 }
                 Ok(self.next_key(missing - 1))
             }

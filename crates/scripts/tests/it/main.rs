@@ -1,5 +1,6 @@
 //! Tests of scripts against values of Redis 7.0.15.
 
+mod attacks;
 mod errors;
 mod host;
 mod results;

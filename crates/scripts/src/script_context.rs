@@ -1,12 +1,14 @@
 //! What a running script and its host share.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use resp::{Protocol, Span};
 
-use crate::json_library::JsonSettings;
-use crate::lua::{Failure, Heap};
+use crate::failure::FunctionFailure;
+use crate::heap::Heap;
+use crate::json_settings::JsonSettings;
 use crate::random::Random;
 use crate::switch::{Resumption, Suspension, Switch};
 
@@ -62,21 +64,25 @@ impl Pace {
     /// # Errors
     /// The script was killed, or has no more memory.
     #[inline]
-    pub(crate) fn step(&mut self, host: &Host, bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn step(
+        &mut self,
+        context: &ScriptContext,
+        bytes: usize,
+    ) -> Result<(), FunctionFailure> {
         const STEPS: u32 = 1000;
         self.0 += 1;
         if !self.0.is_multiple_of(STEPS) {
             return Ok(());
         }
-        host.check_memory(bytes)?;
-        host.tick()
+        context.check_memory(bytes)?;
+        context.tick()
     }
 }
 
 /// What a running script and its host share.
-pub(crate) struct Host {
+pub(crate) struct ScriptContext {
     pub(crate) heap: Heap,
-    pub(crate) switch: Switch,
+    pub(crate) switch: Rc<Switch>,
     slice: Duration,
     /// When the slice ends; `None` until the clock is looked at for the first time.
     deadline: Cell<Option<Instant>>,
@@ -96,12 +102,12 @@ pub(crate) struct Host {
     pub(crate) error_place: RefCell<Option<ErrorPlace>>,
 }
 
-impl Host {
+impl ScriptContext {
     /// Creates the shared part of an interpreter.
-    pub(crate) fn new(memory: usize, slice: Duration) -> Host {
-        Host {
+    pub(crate) fn new(memory: usize, slice: Duration) -> ScriptContext {
+        ScriptContext {
             heap: Heap::new(memory),
-            switch: Switch::default(),
+            switch: Rc::default(),
             slice,
             deadline: Cell::default(),
             killed: RefCell::default(),
@@ -150,7 +156,7 @@ impl Host {
     ///
     /// # Errors
     /// The lines exceed the memory limit.
-    pub(crate) fn log(&self, level: ScriptLogLevel, line: Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn log(&self, level: ScriptLogLevel, line: Vec<u8>) -> Result<(), FunctionFailure> {
         let bytes = self.log_bytes.get() + line.len() + size_of::<(ScriptLogLevel, Vec<u8>)>();
         self.check_memory(bytes)?;
         self.log_bytes.set(bytes);
@@ -162,9 +168,9 @@ impl Host {
     ///
     /// # Errors
     /// The script was killed meanwhile.
-    pub(crate) fn suspend(&self, suspension: Suspension) -> Result<Resumption, Failure> {
+    pub(crate) fn suspend(&self, suspension: Suspension) -> Result<Resumption, FunctionFailure> {
         match self.switch.suspend(suspension) {
-            Resumption::Kill => Err(Failure::Killed),
+            Resumption::Kill => Err(FunctionFailure::Killed),
             resumption => Ok(resumption),
         }
     }
@@ -173,9 +179,9 @@ impl Host {
     ///
     /// # Errors
     /// The limit is exceeded.
-    pub(crate) fn check_memory(&self, bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn check_memory(&self, bytes: usize) -> Result<(), FunctionFailure> {
         if self.heap.used().saturating_add(bytes) > self.heap.limit() {
-            return Err(Failure::OutOfMemory);
+            return Err(FunctionFailure::OutOfMemory);
         }
         Ok(())
     }
@@ -184,9 +190,9 @@ impl Host {
     ///
     /// # Errors
     /// The script was killed.
-    pub(crate) fn tick(&self) -> Result<(), Failure> {
+    pub(crate) fn tick(&self) -> Result<(), FunctionFailure> {
         if self.is_killed() {
-            return Err(Failure::Killed);
+            return Err(FunctionFailure::Killed);
         }
         let now = Instant::now();
         match self.deadline.get() {
