@@ -208,8 +208,9 @@ impl Encoder {
                 12 => b'f',
                 13 => b'r',
                 0..32 | 127 => {
-                    self.out
-                        .extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                    let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+                    self.out.extend_from_slice(b"\\u00");
+                    self.out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
                     continue;
                 }
                 _ => {
