@@ -35,12 +35,7 @@ impl Engine {
     /// aborts it: until then it goes on holding its keys.
     pub fn release(&self, id: TransactionId) {
         assert!(self.epochs.is_driven(), "others give back by themselves");
-        let prepared = self.prepared.lock().remove(&id);
-        let Some(prepared) = prepared else {
-            return;
-        };
-        self.release_hold(id, &prepared.held, prepared.ranged);
-        self.holds.notify();
+        self.end_hold(id);
     }
 
     /// Gives all holds of all transactions back and forgets everything that was staged and

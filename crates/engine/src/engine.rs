@@ -257,6 +257,17 @@ impl Engine {
         }
     }
 
+    /// Gives back what [`crate::Worker::hold`] holds under this id. Wakes the transactions that wait. Does
+    /// nothing if nothing is held.
+    pub fn end_hold(&self, id: TransactionId) {
+        let held = self.prepared.lock().remove(&id);
+        let Some(held) = held else {
+            return;
+        };
+        self.release_hold(id, &held.held, held.ranged);
+        self.holds.notify();
+    }
+
     /// Gives back the holds of a transaction on these records, and those on ranges if `ranged`.
     pub(crate) fn release_hold(&self, id: TransactionId, records: &[RecordRef], ranged: bool) {
         for record in records {

@@ -33,7 +33,7 @@ use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Op, Tid, TransactionId};
 
-use self::acquire::{Acquired, acquire, gather_reads};
+use self::acquire::{Acquired, acquire, gather_reads, hold_reads};
 use crate::commit::{append, append_staged, unlock};
 use crate::conflict;
 use crate::engine::Engine;
@@ -86,6 +86,40 @@ pub(crate) fn prepare(
         let replies = one_shot::owned_replies(txn);
         let held = hold_all(thread, txn, log, (prepare.holder, Some(prepare)), attempt);
         held.map(|()| replies)
+    });
+    outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
+}
+
+/// Executes operations that only read, and holds the records that they have read, as `holder`, until
+/// [`Engine::end_hold`]. Nothing of it goes to the log. On an error it has left nothing.
+pub(crate) fn hold(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    (ops, holder): (&[Op<'_>], Holder),
+    attempt: u32,
+) -> Result<(), TransactionError> {
+    let outcome = one_shot::run(thread, txn, ops).and_then(|()| {
+        gather_reads(thread, txn)?;
+        let engine = &thread.engine;
+        if conflict::conflicting_holder(engine, txn).is_some() {
+            return Err(TransactionError::Conflict);
+        }
+        give_way(engine, txn, holder.id, attempt)?;
+        let mut acquired = Acquired::default();
+        let outcome = hold_reads(engine, txn, holder, &[], &mut acquired);
+        if outcome.is_err() {
+            engine.release_hold(holder.id, &acquired.shared, false);
+            txn.released_holds |= !acquired.shared.is_empty();
+            return outcome;
+        }
+        let held = PreparedTransaction {
+            effects: Vec::new(),
+            held: acquired.shared,
+            ranged: false,
+            is_staged: false,
+        };
+        engine.prepared.lock().insert(holder.id, held);
+        Ok(())
     });
     outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
 }

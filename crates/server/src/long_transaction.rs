@@ -13,7 +13,10 @@
 //! Invariants:
 //! 1. Nothing of a run is seen by others, neither its writes, nor its messages, nor its replies, before
 //!    its commit. If a version is another one then, everything of the run is dropped, and it runs again.
-//! 2. The run of a transaction is one point in the order of transactions: that of its commit, or, if it
+//! 2. After some conflicts the keys of this node's partition that the last run has read are held while the
+//!    transaction runs: no other writes them. The holds end right before the commit, whose operations would
+//!    meet them.
+//! 3. The run of a transaction is one point in the order of transactions: that of its commit, or, if it
 //!    has read once and written nothing, that of its read.
 
 mod call;
@@ -21,7 +24,7 @@ mod script;
 
 use std::collections::BTreeMap;
 
-use base::{Abort, Epoch, Op, Version};
+use base::{Abort, Epoch, Op, TransactionId, Version};
 use resp::Writer;
 use scripts::ScriptLogLevel;
 
@@ -32,9 +35,12 @@ use script::{ActiveScript, ScriptEnd, ScriptPause};
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::limits::POOLED_CAPACITY;
+use crate::partition::Partition;
 use crate::session::PublishedMessage;
 use crate::working_set::{Need, ReadAnswers, WorkingSet};
 
+/// The number of runs that meet conflicts before keys are held.
+const OPTIMISTIC: u32 = 3;
 /// The number of runs that meet conflicts before the transaction is refused.
 const RUNS: u32 = 1000;
 
@@ -46,7 +52,32 @@ pub(crate) struct LongTransaction {
     watches: BTreeMap<Vec<u8>, Version>,
     /// The number of runs that have met a conflict.
     conflicts: u32,
+    /// Milliseconds since the Unix epoch.
+    began_ms: u64,
+    held: Option<HeldKeys>,
     run: Run,
+}
+
+/// Keys that are held until this is dropped.
+pub(crate) struct HeldKeys {
+    partition: Partition,
+    id: TransactionId,
+}
+
+impl HeldKeys {
+    /// Takes responsibility for what a worker of the partition holds under this id.
+    pub(crate) fn new(partition: &Partition, id: TransactionId) -> HeldKeys {
+        HeldKeys {
+            partition: partition.clone(),
+            id,
+        }
+    }
+}
+
+impl Drop for HeldKeys {
+    fn drop(&mut self) {
+        self.partition.end_hold(self.id);
+    }
 }
 
 /// One run of the commands.
@@ -121,6 +152,8 @@ impl LongTransaction {
             is_block: false,
             watches: BTreeMap::new(),
             conflicts: 0,
+            began_ms: 0,
+            held: None,
             run: Run {
                 next: 0,
                 set: WorkingSet::new(longest_value, 0),
@@ -142,6 +175,7 @@ impl LongTransaction {
         self.calls.push(call);
         self.is_block = false;
         self.conflicts = 0;
+        self.began_ms = time_ms;
         self.run.begin(time_ms);
     }
 
@@ -157,6 +191,7 @@ impl LongTransaction {
         self.is_block = true;
         self.watches = watches;
         self.conflicts = 0;
+        self.began_ms = time_ms;
         self.run.begin(time_ms);
     }
 
@@ -164,6 +199,7 @@ impl LongTransaction {
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.watches.clear();
+        self.held = None;
         self.run.begin(0);
     }
 
@@ -275,21 +311,38 @@ impl LongTransaction {
         self.run.observed
     }
 
-    /// Decides how it continues after its commit did not take effect, and begins its next run, at `time_ms`,
-    /// if it has one.
-    pub(crate) fn revise(&mut self, abort: Abort, time_ms: u64) -> Continuation {
+    /// Decides how it continues after its commit did not take effect.
+    pub(crate) fn revise(&mut self, abort: Abort) -> Continuation {
         match abort {
             Abort::Precondition { op } if op >= self.watches.len() => {
                 self.conflicts += 1;
-                if self.conflicts >= RUNS {
-                    let attempts = self.conflicts;
-                    return Continuation::Answer(Abort::Conflict { attempts });
+                match self.conflicts {
+                    RUNS.. => Continuation::Answer(Abort::Conflict {
+                        attempts: self.conflicts,
+                    }),
+                    _ => Continuation::RunAgain,
                 }
-                self.run.begin(time_ms);
-                Continuation::RunAgain
             }
             abort => Continuation::Answer(abort),
         }
+    }
+
+    /// Returns the operations that read the keys that are to be held in the next run, and when the transaction
+    /// began, in milliseconds since the Unix epoch; `None`: none are to be held.
+    pub(crate) fn wants_held(&self) -> Option<(Ops<'_>, u64)> {
+        let ops = self.run.set.read_ops();
+        (self.conflicts >= OPTIMISTIC && !ops.is_empty()).then_some((ops, self.began_ms))
+    }
+
+    /// Begins the next run, at `time_ms` since the Unix epoch, while keys are held or not.
+    pub(crate) fn run_again(&mut self, held: Option<HeldKeys>, time_ms: u64) {
+        self.held = held;
+        self.run.begin(time_ms);
+    }
+
+    /// Gives the keys back that are held for the run.
+    pub(crate) fn end_holds(&mut self) {
+        self.held = None;
     }
 
     /// Returns the replies of the run, and removes its messages. The lines that its scripts have logged are

@@ -13,7 +13,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use base::Epoch;
+use base::{Epoch, TransactionId};
 use store::{
     CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus, Db, Durable,
     RecoveryReport, Snapshot, Stats,
@@ -158,6 +158,14 @@ impl Partition {
         match self {
             Partition::Local(db) => db.releases(),
             Partition::Replicated(replicated) => replicated.member().releases(),
+        }
+    }
+
+    /// Gives back what [`Worker::hold`] holds under this id.
+    pub(crate) fn end_hold(&self, id: TransactionId) {
+        match self {
+            Partition::Local(db) => db.end_hold(id),
+            Partition::Replicated(_) => {}
         }
     }
 

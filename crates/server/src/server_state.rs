@@ -54,6 +54,8 @@ pub(crate) struct ServerState {
     pub(crate) channels: ChannelRegistry,
     pub(crate) cursors: Cursors,
     pub(crate) scripts: ScriptRegistry,
+    /// The number of the next transaction that holds keys.
+    pub(crate) holds: AtomicU64,
     /// The number of snapshots that clients have open.
     pub(crate) snapshots: SnapshotPermits,
     pub(crate) memory: MemoryWatch,
@@ -123,6 +125,8 @@ impl ServerState {
             snapshots: SnapshotPermits::default(),
             cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
             scripts: ScriptRegistry::default(),
+            // Transactions of the cluster have random numbers.
+            holds: AtomicU64::new(random.hash_one("holds")),
             memory: MemoryWatch::new(config.maxmemory),
             settings: ChangeableSettings::new(&config.limits),
             in_flight: Budget::new(config.limits.in_flight),

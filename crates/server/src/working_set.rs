@@ -302,10 +302,21 @@ impl WorkingSet {
                     get: false,
                 }),
                 None if self.flushed => {}
-                None => ops.push(Op::Delete { key }),
+                None => {
+                    // A key that came and went has changed, for those who watch it.
+                    let came = (!own.was_present).then(|| Op::put(key, b""));
+                    ops.extend(came);
+                    ops.push(Op::Delete { key });
+                }
             }
         }
         ops
+    }
+
+    /// Returns operations that read the keys that were read.
+    pub(crate) fn read_ops(&self) -> Operations<'_> {
+        let read = self.keys.iter().filter(|(_, own)| own.seen.is_some());
+        read.map(|(key, _)| Op::Watch { key }).collect()
     }
 
     /// Returns `true` if it has changed nothing.

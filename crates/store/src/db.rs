@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use base::epochs::EpochClock;
 use base::transaction::Observed;
 use base::versions::Watcher;
-use base::{Abort, Epoch};
+use base::{Abort, Epoch, TransactionId};
 use engine::{Engine, Snapshot, Txn};
 use journal::{Journal, Recovered};
 use parking_lot::Mutex;
@@ -224,6 +224,11 @@ impl Db {
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.state().releases()
+    }
+
+    /// Gives back what [`Worker::hold`] holds under this id. Wakes the transactions that wait.
+    pub fn end_hold(&self, id: TransactionId) {
+        self.state().engine.end_hold(id);
     }
 
     /// Returns a worker of the pool; waits for one when all are lent.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::transaction::Observed;
+use base::transaction::{Holder, Observed};
 use base::{Abort, Op};
 use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
@@ -37,6 +37,15 @@ impl Worker {
     /// [`crate::Db::releases`] has changed.
     pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w>, Abort> {
         self.inner.execute(ops)
+    }
+
+    /// Holds the records that operations read, absent ones too, until [`crate::Db::end_hold`]: no transaction
+    /// writes them meanwhile, and others may read them. The operations only read. The hold is in memory alone.
+    ///
+    /// # Errors
+    /// Returns an [`Abort`] that says why nothing is held: [`Abort::Held`].
+    pub fn hold(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<(), Abort> {
+        self.inner.hold(ops, holder)
     }
 
     /// Runs `body` as one transaction, and runs it again whenever it meets a conflict. Waits for

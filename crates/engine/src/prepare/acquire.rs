@@ -125,7 +125,7 @@ fn check_timestamp(timestamp: Timestamp, locked: &[WordValue]) -> Result<(), Tra
 }
 
 /// Validates the reads, and holds the records that are not locked.
-fn hold_reads(
+pub(super) fn hold_reads(
     engine: &Engine,
     txn: &TransactionState,
     holder: Holder,

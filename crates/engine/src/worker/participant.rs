@@ -3,8 +3,9 @@
 use base::limits::RESERVED;
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
+use base::transaction::Holder;
 use base::versions::{Ask, Found};
-use base::{Abort, Epoch, TransactionId};
+use base::{Abort, Epoch, Op, TransactionId};
 
 use crate::decide::{self, TransactionDecision};
 use crate::log::RedoLog;
@@ -27,6 +28,19 @@ impl<L: RedoLog> Worker<L> {
         prepare::check(&self.thread.engine, prepare)?;
         self.until_done(|thread, txn, log, attempt| {
             prepare::prepare(thread, txn, log, prepare, attempt)
+        })
+    }
+
+    /// Holds the records that operations read, absent ones too, until [`crate::Engine::end_hold`]: no
+    /// transaction writes them meanwhile, and others may read them. The operations only read. The hold is in
+    /// memory alone.
+    ///
+    /// # Errors
+    /// Returns an [`Abort`] that says why nothing is held: [`Abort::Held`].
+    pub fn hold(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<(), Abort> {
+        self.thread.engine.check_count(ops)?;
+        self.until_done(|thread, txn, _, attempt| {
+            prepare::hold(thread, txn, (ops, holder), attempt)
         })
     }
 

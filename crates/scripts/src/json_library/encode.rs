@@ -210,7 +210,8 @@ impl Encoder {
                 0..32 | 127 => {
                     let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
                     self.out.extend_from_slice(b"\\u00");
-                    self.out.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+                    self.out
+                        .extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
                     continue;
                 }
                 _ => {

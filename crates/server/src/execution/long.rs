@@ -1,7 +1,10 @@
 //! Long transactions: their reads and their commit, here or with other nodes, and their answers.
 
+use std::sync::atomic::Ordering;
+
 use base::partition::OwnedReply;
-use base::{Abort, Epoch, Op, OpError, Reply};
+use base::transaction::Holder;
+use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
 
 use super::block::write_discarded;
 use super::executor::Executor;
@@ -10,8 +13,9 @@ use super::outcome::Outcome;
 use crate::command::Ops;
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
-use crate::long_transaction::{CallContext, Continuation, LongTransaction, NextStep};
+use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
 use crate::pending_command::{PendingCommand, PendingTransaction};
+use crate::routing::Route;
 use crate::session::PublishedMessage;
 use crate::working_set::ReadAnswers;
 use crate::{read_atomic, refusal};
@@ -95,8 +99,11 @@ impl Executor {
                     answer(connection, &mut transaction, error);
                 }
                 // The outcome was returned when everything that it shows was durable.
-                Err(abort) => match transaction.revise(abort, self.time_ms()) {
-                    Continuation::RunAgain => self.continue_long(connection, transaction),
+                Err(abort) => match transaction.revise(abort) {
+                    Continuation::RunAgain => {
+                        let again = self.begin_again(transaction);
+                        self.continue_long(connection, again);
+                    }
                     Continuation::Answer(abort) => {
                         self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
                     }
@@ -170,6 +177,7 @@ impl Executor {
         mut transaction: Box<LongTransaction>,
     ) -> Option<Box<LongTransaction>> {
         let from = connection.session.output.position();
+        transaction.end_holds();
         let ops = transaction.commit_ops();
         if ops.is_empty() {
             drop(ops);
@@ -210,14 +218,40 @@ impl Executor {
                 self.wait_for_locks(connection, pending, by);
                 None
             }
-            Err(abort) => match transaction.revise(abort, self.time_ms()) {
-                Continuation::RunAgain => Some(transaction),
+            Err(abort) => match transaction.revise(abort) {
+                Continuation::RunAgain => Some(self.begin_again(transaction)),
                 Continuation::Answer(abort) => {
                     let epoch = self.worker.observed().epoch;
                     self.refuse_long(connection, &transaction, &abort, epoch);
                     None
                 }
             },
+        }
+    }
+
+    /// Begins the next run of a transaction that has met a conflict.
+    fn begin_again(&mut self, mut transaction: Box<LongTransaction>) -> Box<LongTransaction> {
+        let (held, time_ms) = (self.hold_keys(&transaction), self.time_ms());
+        transaction.run_again(held, time_ms);
+        transaction
+    }
+
+    /// Holds the keys of this node's partition that a transaction needs, if it has met several conflicts. If
+    /// others hold one of them, none is held: they will end.
+    fn hold_keys(&mut self, transaction: &LongTransaction) -> Option<HeldKeys> {
+        let (mut ops, began_ms) = transaction.wants_held()?;
+        let shared = &self.context.shared;
+        if let Some(routes) = &shared.routes {
+            ops.retain(|op| routes.route(std::slice::from_ref(op)) == Route::Local);
+        }
+        let age = Timestamp::at_ms(began_ms);
+        let id = TransactionId {
+            timestamp: age,
+            unique: shared.holds.fetch_add(1, Ordering::Relaxed),
+        };
+        match self.worker.hold(&ops, Holder { id, age }) {
+            Ok(true) => Some(HeldKeys::new(&shared.partition, id)),
+            Ok(false) | Err(_) => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
-use base::transaction::Observed;
+use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply};
 use store::{Snapshot, SnapshotEntry};
 
@@ -88,6 +88,18 @@ impl Worker {
                     None => worker.execute(ops, see),
                 }
             }
+        }
+    }
+
+    /// Holds the keys that operations read until [`super::Partition::end_hold`], so that no transaction writes
+    /// them. The operations only read. Returns `false` if the partition has no such holds.
+    ///
+    /// # Errors
+    /// [`Abort::Held`]: another transaction holds one of them; nothing is held.
+    pub(crate) fn hold(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<bool, Abort> {
+        match self {
+            Worker::Local(worker) => worker.hold(ops, holder).map(|()| true),
+            Worker::Replicated(_) => Ok(false),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Scripts, where `redis_compare` of the program does not reach: other clients meanwhile, kills, conflicts,
 //! keys of other nodes, durability, and limits.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kumiki_server::{Config, Durability};
@@ -134,6 +135,38 @@ fn concurrent_scripts_lose_no_increment() {
         server.client().call(&["GET", "n"]),
         bulk(&(4 * ROUNDS).to_string())
     );
+}
+
+#[test]
+fn a_long_script_on_a_popular_key_comes_to_its_end() {
+    let server = ephemeral(config());
+    let mut client = server.client();
+    let done = AtomicBool::new(false);
+    let script = "local n = redis.call('get', 'n') \
+        local other = redis.call('get', 'absent') \
+        for i = 1, 1000000 do end \
+        redis.call('set', 'absent', 'now') redis.call('set', 'n', n + 1) return other";
+    assert_eq!(client.call(&["SET", "n", "0"]), ok());
+    let others: i64 = std::thread::scope(|scope| {
+        let increments = |key: &'static str| {
+            let (server, done) = (&server, &done);
+            move || {
+                let (mut client, mut count) = (server.client(), 0);
+                while !done.load(Ordering::Relaxed) {
+                    assert!(matches!(client.call(&["INCR", key]), Reply::Int(_)));
+                    count += 1;
+                }
+                count
+            }
+        };
+        let others = ["n", "n", "m"].map(|key| scope.spawn(increments(key)));
+        assert_eq!(eval(&mut client, script), Reply::Null);
+        done.store(true, Ordering::Relaxed);
+        let counts = others.map(|thread| thread.join().expect("it has counted"));
+        counts[0] + counts[1]
+    });
+    assert_eq!(client.call(&["GET", "n"]), bulk(&(others + 1).to_string()));
+    assert_eq!(client.call(&["GET", "absent"]), bulk("now"));
 }
 
 #[test]
