@@ -1,19 +1,22 @@
 //! The steps of a script's run.
 
+mod functions;
+
+use std::ffi::CStr;
 use std::io;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 use resp::{Args, Protocol, Writer};
 
-use crate::failure::{CallStatus, FunctionFailure};
-use crate::lua::{Kind, LuaStack, LuaState};
-use crate::number::write_general;
+use crate::error_reply::{error_text, handle_error};
+use crate::failure::CallStatus;
+use crate::lua::{LuaStack, LuaState};
 use crate::protection::RegistryItem;
 use crate::result_writer::write_result;
 use crate::sandbox;
 use crate::script::Script;
-use crate::script_context::{CalledCommand, ErrorPlace, ScriptContext};
+use crate::script_context::{CalledCommand, ScriptContext};
 use crate::step::{Answer, Options, ScriptCall, ScriptOutcome, Step};
 use crate::switch::{Fiber, Resumption, Suspension};
 
@@ -36,10 +39,23 @@ enum Waiting {
     Slice,
 }
 
+/// What runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// A script or a function, whose result is the reply.
+    Script,
+    /// The code of a library, before a function of it.
+    Library,
+    /// The code of a library, which only registers functions.
+    Loading,
+}
+
 /// The script that runs.
 struct CurrentRun {
-    sha1: [u8; 40],
+    /// The hash of a script, or the name of a function.
+    name: Vec<u8>,
     protocol: Protocol,
+    stage: Stage,
 }
 
 /// An interpreter of scripts, which runs one at a time.
@@ -79,8 +95,9 @@ impl Interpreter {
             context,
             waiting: Waiting::Idle,
             current: CurrentRun {
-                sha1: [0; 40],
+                name: Vec::new(),
                 protocol: Protocol::Resp2,
+                stage: Stage::Script,
             },
             command: CalledCommand::default(),
             compiled: HashMap::new(),
@@ -124,11 +141,11 @@ impl Interpreter {
     /// Panics if one runs.
     pub fn start(&mut self, call: ScriptCall<'_>) -> Step {
         assert!(!self.is_running(), "a script runs");
-        self.context.begin();
-        self.current.protocol = call.protocol;
-        self.current.sha1 = *call.script.sha1_bytes();
+        self.begin_run(call.script.sha1_bytes(), call.protocol, Stage::Script);
         let state = Rc::clone(&self.state);
         let mut stack = state.stack();
+        stack.push_registered(RegistryItem::ScriptEnvironment);
+        stack.set_globals();
         if let Err(error) = self.push_script(&mut stack, call.script) {
             return self.failed(&error);
         }
@@ -161,6 +178,14 @@ impl Interpreter {
             }
         };
         self.proceed(resumption)
+    }
+
+    fn begin_run(&mut self, name: &[u8], protocol: Protocol, stage: Stage) {
+        self.context.begin();
+        self.current.name.clear();
+        self.current.name.extend_from_slice(name);
+        self.current.protocol = protocol;
+        self.current.stage = stage;
     }
 
     fn set_reply(&self, reply: &[u8]) {
@@ -218,53 +243,78 @@ impl Interpreter {
 
     /// Pushes the function of a script.
     fn push_script(&mut self, stack: &mut LuaStack<'_>, script: &Script) -> Result<(), Vec<u8>> {
-        stack.push_registered(RegistryItem::Functions);
-        if let Some(&item) = self.compiled.get(script.sha1_bytes()) {
+        let compiled =
+            self.push_compiled(stack, script.sha1_bytes(), script.code(), c"@user_script");
+        compiled.map_err(|message| {
+            [b"ERR Error compiling script (new function): ", &message[..]].concat()
+        })
+    }
+
+    /// Pushes the function of a source, which is compiled unless it was before.
+    ///
+    /// # Errors
+    /// It does not compile: the message of Lua.
+    fn push_compiled(
+        &mut self,
+        stack: &mut LuaStack<'_>,
+        sha1: &[u8; 40],
+        code: &[u8],
+        name: &CStr,
+    ) -> Result<(), Vec<u8>> {
+        if let Some(&item) = self.compiled.get(sha1) {
+            stack.push_registered(RegistryItem::Functions);
             stack.raw_get_item(-1, item);
             stack.remove(-2);
             return Ok(());
         }
-        if !stack.load(script.code(), c"@user_script") {
-            let message = stack.bytes(-1).unwrap_or_default();
-            let error = [b"ERR Error compiling script (new function): ", message].concat();
-            stack.pop(2);
-            return Err(error);
+        if !stack.load(code, name) {
+            let message = stack.bytes(-1).unwrap_or_default().to_vec();
+            stack.pop(1);
+            return Err(message);
         }
         if self.compiled.len() >= MAX_COMPILED {
-            self.compiled.clear();
-            stack.push_table(MAX_COMPILED, 0);
-            stack.push_value(-1);
-            stack.register(RegistryItem::Functions);
-            stack.replace(-3);
+            self.forget_compiled(stack);
         }
         let item = self.compiled.len() as i32 + 1;
-        self.compiled.insert(*script.sha1_bytes(), item);
-        stack.push_value(-1);
-        stack.raw_set_item(-3, item);
-        stack.remove(-2);
+        self.compiled.insert(*sha1, item);
+        stack.push_registered(RegistryItem::Functions);
+        stack.push_value(-2);
+        stack.raw_set_item(-2, item);
+        stack.pop(1);
         Ok(())
     }
 
-    /// Makes the result of a run.
+    fn forget_compiled(&mut self, stack: &mut LuaStack<'_>) {
+        self.compiled.clear();
+        stack.push_table(MAX_COMPILED, 0);
+        stack.register(RegistryItem::Functions);
+    }
+
+    /// Makes the result of a run, or begins its next stage.
     fn finish(&mut self, status: CallStatus) -> Step {
         let state = Rc::clone(&self.state);
         let mut stack = state.stack();
-        let mut reply = Vec::new();
-        if self.context.is_killed() {
+        let error = if self.context.is_killed() {
             stack.set_slices();
-            let error = self.context.killed.borrow().clone().unwrap_or_default();
-            self.write_error(&mut reply, error);
-        } else if status == CallStatus::Returned {
-            let protocol = self.current.protocol;
-            let booleans = self.context.protocol.get() == Protocol::Resp3;
-            write_result(&mut stack, &mut reply, protocol, booleans);
+            self.context.killed.take()
         } else {
-            let error = error_text(&mut stack);
-            self.write_error(&mut reply, error);
+            (status != CallStatus::Returned).then(|| error_text(&mut stack))
+        };
+        let mut reply = Vec::new();
+        match (error, self.current.stage) {
+            (Some(error), _) => self.write_error(&mut reply, error),
+            (None, Stage::Library) => return self.call_registered(),
+            (None, Stage::Loading) => {}
+            (None, Stage::Script) => {
+                let protocol = self.current.protocol;
+                let booleans = self.context.protocol.get() == Protocol::Resp3;
+                write_result(&mut stack, &mut reply, protocol, booleans);
+            }
         }
         stack.set_top(GLOBALS);
+        stack.collect_lazily();
         if status == CallStatus::OutOfMemory || self.context.heap.is_exceeded() {
-            stack.collect_garbage();
+            self.free_memory(&mut stack);
         }
         Step::Done(ScriptOutcome {
             is_error: reply.first() == Some(&b'-'),
@@ -273,14 +323,29 @@ impl Interpreter {
         })
     }
 
-    /// Writes the error with which the script ended, and its place.
+    /// Makes room in the heap after a script has filled it.
+    fn free_memory(&mut self, stack: &mut LuaStack<'_>) {
+        for name in ["KEYS", "ARGV"] {
+            stack.push_nil();
+            stack.raw_set_field(GLOBALS, name);
+        }
+        stack.collect_garbage();
+        if self.context.heap.used() > self.context.heap.limit() / 2 {
+            self.forget_compiled(stack);
+            stack.collect_garbage();
+        }
+    }
+
+    /// Writes the error with which a run ended, and its place.
     fn write_error(&self, reply: &mut Vec<u8>, mut error: Vec<u8>) {
-        error.extend_from_slice(b" script: ");
-        error.extend_from_slice(&self.current.sha1);
-        if let Some(place) = self.context.error_place.take() {
-            error.extend_from_slice(b", on ");
-            error.extend_from_slice(&place.source);
-            error.extend_from_slice(format!(":{}.", place.line).as_bytes());
+        if self.current.stage != Stage::Loading {
+            error.extend_from_slice(b" script: ");
+            error.extend_from_slice(&self.current.name);
+            if let Some(place) = self.context.error_place.take() {
+                error.extend_from_slice(b", on ");
+                error.extend_from_slice(&place.source);
+                error.extend_from_slice(format!(":{}.", place.line).as_bytes());
+            }
         }
         Writer::new(reply, self.current.protocol).error_bytes(&error);
     }
@@ -313,43 +378,4 @@ fn push_list(stack: &mut LuaStack<'_>, values: &[&[u8]]) {
         stack.push_bytes(value);
         stack.raw_set_item(-2, item);
     }
-}
-
-/// Keeps the place where an error is raised.
-fn handle_error(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
-    let mut frame = stack.frame(1);
-    if frame.as_ref().is_some_and(|frame| frame.is_native) {
-        frame = stack.frame(2);
-    }
-    let place = frame.map(|frame| ErrorPlace {
-        source: frame.source,
-        line: frame.line,
-    });
-    stack.context().error_place.replace(place);
-    stack.set_top(1);
-    Ok(1)
-}
-
-/// Returns the text of the error on the top.
-fn error_text(stack: &mut LuaStack<'_>) -> Vec<u8> {
-    let kind = stack.kind(-1);
-    let mut text = b"ERR ".to_vec();
-    match kind {
-        Kind::Table => {
-            stack.raw_get_field(-1, "err");
-            if !stack.coerce_to_string(-1) {
-                return b"ERR unknown error".to_vec();
-            }
-            return stack.bytes(-1).unwrap_or_default().to_vec();
-        }
-        Kind::String => text.extend_from_slice(stack.bytes(-1).unwrap_or_default()),
-        Kind::Number => write_general(&mut text, stack.number(-1).unwrap_or_default(), 14),
-        Kind::Boolean => text.extend_from_slice(stack.boolean(-1).to_string().as_bytes()),
-        Kind::Nil => text.extend_from_slice(b"nil"),
-        _ => {
-            let address = stack.address(-1);
-            text.extend_from_slice(format!("{}: {address:#x}", kind.name()).as_bytes());
-        }
-    }
-    text
 }

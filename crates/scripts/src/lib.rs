@@ -8,6 +8,7 @@
 //! | module | has |
 //! |---|---|
 //! | [`script`] | sources, their hashes and flags |
+//! | [`library`], [`register_function`] | libraries of functions |
 //! | [`interpreter`], [`step`] | a run, step by step |
 //! | [`switch`] | the stack of its own |
 //! | [`script_context`] | what a running script and its host share |
@@ -16,13 +17,14 @@
 //! | [`protection`] | tables that scripts cannot change |
 //! | [`base_library`], [`math_library`], [`redis_library`], [`string_library`] | functions of the sandbox |
 //! | [`bit_library`], [`json_library`], [`msgpack_library`], [`struct_library`] | the same, for formats of data |
+//! | [`error_reply`] | errors of `redis.call` and its like |
 //! | [`pattern`] | patterns whose search can be interrupted |
 //! | [`reply_reader`], [`result_writer`] | values between RESP and Lua |
 //!
 //! Invariants:
 //! 1. Nothing that a script does is visible to a later one: it can change no table that outlives it,
 //!    and settings of libraries begin anew with each run.
-//! 2. A killed script executes no further instruction, whatever it catches.
+//! 2. A killed script executes no further instruction, also where it catches errors.
 //! 3. A script neither ends the process nor exceeds the memory limit by more than one call of a
 //!    function allocates.
 
@@ -30,11 +32,13 @@
 
 mod base_library;
 mod bit_library;
+mod error_reply;
 mod failure;
 mod heap;
 mod interpreter;
 mod json_library;
 mod json_settings;
+mod library;
 mod lua;
 mod math_library;
 mod msgpack_library;
@@ -43,6 +47,7 @@ mod pattern;
 mod protection;
 mod random;
 mod redis_library;
+mod register_function;
 mod reply_reader;
 mod result_writer;
 mod sandbox;
@@ -54,6 +59,7 @@ mod struct_library;
 mod switch;
 
 pub use interpreter::Interpreter;
+pub use library::{Library, LibraryFunction};
 pub use script::{Script, ScriptFlags, sha1_hex};
 pub use script_context::ScriptLogLevel;
-pub use step::{Answer, Options, ScriptCall, ScriptOutcome, Step};
+pub use step::{Answer, FunctionCall, Options, ScriptCall, ScriptOutcome, Step};

@@ -22,6 +22,18 @@ pub(crate) enum RegistryItem {
     Functions,
     /// The function `next` of scripts.
     Next,
+    /// The global variables of scripts, protected.
+    ScriptEnvironment,
+    /// The global variables of functions, protected.
+    FunctionEnvironment,
+    /// The metatable of the former, which says which global variables there are.
+    FunctionMetatable,
+    /// The real table of the global variables of functions.
+    FunctionGlobals,
+    /// The same, while the code of a library runs.
+    LoadGlobals,
+    /// The function of a library that will be called.
+    Callback,
     /// A function of Lua that resumes a thread.
     Wrapper,
     /// A function that returns the value of a key of a table.

@@ -2,10 +2,12 @@
 
 use resp::Protocol;
 
+use crate::error_reply::{fail, push_error};
 use crate::failure::FunctionFailure;
 use crate::lua::{Kind, LuaStack, NativeFunction};
 use crate::number::write_general;
 use crate::protection::set_functions;
+use crate::register_function::register_function;
 use crate::reply_reader::push_reply;
 use crate::script::sha1_hex;
 use crate::script_context::{CalledCommand, ScriptLogLevel};
@@ -14,7 +16,8 @@ use crate::switch::{Resumption, Suspension};
 /// The version of Redis whose scripts are interpreted.
 const VERSION: (u32, u32, u32) = (7, 0, 15);
 
-const FUNCTIONS: [(&str, NativeFunction); 12] = [
+/// The functions for scripts and for functions of libraries.
+const FUNCTIONS: [(&str, NativeFunction); 9] = [
     ("call", call),
     ("pcall", protected_call),
     ("error_reply", error_reply),
@@ -23,17 +26,24 @@ const FUNCTIONS: [(&str, NativeFunction); 12] = [
     ("log", log),
     ("setresp", set_resp),
     ("acl_check_cmd", acl_check),
-    ("replicate_commands", replicate_commands),
     ("set_repl", set_replication),
+];
+
+/// The functions for scripts alone.
+const SCRIPT_FUNCTIONS: [(&str, NativeFunction); 3] = [
+    ("replicate_commands", replicate_commands),
     ("breakpoint", breakpoint),
     ("debug", debug),
 ];
 
-const NUMBERS: [(&str, f64); 9] = [
+const LEVELS: [(&str, f64); 4] = [
     ("LOG_DEBUG", 0.0),
     ("LOG_VERBOSE", 1.0),
     ("LOG_NOTICE", 2.0),
     ("LOG_WARNING", 3.0),
+];
+
+const REPLICATION: [(&str, f64); 5] = [
     ("REPL_NONE", 0.0),
     ("REPL_AOF", 1.0),
     ("REPL_SLAVE", 2.0),
@@ -41,33 +51,42 @@ const NUMBERS: [(&str, f64); 9] = [
     ("REPL_ALL", 3.0),
 ];
 
-/// Pushes the table.
-pub(crate) fn push_library(stack: &mut LuaStack<'_>) {
-    stack.push_table(0, FUNCTIONS.len() + NUMBERS.len() + 2);
+/// Pushes the table of scripts.
+pub(crate) fn push_for_scripts(stack: &mut LuaStack<'_>) {
+    push_for_functions(stack);
+    let table = stack.top();
+    set_functions(stack, table, &SCRIPT_FUNCTIONS);
+}
+
+/// Pushes the table of functions of libraries.
+pub(crate) fn push_for_functions(stack: &mut LuaStack<'_>) {
+    stack.push_table(0, 32);
     let table = stack.top();
     set_functions(stack, table, &FUNCTIONS);
-    for (name, number) in NUMBERS {
-        stack.push_number(number);
-        stack.raw_set_field(-2, name);
+    set_constants(stack, table, &REPLICATION);
+}
+
+/// Pushes the table of the code of libraries, which cannot call commands.
+pub(crate) fn push_for_loading(stack: &mut LuaStack<'_>) {
+    stack.push_table(0, 16);
+    let table = stack.top();
+    let functions: [(&str, NativeFunction); 2] =
+        [("log", log), ("register_function", register_function)];
+    set_functions(stack, table, &functions);
+    set_constants(stack, table, &[]);
+}
+
+/// Sets the version, the levels of the log, and other numbers.
+fn set_constants(stack: &mut LuaStack<'_>, table: i32, others: &[(&str, f64)]) {
+    for (name, number) in LEVELS.iter().chain(others) {
+        stack.push_number(*number);
+        stack.raw_set_field(table, name);
     }
     let (major, minor, patch) = VERSION;
     stack.push_bytes(format!("{major}.{minor}.{patch}").as_bytes());
-    stack.raw_set_field(-2, "REDIS_VERSION");
+    stack.raw_set_field(table, "REDIS_VERSION");
     stack.push_number(f64::from(major << 16 | minor << 8 | patch));
-    stack.raw_set_field(-2, "REDIS_VERSION_NUM");
-}
-
-/// Pushes a table that is an error reply.
-pub(crate) fn push_error(stack: &mut LuaStack<'_>, text: &[u8]) {
-    stack.push_table(0, 1);
-    stack.push_bytes(text);
-    stack.raw_set_field(-2, "err");
-}
-
-/// Returns a failure with an error reply.
-fn fail(stack: &mut LuaStack<'_>, text: &str) -> FunctionFailure {
-    push_error(stack, text.as_bytes());
-    FunctionFailure::Value
+    stack.raw_set_field(table, "REDIS_VERSION_NUM");
 }
 
 /// `redis.call`

@@ -40,7 +40,7 @@ pub(crate) fn open(stack: &mut LuaStack<'_>) {
     }
     type PushLibrary = fn(&mut LuaStack<'_>);
     let libraries: [(&str, PushLibrary); 5] = [
-        ("redis", redis_library::push_library),
+        ("redis", redis_library::push_for_scripts),
         ("cjson", json_library::push_library),
         ("cmsgpack", msgpack_library::push_library),
         ("bit", |stack| {
@@ -56,7 +56,9 @@ pub(crate) fn open(stack: &mut LuaStack<'_>) {
         stack.raw_set_field(globals, name);
     }
     protect_strings(stack, globals);
+    open_functions(stack, globals);
     protect_globals(stack, globals);
+    stack.register(RegistryItem::ScriptEnvironment);
     stack.remove(lua);
 }
 
@@ -98,11 +100,9 @@ fn protect_strings(stack: &mut LuaStack<'_>, globals: i32) {
     stack.pop(2);
 }
 
-/// Makes a table that of global variables, protected.
+/// Pushes a protected table of global variables, which scripts see in place of the real one.
 fn protect_globals(stack: &mut LuaStack<'_>, globals: i32) {
-    stack.push_table(0, 1);
-    stack.push_function(refuse_unknown);
-    stack.raw_set_field(-2, "__index");
+    push_unknown_metatable(stack);
     stack.push_value(-1);
     stack.set_metatable(globals);
     protect(stack);
@@ -114,9 +114,48 @@ fn protect_globals(stack: &mut LuaStack<'_>, globals: i32) {
     stack.push_value(metatable);
     stack.raw_set(-3);
     stack.pop(1);
+    stack.remove(metatable);
     stack.push_value(-1);
     stack.raw_set_field(globals, "_G");
-    stack.set_globals();
+}
+
+/// Pushes a metatable that refuses reads of what there is not.
+fn push_unknown_metatable(stack: &mut LuaStack<'_>) {
+    stack.push_table(0, 1);
+    stack.push_function(refuse_unknown);
+    stack.raw_set_field(-2, "__index");
+}
+
+/// Makes the global variables of functions of libraries, from those of scripts.
+fn open_functions(stack: &mut LuaStack<'_>, scripts: i32) {
+    stack.push_table(0, 64);
+    let globals = stack.top();
+    stack.push_nil();
+    while stack.next(scripts) {
+        stack.push_value(-2);
+        stack.insert(-2);
+        stack.raw_set(globals);
+    }
+    redis_library::push_for_functions(stack);
+    protect(stack);
+    stack.raw_set_field(globals, "redis");
+    protect_globals(stack, globals);
+    stack.push_metatable(-1);
+    stack.register(RegistryItem::FunctionMetatable);
+    stack.register(RegistryItem::FunctionEnvironment);
+    stack.register(RegistryItem::FunctionGlobals);
+
+    push_unknown_metatable(stack);
+    let unknown = stack.top();
+    stack.push_table(0, 1);
+    redis_library::push_for_loading(stack);
+    stack.push_value(unknown);
+    stack.set_metatable(-2);
+    protect(stack);
+    stack.raw_set_field(-2, "redis");
+    stack.push_value(unknown);
+    stack.set_metatable(-2);
+    stack.register(RegistryItem::LoadGlobals);
     stack.pop(1);
 }
 

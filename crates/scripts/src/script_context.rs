@@ -9,6 +9,7 @@ use resp::{Protocol, Span};
 use crate::failure::FunctionFailure;
 use crate::heap::Heap;
 use crate::json_settings::JsonSettings;
+use crate::library::Registration;
 use crate::random::Random;
 use crate::switch::{Resumption, Suspension, Switch};
 
@@ -98,6 +99,8 @@ pub(crate) struct ScriptContext {
     log_bytes: Cell<usize>,
     pub(crate) random: Cell<Random>,
     pub(crate) json: Cell<JsonSettings>,
+    /// What a library registers, while its code runs.
+    pub(crate) registration: RefCell<Option<Registration>>,
     /// The place of the last error, which ended the script if one did.
     pub(crate) error_place: RefCell<Option<ErrorPlace>>,
 }
@@ -119,6 +122,7 @@ impl ScriptContext {
             log_bytes: Cell::default(),
             random: Cell::default(),
             json: Cell::default(),
+            registration: RefCell::default(),
             error_place: RefCell::default(),
         }
     }
@@ -133,6 +137,7 @@ impl ScriptContext {
         self.log_bytes.set(0);
         self.random.take();
         self.json.take();
+        self.registration.take();
         self.error_place.take();
     }
 

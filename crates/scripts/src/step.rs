@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use resp::Protocol;
 
+use crate::library::Library;
 use crate::script::Script;
 use crate::script_context::ScriptLogLevel;
 
@@ -34,6 +35,21 @@ pub struct ScriptCall<'a> {
     /// The table `KEYS`.
     pub keys: &'a [&'a [u8]],
     /// The table `ARGV`.
+    pub arguments: &'a [&'a [u8]],
+    /// The protocol of the client, in which the result is written.
+    pub protocol: Protocol,
+}
+
+/// A call of a function of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCall<'a> {
+    /// The library.
+    pub library: &'a Arc<Library>,
+    /// The name of the function.
+    pub function: &'a str,
+    /// The function's first argument.
+    pub keys: &'a [&'a [u8]],
+    /// The function's second argument.
     pub arguments: &'a [&'a [u8]],
     /// The protocol of the client, in which the result is written.
     pub protocol: Protocol,

@@ -41,6 +41,9 @@ fn must_fail(state: *mut lua_State) -> bool {
     };
     let context = stack.context();
     if context.tick().is_ok() {
+        if context.heap.used() > context.heap.limit() / 4 {
+            stack.collect_eagerly();
+        }
         return false;
     }
     let _exemption = context.heap.exemption(true);

@@ -294,12 +294,6 @@ impl<'a> LuaStack<'a> {
             && unsafe { ffi::lua_touserdata(self.raw(), index).is_null() }
     }
 
-    /// Collects garbage completely.
-    pub(crate) fn collect_garbage(&mut self) {
-        // SAFETY: the state lives.
-        unsafe { ffi::lua_gc(self.raw(), ffi::LUA_GCCOLLECT, 0) };
-    }
-
     /// Replaces the function on the top by a new thread that will call it.
     pub(crate) fn push_thread(&mut self) {
         assert!(self.kind(-1) == Kind::Function, "a function for a thread");

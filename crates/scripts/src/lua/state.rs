@@ -13,6 +13,7 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
 
+use mlua_sys as ffi;
 use mlua_sys::{
     lua_State, lua_close, lua_getallocf, lua_newstate, luaopen_base, luaopen_math, luaopen_string,
     luaopen_table,
@@ -59,6 +60,26 @@ impl Drop for LuaState {
     fn drop(&mut self) {
         // SAFETY: no function of the state runs: the interpreter ends scripts before it is dropped.
         unsafe { lua_close(self.state.as_ptr()) }
+    }
+}
+
+impl LuaStack<'_> {
+    /// Collects garbage completely.
+    pub(crate) fn collect_garbage(&mut self) {
+        // SAFETY: the state lives.
+        unsafe { ffi::lua_gc(self.raw(), ffi::LUA_GCCOLLECT, 0) };
+    }
+
+    /// Lets the collector begin anew when the heap has doubled: fast, for small heaps.
+    pub(crate) fn collect_lazily(&mut self) {
+        // SAFETY: the state lives.
+        unsafe { ffi::lua_gc(self.raw(), ffi::LUA_GCSETPAUSE, 200) };
+    }
+
+    /// Lets the collector begin anew soon, so that garbage does not fill the heap up to its limit.
+    pub(crate) fn collect_eagerly(&mut self) {
+        // SAFETY: the state lives.
+        unsafe { ffi::lua_gc(self.raw(), ffi::LUA_GCSETPAUSE, 110) };
     }
 }
 

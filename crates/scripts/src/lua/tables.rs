@@ -124,4 +124,11 @@ impl LuaStack<'_> {
         // SAFETY: there is a value.
         unsafe { ffi::lua_replace(self.raw(), ffi::LUA_GLOBALSINDEX) }
     }
+
+    /// Makes the table on the top that of the global variables of a function, and drops it.
+    pub(crate) fn set_environment(&mut self, function: i32) {
+        assert!(self.kind(-1) == Kind::Table, "globals are a table");
+        // SAFETY: the index is valid, and there is a table.
+        unsafe { ffi::lua_setfenv(self.raw(), self.checked(function)) };
+    }
 }

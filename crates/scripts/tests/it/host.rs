@@ -24,6 +24,7 @@ fn reply(arguments: Args<'_>, protocol: Protocol) -> Vec<u8> {
         (b"count", _) => return format!(":{}\r\n", arguments.len()).into_bytes(),
         (b"reply", _) => return arguments.at(1).to_vec(),
         (b"set", _) => "+OK\r\n",
+        (b"ping", _) => "+PONG\r\n",
         (b"get", false) => "$-1\r\n",
         (b"get", true) => "_\r\n",
         _ => "-ERR Unknown Redis command called from script\r\n",

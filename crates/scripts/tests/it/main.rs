@@ -2,6 +2,7 @@
 
 mod attacks;
 mod errors;
+mod functions;
 mod host;
 mod results;
 mod sandbox;

@@ -117,3 +117,11 @@ fn a_script_that_exceeds_its_memory_fails_and_the_next_one_works() {
         assert!(interpreter.used_memory() < 8 << 20);
     }
 }
+
+#[test]
+fn garbage_does_not_fill_the_heap() {
+    let mut interpreter = interpreter(8 << 20);
+    let body = "local t = {} for i = 1, 50000 do t[i] = {} end \
+                for i = 1, 1000000 do local garbage = {i} end return #t";
+    assert_eq!(run_in(&mut interpreter, body), ":50000\r\n");
+}

@@ -1,0 +1,160 @@
+//! Libraries of functions.
+
+use std::sync::Arc;
+
+use kumiki_scripts::{Answer, FunctionCall, Interpreter, Library, ScriptFlags, Step};
+use resp::Protocol;
+
+use crate::host::{finish, interpreter, run_in};
+
+const HEAD: &str = "#!lua name=mylib\n";
+
+fn load(interpreter: &mut Interpreter, code: &str) -> Arc<Library> {
+    let source = format!("{HEAD}{code}");
+    Arc::new(interpreter.load_library(source.as_bytes()).unwrap())
+}
+
+fn start(interpreter: &mut Interpreter, library: &Arc<Library>) -> Step {
+    interpreter.start_function(FunctionCall {
+        library,
+        function: "f",
+        keys: &[b"k1"],
+        arguments: &[b"a1"],
+        protocol: Protocol::Resp2,
+    })
+}
+
+fn call(interpreter: &mut Interpreter, library: &Arc<Library>) -> String {
+    let step = start(interpreter, library);
+    let reply = finish(interpreter, step).reply;
+    reply.escape_ascii().to_string()
+}
+
+/// The transcript has lines `> ` with a library, `= ` with the reply to `FUNCTION LOAD`, and, if there
+/// is a function `f`, `< ` with the reply to its call.
+#[test]
+fn libraries_behave_as_in_redis() {
+    let mut library = None;
+    let mut interpreter = interpreter(16 << 20);
+    let mut source = String::new();
+    for line in include_str!("transcripts/functions.txt").lines() {
+        let (mark, text) = line.split_at(2);
+        match mark {
+            "> " => source = text.replace("\\n", "\n"),
+            "= " => {
+                let loaded = interpreter.load_library(source.as_bytes());
+                let reply = match &loaded {
+                    Ok(library) => {
+                        let name = library.name();
+                        format!("${}\r\n{name}\r\n", name.len()).into_bytes()
+                    }
+                    Err(text) => [b"-", &text[..], b"\r\n"].concat(),
+                };
+                assert_eq!(reply.escape_ascii().to_string(), text, "{source}");
+                library = loaded.ok().map(Arc::new);
+            }
+            _ => {
+                let library = library.as_ref().expect("a library");
+                assert_eq!(call(&mut interpreter, library), text, "{source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_library_has_what_it_registers() {
+    let mut interpreter = interpreter(16 << 20);
+    let library = load(
+        &mut interpreter,
+        "redis.register_function('f', function() end) \
+         redis.register_function{function_name='g', callback=function() end, description='d', \
+         flags={'no-writes', 'allow-stale'}}",
+    );
+    assert_eq!((library.name(), library.engine()), ("mylib", "LUA"));
+    assert!(library.source().starts_with(HEAD.as_bytes()));
+    let [f, g] = library.functions() else {
+        panic!("two functions: {library:?}");
+    };
+    assert_eq!((f.name.as_str(), &f.description), ("f", &None));
+    assert_eq!(f.flags, ScriptFlags::default());
+    assert_eq!(
+        (g.name.as_str(), g.description.as_deref()),
+        ("g", Some(&b"d"[..]))
+    );
+    let flags = ScriptFlags {
+        no_writes: true,
+        allow_stale: true,
+        ..ScriptFlags::default()
+    };
+    assert_eq!(g.flags, flags);
+}
+
+#[test]
+fn no_variable_keeps_a_value_from_one_call_to_the_next() {
+    let mut interpreter = interpreter(16 << 20);
+    let library = load(
+        &mut interpreter,
+        "local count, list = 0, {} redis.register_function('f', function() \
+         count = count + 1 list[#list + 1] = count return list end)",
+    );
+    for _ in 0..3 {
+        assert_eq!(call(&mut interpreter, &library), "*1\\r\\n:1\\r\\n");
+    }
+}
+
+#[test]
+fn functions_and_scripts_do_not_see_each_other() {
+    let mut interpreter = interpreter(16 << 20);
+    assert_eq!(run_in(&mut interpreter, "return #KEYS"), ":2\r\n");
+    let library = load(
+        &mut interpreter,
+        "redis.register_function('f', function() \
+         return {tostring(rawget(_G, 'KEYS')), tostring(redis.register_function), type(redis.call)} end)",
+    );
+    let reply = call(&mut interpreter, &library);
+    assert_eq!(
+        reply,
+        "*3\\r\\n$3\\r\\nnil\\r\\n$3\\r\\nnil\\r\\n$8\\r\\nfunction\\r\\n"
+    );
+    let body = "return {#KEYS, type(redis.breakpoint), loadstring('return #KEYS')()}";
+    assert_eq!(
+        run_in(&mut interpreter, body),
+        "*3\r\n:2\r\n$8\r\nfunction\r\n:2\r\n"
+    );
+}
+
+#[test]
+fn functions_run_in_slices_and_call_commands() {
+    let mut interpreter = interpreter(16 << 20);
+    let library = load(
+        &mut interpreter,
+        "redis.register_function('f', function(keys, args) for i = 1, 1e7 do end \
+         return redis.call('echo', keys[1] .. args[1]) end)",
+    );
+    let step = start(&mut interpreter, &library);
+    assert!(matches!(step, Step::Slice), "{step:?}");
+    let outcome = finish(&mut interpreter, step);
+    assert_eq!(outcome.reply, b"$4\r\nk1a1\r\n");
+    let step = start(&mut interpreter, &library);
+    assert!(matches!(step, Step::Slice), "{step:?}");
+    let Step::Done(outcome) = interpreter.resume(Answer::Kill("ERR killed")) else {
+        panic!("a killed function goes on");
+    };
+    assert_eq!(
+        outcome.reply,
+        b"-ERR killed script: f, on @user_function:2.\r\n"
+    );
+}
+
+#[test]
+fn a_function_that_is_not_registered_again_is_not_found() {
+    let mut interpreter = interpreter(16 << 20);
+    let library = load(
+        &mut interpreter,
+        "redis.register_function('g', function() end)",
+    );
+    assert_eq!(
+        call(&mut interpreter, &library),
+        "-ERR Function not found\\r\\n"
+    );
+}
