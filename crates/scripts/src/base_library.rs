@@ -2,7 +2,7 @@
 
 use crate::failure::{CallStatus, FunctionFailure};
 use crate::lua::{Kind, LuaStack, NativeFunction};
-use crate::protection::{RegistryItem, push_real, read_real, refuse_protected, set_functions};
+use crate::protection::{RegistryItem, push_real, read_real, refuse_if, set_functions};
 
 /// Values that scripts get as Lua has them.
 const UNCHANGED: [&str; 17] = [
@@ -38,8 +38,8 @@ pub(crate) fn fill(stack: &mut LuaStack<'_>, lua: i32, globals: i32) {
     for (name, check) in [
         ("next", read_real as NativeFunction),
         ("rawget", read_real),
-        ("rawset", refuse_protected),
-        ("setmetatable", refuse_protected),
+        ("rawset", refuse_set),
+        ("setmetatable", refuse_metatable),
         ("load", read_texts),
         ("loadstring", read_text),
     ] {
@@ -55,7 +55,7 @@ pub(crate) fn fill(stack: &mut LuaStack<'_>, lua: i32, globals: i32) {
 
     stack.raw_get_field(lua, "table");
     let table = stack.top();
-    guard_field(stack, table, "insert", refuse_protected);
+    guard_field(stack, table, "insert", refuse_insert);
     guard_field(stack, table, "foreach", read_real);
     stack.pop(1);
     fill_coroutine(stack, lua);
@@ -65,6 +65,26 @@ fn guard_field(stack: &mut LuaStack<'_>, table: i32, name: &str, check: NativeFu
     stack.raw_get_field(table, name);
     stack.guard(check);
     stack.raw_set_field(table, name);
+}
+
+/// Guards `rawset`. Lua reports wrong arguments first.
+fn refuse_set(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    refuse_if(stack, |stack| stack.top() >= 3)
+}
+
+/// Guards `setmetatable`.
+fn refuse_metatable(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    refuse_if(stack, |stack| {
+        matches!(stack.kind(2), Kind::Nil | Kind::Table)
+    })
+}
+
+/// Guards `table.insert`.
+fn refuse_insert(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    refuse_if(stack, |stack| match stack.top() {
+        3 => stack.number(2).is_some(),
+        count => count == 2,
+    })
 }
 
 fn fill_coroutine(stack: &mut LuaStack<'_>, lua: i32) {
@@ -105,30 +125,33 @@ fn wrap_thread(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
 
 /// `collectgarbage`: settings of the collector would outlive the script, and are not changed.
 fn collect_garbage(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
-    let is_default = matches!(stack.kind(1), Kind::None | Kind::Nil);
-    if !is_default {
+    let is_missing =
+        |stack: &LuaStack<'_>, index| matches!(stack.kind(index), Kind::None | Kind::Nil);
+    if !is_missing(stack, 1) {
         stack.check_string(1)?;
     }
     let option = stack.bytes(1).unwrap_or(b"collect");
     let number = match option {
-        b"collect" => {
-            stack.collect_garbage();
-            0.0
-        }
         b"count" => stack.context().heap.used() as f64 / 1024.0,
-        b"step" => {
-            stack.push_boolean(false);
-            return Ok(1);
-        }
-        b"stop" | b"restart" => 0.0,
+        b"collect" | b"step" | b"stop" | b"restart" => 0.0,
         b"setpause" | b"setstepmul" => 200.0,
         _ => {
-            let option = String::from_utf8_lossy(option);
-            let text = format!("invalid option '{option}'");
-            return Err(FunctionFailure::Argument(1, text.into()));
+            let text = [b"invalid option '", option, b"'"].concat();
+            return Err(FunctionFailure::Argument(1, text));
         }
     };
-    stack.push_number(number);
+    let (is_collect, is_step) = (option == b"collect", option == b"step");
+    if !is_missing(stack, 2) {
+        stack.check_number(2)?;
+    }
+    if is_collect {
+        stack.collect_garbage();
+    }
+    if is_step {
+        stack.push_boolean(false);
+    } else {
+        stack.push_number(number);
+    }
     Ok(1)
 }
 

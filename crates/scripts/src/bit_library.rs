@@ -39,7 +39,7 @@ fn unary(stack: &mut LuaStack<'_>, operation: fn(u32) -> u32) -> Result<i32, Fun
 
 fn fold(stack: &mut LuaStack<'_>, operation: fn(u32, u32) -> u32) -> Result<i32, FunctionFailure> {
     let mut result = bits(stack, 1)?;
-    for index in 2..=stack.top() {
+    for index in (2..=stack.top()).rev() {
         result = operation(result, bits(stack, index)?);
     }
     push_bits(stack, result)

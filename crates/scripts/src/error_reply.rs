@@ -18,7 +18,7 @@ pub(crate) fn fail(stack: &mut LuaStack<'_>, text: &str) -> FunctionFailure {
     FunctionFailure::Value
 }
 
-/// Keeps the place where an error is raised.
+/// Keeps the place where an error is raised, and makes the error a reply.
 pub(crate) fn handle_error(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     let mut frame = stack.frame(1);
     if frame.as_ref().is_some_and(|frame| frame.is_native) {
@@ -30,6 +30,10 @@ pub(crate) fn handle_error(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFail
     });
     stack.context().error_place.replace(place);
     stack.set_top(1);
+    if stack.kind(1) != Kind::Table {
+        let text = error_text(stack);
+        push_error(stack, &text);
+    }
     Ok(1)
 }
 
@@ -50,8 +54,11 @@ pub(crate) fn error_text(stack: &mut LuaStack<'_>) -> Vec<u8> {
         Kind::Boolean => text.extend_from_slice(stack.boolean(-1).to_string().as_bytes()),
         Kind::Nil => text.extend_from_slice(b"nil"),
         _ => {
-            let address = stack.address(-1);
-            text.extend_from_slice(format!("{}: {address:#x}", kind.name()).as_bytes());
+            let value = match stack.address(-1) {
+                0 => format!("{}: (nil)", kind.name()),
+                address => format!("{}: {address:#x}", kind.name()),
+            };
+            text.extend_from_slice(value.as_bytes());
         }
     }
     text

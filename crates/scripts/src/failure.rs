@@ -1,16 +1,14 @@
 //! How functions and calls end.
 
-use std::borrow::Cow;
-
 /// How a function fails.
 #[derive(Debug)]
 pub(crate) enum FunctionFailure {
     /// With the value on the top.
     Value,
     /// With a message, after the position of the caller.
-    Message(Cow<'static, str>),
+    Message(Vec<u8>),
     /// With a message about an argument, counted from 1.
-    Argument(i32, Cow<'static, str>),
+    Argument(i32, Vec<u8>),
     /// Because the script is killed.
     Killed,
     /// Because the memory limit is reached.
@@ -19,7 +17,7 @@ pub(crate) enum FunctionFailure {
 
 impl FunctionFailure {
     /// Returns a failure with a message, which is put behind the position of the caller.
-    pub(crate) fn message(text: impl Into<Cow<'static, str>>) -> FunctionFailure {
+    pub(crate) fn message(text: impl Into<Vec<u8>>) -> FunctionFailure {
         FunctionFailure::Message(text.into())
     }
 }

@@ -7,6 +7,7 @@ mod token;
 use crate::failure::FunctionFailure;
 use crate::json_settings::{InvalidNumbers, JsonSettings};
 use crate::lua::{Kind, LuaStack, NativeFunction};
+use crate::number::truncate;
 use crate::protection::set_functions;
 
 const FUNCTIONS: [(&str, NativeFunction); 10] = [
@@ -70,7 +71,7 @@ fn set_integer(
     if is_missing(stack, index) {
         return Ok(());
     }
-    let value = stack.check_number(index)? as i64 as i32;
+    let value = truncate(stack.check_number(index)?) as i32;
     if (least..=most).contains(&value) {
         *setting = value;
         Ok(())
@@ -99,8 +100,8 @@ fn set_option<T: Copy>(
     match options.iter().find(|(option, _)| option.as_bytes() == name) {
         Some(&(_, value)) => *setting = value,
         None => {
-            let text = format!("invalid option '{}'", String::from_utf8_lossy(name));
-            return Err(FunctionFailure::Argument(index, text.into()));
+            let text = [b"invalid option '", name, b"'"].concat();
+            return Err(FunctionFailure::Argument(index, text));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::failure::FunctionFailure;
 use crate::lua::{LuaStack, NativeFunction};
+use crate::number::truncate;
 use crate::random::Random;
 
 /// The functions of the table.
@@ -39,12 +40,12 @@ fn random(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
 
 /// `math.randomseed`
 fn random_seed(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
-    let seed = stack.check_number(1)? as i64;
+    let seed = truncate(stack.check_number(1)?);
     stack.context().random.set(Random::seeded(seed as i32));
     Ok(0)
 }
 
 /// Returns an argument as an integer of 32 bits, in 64 so that sums do not overflow.
 fn integer(stack: &LuaStack<'_>, index: i32) -> Result<i64, FunctionFailure> {
-    Ok(i64::from(stack.check_number(index)? as i64 as i32))
+    Ok(i64::from(truncate(stack.check_number(index)?) as i32))
 }

@@ -107,9 +107,12 @@ pub(crate) fn read_real(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure
     Ok(0)
 }
 
-/// Refuses a function of Lua that changes its first argument.
-pub(crate) fn refuse_protected(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
-    if push_real(stack, 1) {
+/// Refuses a function of Lua that would change its first argument, as `changes` says.
+pub(crate) fn refuse_if(
+    stack: &mut LuaStack<'_>,
+    changes: fn(&LuaStack<'_>) -> bool,
+) -> Result<i32, FunctionFailure> {
+    if changes(stack) && push_real(stack, 1) {
         stack.push_bytes(b"Attempt to modify a readonly table");
         return Err(FunctionFailure::Value);
     }

@@ -5,7 +5,7 @@ use resp::Protocol;
 use crate::error_reply::{fail, push_error};
 use crate::failure::FunctionFailure;
 use crate::lua::{Kind, LuaStack, NativeFunction};
-use crate::number::write_general;
+use crate::number::{truncate, write_general};
 use crate::protection::set_functions;
 use crate::register_function::register_function;
 use crate::reply_reader::push_reply;
@@ -208,7 +208,7 @@ fn log(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
             "ERR First argument must be a number (log level).",
         ));
     };
-    let level = match level as i64 {
+    let level = match truncate(level) {
         0 => ScriptLogLevel::Debug,
         1 => ScriptLogLevel::Verbose,
         2 => ScriptLogLevel::Notice,
@@ -233,7 +233,7 @@ fn set_resp(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
         return Err(fail(stack, "ERR redis.setresp() requires one argument."));
     }
-    let protocol = match stack.number(1).unwrap_or_default() as i64 {
+    let protocol = match truncate(stack.number(1).unwrap_or_default()) {
         2 => Protocol::Resp2,
         3 => Protocol::Resp3,
         _ => return Err(fail(stack, "ERR RESP version must be 2 or 3.")),
@@ -270,7 +270,7 @@ fn set_replication(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     if stack.top() != 1 {
         return Err(fail(stack, "ERR redis.set_repl() requires two arguments."));
     }
-    if !(0..=3).contains(&(stack.number(1).unwrap_or_default() as i64)) {
+    if !(0..=3).contains(&truncate(stack.number(1).unwrap_or_default())) {
         let text =
             "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
         return Err(fail(stack, text));

@@ -162,7 +162,6 @@ fn open_functions(stack: &mut LuaStack<'_>, scripts: i32) {
 fn refuse_unknown(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.coerce_to_string(2);
     let name = stack.bytes(2).unwrap_or(b"(null)");
-    let name = String::from_utf8_lossy(name);
-    let text = format!("Script attempted to access nonexistent global variable '{name}'");
-    Err(FunctionFailure::message(text))
+    let text = b"Script attempted to access nonexistent global variable '";
+    Err(FunctionFailure::message([text, name, b"'"].concat()))
 }

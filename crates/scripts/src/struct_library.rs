@@ -112,8 +112,8 @@ impl Layout {
                 self.alignment = alignment;
             }
             _ => {
-                let text = format!("invalid format option '{}'", char::from(option));
-                return Err(FunctionFailure::Argument(1, text.into()));
+                let text = [b"invalid format option '", &[option][..], b"'"].concat();
+                return Err(FunctionFailure::Argument(1, text));
             }
         }
         Ok(())

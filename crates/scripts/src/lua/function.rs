@@ -31,7 +31,7 @@ const OUT_OF_MEMORY: &[u8] = b"not enough memory";
 fn push_failure(stack: &mut LuaStack<'_>, failure: FunctionFailure) {
     match failure {
         FunctionFailure::Value => {}
-        FunctionFailure::Message(text) => push_positioned(stack, text.as_bytes()),
+        FunctionFailure::Message(text) => push_positioned(stack, &text),
         FunctionFailure::Argument(index, text) => {
             let text = argument_message(stack, index, &text);
             push_positioned(stack, &text);
@@ -51,7 +51,7 @@ fn push_positioned(stack: &mut LuaStack<'_>, text: &[u8]) {
     stack.push_bytes(&message);
 }
 
-fn argument_message(stack: &mut LuaStack<'_>, index: i32, text: &str) -> Vec<u8> {
+fn argument_message(stack: &mut LuaStack<'_>, index: i32, text: &[u8]) -> Vec<u8> {
     let (name, is_method) = stack
         .frame(0)
         .and_then(|frame| frame.name)
@@ -59,17 +59,10 @@ fn argument_message(stack: &mut LuaStack<'_>, index: i32, text: &str) -> Vec<u8>
     let name = name.as_slice();
     let index = index - i32::from(is_method);
     if is_method && index == 0 {
-        return [
-            b"calling '",
-            name,
-            b"' on bad self (",
-            text.as_bytes(),
-            b")",
-        ]
-        .concat();
+        return [b"calling '", name, b"' on bad self (", text, b")"].concat();
     }
     let start = format!("bad argument #{index} to '");
-    [start.as_bytes(), name, b"' (", text.as_bytes(), b")"].concat()
+    [start.as_bytes(), name, b"' (", text, b")"].concat()
 }
 
 impl LuaStack<'_> {

@@ -49,11 +49,16 @@ fn unpack_from(stack: &mut LuaStack<'_>, limit: i64, offset: i64) -> Result<i32,
     let input = stack.bytes(1).unwrap_or_default().to_vec();
     let len = input.len();
     let (Ok(most), Ok(at)) = (usize::try_from(limit), usize::try_from(offset)) else {
+        // The message has 32 bits of it.
+        let offset = offset as i32;
         let text = format!("Invalid request to unpack with offset of {offset} and limit of {len}.");
         return Err(FunctionFailure::message(text));
     };
     if at > len {
-        let text = format!("Start offset {at} greater than input length {len}.");
+        let text = format!(
+            "Start offset {} greater than input length {len}.",
+            at as i32
+        );
         return Err(FunctionFailure::message(text));
     }
     let is_whole = limit == 0 && offset == 0;

@@ -201,7 +201,7 @@ fn caught_errors() {
         ),
         (
             "return select(2,load(function() return {} end))",
-            "$51\r\nuser_script:1: reader function must return a string\r\n",
+            "-ERR user_script:1: reader function must return a string\r\n",
         ),
         ("return loadstring('return 1+1')()", ":2\r\n"),
         (
@@ -214,7 +214,7 @@ fn caught_errors() {
         ),
         (
             "return select(2,load(function() error('q') end))",
-            "$16\r\nuser_script:1: q\r\n",
+            "-ERR user_script:1: q\r\n",
         ),
     ]);
 }
