@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`ids`] | epochs, transactions, versions, nodes, partitions |
+//! | [`op_error`] | why an operation failed |
 //! | [`operation`] | operations, and the types of values |
 //! | [`reply`] | answers to operations |
 //! | [`abort`] | why a transaction did not take effect |
@@ -19,6 +20,7 @@ pub mod change;
 pub mod epochs;
 pub mod ids;
 pub mod limits;
+pub mod op_error;
 pub mod operation;
 pub mod participant;
 pub mod partition;

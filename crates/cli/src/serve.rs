@@ -248,6 +248,7 @@ fn config(
     limits.output = options.max_client_output.0 as usize;
     limits.query_buffer = options.max_client_query.0 as usize;
     limits.block_bytes = options.max_block.0 as usize;
+    limits.script_memory = options.max_script_memory.0 as usize;
     Config {
         listen,
         cluster,

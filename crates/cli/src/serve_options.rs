@@ -263,6 +263,9 @@ pub(crate) struct ServeOptions {
     /// Commands of one MULTI block, with their arguments. One that is longer is refused.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1gb", value_parser = Size::from_str)]
     pub(crate) max_block: Size,
+    /// Memory of the variables of one script, at most 1gb. One that needs more ends with an error.
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "128mb", value_parser = Size::from_str)]
+    pub(crate) max_script_memory: Size,
     /// Messages of channels, and replies, that a client which subscribes to channels has not taken. One that is
     /// slower is closed.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]

@@ -66,6 +66,7 @@
 //! - `docs/decisions/0055-two-times-of-expiry.md`
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
 //! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
+//! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
 
 #![deny(unsafe_code)]
 

@@ -27,6 +27,8 @@
 //! 2. A killed script executes no further instruction, also where it catches errors.
 //! 3. A script neither ends the process nor exceeds the memory limit by more than one call of a
 //!    function allocates.
+//!
+//! The decision that binds this crate: `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`.
 
 #![deny(unsafe_code)]
 

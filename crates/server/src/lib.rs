@@ -72,6 +72,7 @@
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 //! - `docs/decisions/0084-messages-leave-with-their-publishers-reply.md`
+//! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
 
 #![forbid(unsafe_code)]
 

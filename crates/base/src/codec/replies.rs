@@ -34,8 +34,9 @@
 
 use crate::model::abort::{Abort, Holder};
 use crate::model::ids::{NodeId, Timestamp, Version};
+use crate::model::op_error::OpError;
 use crate::model::operation::Kind;
-use crate::model::reply::{OpError, OwnedReply};
+use crate::model::reply::OwnedReply;
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 use super::malformed::{Malformed, MalformedKind};

@@ -1,7 +1,7 @@
 //! Why a transaction did not take effect, and what its caller may do.
 
 use super::ids::{NodeId, Timestamp, TransactionId};
-use super::reply::OpError;
+use super::op_error::OpError;
 
 /// The reason why a transaction did not take effect, and what its caller may do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

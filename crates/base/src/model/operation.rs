@@ -1,7 +1,7 @@
 //! Operations of transactions, and the types of values.
 
 use super::ids::Version;
-use super::reply::OpError;
+use super::op_error::OpError;
 
 /// The type of a value. Records have always stored it, so that a later type cannot be
 /// mistaken for a string.
@@ -145,7 +145,7 @@ pub fn byte_range(value: &[u8], start: i64, end: i64) -> &[u8] {
 }
 
 /// One operation. The comment of each says what it answers; any operation on a value of another
-/// type than it needs answers [`OpError::WrongType`](super::reply::OpError::WrongType).
+/// type than it needs answers [`OpError::WrongType`].
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields of an operation are its arguments, said in its comment.
 pub enum Op<'a> {

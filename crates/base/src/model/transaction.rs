@@ -10,8 +10,9 @@
 use super::ids::{Epoch, Tid};
 
 pub use super::abort::{Abort, Holder};
+pub use super::op_error::OpError;
 pub use super::operation::{ExpireWhen, Expiry, Kind, Op, When, byte_range};
-pub use super::reply::{OpError, Reply};
+pub use super::reply::Reply;
 
 /// A one-shot transaction.
 #[derive(Clone, Debug, PartialEq, Default)]

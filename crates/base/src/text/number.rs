@@ -14,7 +14,7 @@
 //! 2. The range is that of the 80-bit format: magnitudes of 1.19e4932 and above are infinite,
 //!    those below 3.6e-4951 are out of range.
 
-use crate::model::reply::OpError;
+use crate::model::op_error::OpError;
 
 /// Parses a signed 64-bit decimal as Redis does: no sign `+`, no leading zero, no blanks.
 #[must_use]

@@ -48,6 +48,21 @@ fn a_cluster_answers_as_one_server() {
         ("LOCK.GUARD lock 7", "+QUEUED\r\n"),
         ("SET foo 9", "+QUEUED\r\n"),
         ("EXEC", "*2\r\n+OK\r\n+OK\r\n"),
+        ("EVAL return(redis.call('incr',KEYS[1])) 1 foo", ":10\r\n"),
+        (
+            "EVAL return(redis.call('mget',unpack(ARGV))) 0 hello somekey foo",
+            "*3\r\n$1\r\n2\r\n$1\r\n2\r\n$2\r\n10\r\n",
+        ),
+        ("RENAME foo hello", "+OK\r\n"),
+        ("COPY hello foo", ":1\r\n"),
+        ("MULTI", "+OK\r\n"),
+        (
+            "EVAL return(redis.call('rename','foo',KEYS[1])) 1 somekey",
+            "+QUEUED\r\n",
+        ),
+        ("EXISTS foo somekey", "+QUEUED\r\n"),
+        ("EXEC", "*2\r\n+OK\r\n:1\r\n"),
+        ("SET foo 1", "+OK\r\n"),
         ("DEL hello somekey foo", ":3\r\n"),
     ] {
         assert_eq!(told(&mut client, command), reply, "{command}");

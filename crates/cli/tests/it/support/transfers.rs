@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use testkit::workload::transfers::{Options, Teller};
 use testkit::workload::{
-    Client as _, Ended, Plan, Subject, Times, Transfers, Workload, read, resp,
+    Client as _, Ended, Plan, Step, Subject, Times, Transfers, Workload, read, resp,
 };
 use testkit::{Client, Reply, eventually_some};
 
@@ -48,7 +48,12 @@ pub(crate) struct AtProxy(pub(crate) Client);
 
 impl Subject for AtProxy {
     fn run(&mut self, plan: &Plan) -> Ended {
-        let requests = resp::requests(plan);
+        // Of two transfers about one is a script.
+        let is_even = |step: &Step| matches!(step, Step::Add { delta, .. } if delta % 2 == 0);
+        let requests = match plan.steps.first().is_some_and(is_even) {
+            true => vec![resp::script(plan)],
+            false => resp::requests(plan),
+        };
         for words in &requests {
             self.0.send(words);
         }
