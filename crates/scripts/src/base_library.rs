@@ -56,6 +56,7 @@ pub(crate) fn fill(stack: &mut LuaStack<'_>, lua: i32, globals: i32) {
     stack.raw_get_field(lua, "table");
     let table = stack.top();
     guard_field(stack, table, "insert", refuse_insert);
+    guard_field(stack, table, "remove", refuse_remove);
     guard_field(stack, table, "foreach", read_real);
     stack.pop(1);
     fill_coroutine(stack, lua);
@@ -81,10 +82,28 @@ fn refuse_metatable(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
 
 /// Guards `table.insert`.
 fn refuse_insert(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    refuse_holes(stack)?;
     refuse_if(stack, |stack| match stack.top() {
         3 => stack.number(2).is_some(),
         count => count == 2,
     })
+}
+
+/// Guards `table.remove`.
+fn refuse_remove(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    refuse_holes(stack)?;
+    Ok(0)
+}
+
+/// Refuses a table with fewer items than its length says: thirty items can have a length of 2^29, and
+/// shifting so many would take minutes.
+fn refuse_holes(stack: &LuaStack<'_>) -> Result<(), FunctionFailure> {
+    const ITEM_BYTES: usize = 16;
+    let used = stack.context().heap.used();
+    if stack.kind(1) == Kind::Table && stack.raw_len(1).saturating_mul(ITEM_BYTES) > used {
+        return Err(FunctionFailure::message("too many holes in the table"));
+    }
+    Ok(())
 }
 
 fn fill_coroutine(stack: &mut LuaStack<'_>, lua: i32) {

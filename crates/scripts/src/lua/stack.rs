@@ -199,7 +199,7 @@ impl<'a> LuaStack<'a> {
         unsafe { ffi::lua_topointer(self.raw(), self.checked(index)) as usize }
     }
 
-    /// Returns the length of a string.
+    /// Returns the length of a string, or that of a table as `#` does.
     pub(crate) fn raw_len(&self, index: i32) -> usize {
         // SAFETY: the index is valid.
         unsafe { ffi::lua_objlen(self.raw(), self.checked(index)) }

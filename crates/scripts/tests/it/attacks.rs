@@ -188,3 +188,24 @@ fn errors_of_odd_types() {
         ":1\r\n",
     )]);
 }
+
+#[test]
+fn tables_with_holes_are_not_shifted() {
+    let holes = "local s = '' for i = 0, 29 do s = s .. '[' .. 2 ^ i .. ']=1,' end \
+                 local t = loadstring('return {' .. s .. '}')()";
+    check(&[(&format!("{holes} return #t"), ":536870912\r\n")]);
+    for call in ["table.insert(t, 1, 1)", "table.remove(t, 1)"] {
+        let error = error(&format!("{holes} {call}"));
+        assert!(error.contains("too many holes in the table"), "{error}");
+    }
+    check(&[
+        (
+            "local t = {1, 2, 3} table.insert(t, 1, 0) table.remove(t, 2) return t",
+            "*3\r\n:0\r\n:2\r\n:3\r\n",
+        ),
+        (
+            "local t = {} for i = 1, 20000 do t[i] = i end table.insert(t, 1, 0) return #t",
+            ":20001\r\n",
+        ),
+    ]);
+}
