@@ -1,5 +1,5 @@
 //! The commands, a module for each family: its rows of the table, and what they do. A family uses
-//! only what the families share: `arguments`, `client_name`, `help`.
+//! only what the families share: `arguments`, `bit_fields`, `client_name`, `help`.
 //!
 //! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
 //! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
@@ -7,6 +7,8 @@
 
 mod arguments;
 mod authentication;
+mod bit_fields;
+mod bitmaps;
 mod bits;
 mod client_name;
 mod clients;
@@ -39,9 +41,10 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 24] = [
+const FAMILIES: [&[CommandDefinition]; 25] = [
     strings::COMMANDS,
     bits::COMMANDS,
+    bitmaps::COMMANDS,
     keys::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,

@@ -5,7 +5,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
-//! | `glob` `cursors` `unix_time` `hexadecimal` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text |
+//! | `glob` `cursors` `unix_time` `hexadecimal` `bit_field` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text; numbers among bits |
 //! | `refusal` `render` | errors and replies as RESP |
 //! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
 //! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
@@ -78,6 +78,7 @@
 
 mod acl_log;
 mod background_job;
+mod bit_field;
 mod block_transaction;
 mod channels;
 mod client_pause;

@@ -172,6 +172,11 @@ impl WorkingSet {
         self.time_ms
     }
 
+    /// Returns the length of the longest value that a key may have, in bytes.
+    pub(crate) fn longest_value(&self) -> usize {
+        self.longest
+    }
+
     /// Returns the reads that these operations still need, or `None` if they can be executed.
     pub(crate) fn need(&self, ops: &[Op<'_>]) -> Option<Need> {
         let mut missing: SmallVec<[Box<[u8]>; 2]> = SmallVec::new();

@@ -51,6 +51,13 @@ impl KeyPositions {
         step: 2,
         counted: false,
     };
+    /// All arguments behind the first one.
+    pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {
+        first: 2,
+        last: -1,
+        step: 1,
+        counted: false,
+    };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
         first: 2,
@@ -99,6 +106,7 @@ mod tests {
         assert_eq!(indexes(KeyPositions::ALL, 4), [1, 2, 3]);
         assert_eq!(indexes(KeyPositions::PAIRS, 5), [1, 3]);
         assert_eq!(indexes(KeyPositions::FIRST_TWO, 3), [1, 2]);
+        assert_eq!(indexes(KeyPositions::FROM_SECOND, 5), [2, 3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());

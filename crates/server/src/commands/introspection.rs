@@ -3,6 +3,7 @@
 use resp::{Args, Writer};
 
 use super::arguments::is;
+use super::bit_fields::{FieldAction, FieldStep, field_steps};
 use super::help::help;
 use crate::command::CommandKind::{Introspection, Local};
 use crate::command::{CommandDefinition, KeyPositions, commands};
@@ -323,13 +324,16 @@ fn command_getkeysandflags(
 }
 
 /// Returns the access of a call, given that of the command. `SET` reads the old value only if the client asks for
-/// it.
+/// it; `BITFIELD` may only read.
 fn access_of(access: &'static str, args: Args<'_>) -> &'static str {
     if !access.ends_with("variable_flags") {
         return access;
     }
-    match args.from(3).iter().any(|option| is(option, "get")) {
-        true => "RW access update",
-        false => "OW update",
+    let is_get = |step: &FieldStep| step.action == FieldAction::Get;
+    let asks = || args.from(3).iter().any(|option| is(option, "get"));
+    match is(args.at(0), "bitfield") {
+        true if field_steps(args).is_ok_and(|steps| steps.iter().all(is_get)) => "RO access",
+        false if !asks() => "OW update",
+        _ => "RW access update",
     }
 }

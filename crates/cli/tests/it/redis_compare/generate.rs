@@ -9,6 +9,8 @@
 //!    machine rounds.
 //! 3. Nothing counts keys: Redis counts those that have expired until it meets them.
 
+mod bits;
+
 use fastrand::Rng;
 
 use super::session::Call;
@@ -80,13 +82,10 @@ impl Generator {
 
     fn command(&mut self) -> Args {
         let args = self.plain_command();
+        let asks_when = args[0].ends_with(b"TTL") || args[0].ends_with(b"EXPIRETIME");
         match self.rng.u32(..20) {
-            // What these answer is compared by other rules, which look at the command.
-            _ if [&b"KEYS"[..], b"TTL", b"PTTL", b"EXPIRETIME", b"PEXPIRETIME"]
-                .contains(&&args[0][..]) =>
-            {
-                args
-            }
+            // Only alone it is known to have no order, or to be near.
+            _ if args[0] == b"KEYS" || asks_when => args,
             0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
             1 => [words("EVAL return({redis.pcall(unpack(ARGV)),1}) 0"), args].concat(),
             _ => args,
@@ -97,8 +96,9 @@ impl Generator {
         match self.rng.u32(..100) {
             0..20 => self.reading(),
             20..40 => self.setting(),
-            40..62 => self.changing(),
-            62..72 => self.several_keys(),
+            40..56 => self.changing(),
+            56..63 => self.writing_bits(),
+            63..72 => self.several_keys(),
             72..92 => self.expiring(),
             92..98 => self.asking_when(),
             _ => self.connection_command(),
