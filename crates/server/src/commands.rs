@@ -17,6 +17,7 @@ mod configuration;
 mod connection;
 mod copies;
 mod debug;
+mod dump;
 mod help;
 mod introspection;
 mod keys;
@@ -41,7 +42,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 25] = [
+const FAMILIES: [&[CommandDefinition]; 26] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -49,6 +50,7 @@ const FAMILIES: [&[CommandDefinition]; 25] = [
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,
+    dump::COMMANDS,
     transactions::COMMANDS,
     connection::COMMANDS,
     authentication::COMMANDS,

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
 //! | `glob` `cursors` `unix_time` `hexadecimal` `bit_field` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text; numbers among bits |
+//! | `lzf` `dump_payload` | the compression of Redis's files; values as `DUMP` carries them |
 //! | `refusal` `render` | errors and replies as RESP |
 //! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
 //! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
@@ -94,6 +95,7 @@ pub mod config;
 mod connection;
 mod coordination;
 mod cursors;
+mod dump_payload;
 mod execution;
 mod failures;
 mod glob;
@@ -108,6 +110,7 @@ pub mod limits;
 mod listeners;
 mod long_transaction;
 mod lookup_counts;
+mod lzf;
 mod memory_watch;
 mod metrics;
 mod output;

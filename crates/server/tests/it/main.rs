@@ -1,6 +1,7 @@
 //! Servers in this process, as clients see them.
 
 mod admin;
+mod bitmaps;
 mod client_control;
 mod cluster_commands;
 mod cluster_failures;

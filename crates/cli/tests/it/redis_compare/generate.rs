@@ -10,6 +10,7 @@
 //! 3. Nothing counts keys: Redis counts those that have expired until it meets them.
 
 mod bits;
+mod payloads;
 
 use fastrand::Rng;
 
@@ -109,7 +110,7 @@ impl Generator {
         let key = self.key();
         match self.rng.u32(..8) {
             0..3 => vec![b("GET"), key],
-            3 => vec![b("STRLEN"), key],
+            3 => vec![self.pick(&["STRLEN", "DUMP"]), key],
             4 => vec![b("EXISTS"), key],
             5 => vec![b("TYPE"), key],
             6 => vec![
@@ -127,7 +128,8 @@ impl Generator {
 
     fn setting(&mut self) -> Args {
         let (key, value) = (self.key(), self.value());
-        match self.rng.u32(..10) {
+        match self.rng.u32(..11) {
+            10 => self.restoring(key),
             0..5 => {
                 let mut args = vec![b("SET"), key, value];
                 self.set_options(&mut args);

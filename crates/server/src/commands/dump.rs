@@ -1,0 +1,96 @@
+//! Commands that carry values between servers.
+
+use base::transaction::Expiry;
+use resp::{Args, Writer};
+
+use super::arguments::{int, is};
+use crate::command::CommandKind::Compound;
+use crate::command::{CommandDefinition, commands};
+use crate::dump_payload::{PayloadError, decode, encode};
+use crate::refusal::{Refusal, write_op_error};
+use crate::working_set::{WorkingSet, WorkingValue};
+
+/// The commands of this family.
+pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
+    "dump" 2 "readonly" ONE("RO access") "keyspace" "nondeterministic_output"
+        "2.6.0" "O(N) where N is the length of the value.",
+        Compound(dump), "A value in the format of Redis's files.";
+    "restore" -4 "write denyoom" ONE("OW update") "keyspace dangerous" ""
+        "2.6.0" "O(N) where N is the length of the value.",
+        Compound(restore), "Sets a key to the value that DUMP has answered.";
+};
+
+fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+    match set.value(args.at(1)) {
+        Some(value) => writer.bulk(&encode(&value.bytes)),
+        None => writer.null(),
+    }
+    Ok(())
+}
+
+/// The options of `RESTORE` that have an effect.
+#[derive(Default)]
+struct RestoreOptions {
+    replaces: bool,
+    /// The time to live is a time since the Unix epoch.
+    is_absolute: bool,
+}
+
+impl RestoreOptions {
+    /// Parses the options. Those on how a key was used are checked: how keys are used is not tracked.
+    fn parse(args: Args<'_>) -> Result<RestoreOptions, Refusal> {
+        let mut options = RestoreOptions::default();
+        let (mut has_idle, mut has_frequency) = (false, false);
+        let mut at = 0;
+        while let Some(option) = args.get(at) {
+            let value = args.get(at + 1);
+            match value {
+                _ if is(option, "replace") => options.replaces = true,
+                _ if is(option, "absttl") => options.is_absolute = true,
+                Some(seconds) if is(option, "idletime") && !has_frequency => {
+                    if int(seconds)? < 0 {
+                        return Err(Refusal::Text("ERR Invalid IDLETIME value, must be >= 0"));
+                    }
+                    (has_idle, at) = (true, at + 1);
+                }
+                Some(frequency) if is(option, "freq") && !has_idle => {
+                    if !(0..=255).contains(&int(frequency)?) {
+                        return Err(Refusal::Text(
+                            "ERR Invalid FREQ value, must be >= 0 and <= 255",
+                        ));
+                    }
+                    (has_frequency, at) = (true, at + 1);
+                }
+                _ => return Err(Refusal::Syntax),
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+fn restore(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+    let key = args.at(1);
+    let options = RestoreOptions::parse(args.from(4))?;
+    if set.value(key).is_some() && !options.replaces {
+        return Err(Refusal::Text("BUSYKEY Target key name already exists."));
+    }
+    let expiry = match int(args.at(2))? {
+        ..0 => return Err(Refusal::Text("ERR Invalid TTL value, must be >= 0")),
+        0 => Expiry::Never,
+        at if options.is_absolute => Expiry::AtMs(at),
+        ttl => Expiry::InMs(ttl),
+    };
+    let bytes = decode(args.at(3), set.longest_value()).map_err(|error| match error {
+        PayloadError::Footer => Refusal::Text("ERR DUMP payload version or checksum are wrong"),
+        PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
+        PayloadError::TooLong => Refusal::TooLong,
+    })?;
+    let deadline = expiry.deadline(set.time_ms(), None);
+    let deadline = deadline.map_err(|_| Refusal::BadExpiry)?;
+    match set.set(key, Some(WorkingValue { bytes, deadline })) {
+        Ok(()) => writer.ok(),
+        Err(error) => write_op_error(error, "restore", writer),
+    }
+    Ok(())
+}
