@@ -33,6 +33,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) queued: AtomicI64,
     /// Its subscriptions, by their kind.
     pub(crate) subscriptions: [AtomicU32; 3],
+    /// `true` if it is shown the commands of all clients.
+    pub(crate) monitors: AtomicBool,
     /// The protocol's number.
     pub(crate) protocol: AtomicU8,
     /// The bytes of its input that is not executed, of its replies, and of all that is kept for it.
@@ -78,12 +80,16 @@ impl ConnectedClient {
         let memory = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         let subscriptions =
             |kind: SubscriptionKind| self.subscriptions[kind as usize].load(Ordering::Relaxed);
-        let flags = match (self.is_subscriber(), queued >= 0) {
-            (true, true) => "Px",
-            (true, false) => "P",
-            (false, true) => "x",
-            (false, false) => "N",
-        };
+        let flags = [
+            (self.monitors.load(Ordering::Relaxed), 'O'),
+            (self.is_subscriber(), 'P'),
+            (queued >= 0, 'x'),
+        ];
+        let flags: String = flags
+            .into_iter()
+            .filter_map(|(set, flag)| set.then_some(flag))
+            .collect();
+        let flags = if flags.is_empty() { "N" } else { &flags };
         let head = format!(
             "id={} addr={} laddr={} fd={} name=",
             self.id, self.address, self.local, self.descriptor

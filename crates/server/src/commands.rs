@@ -23,6 +23,7 @@ mod introspection;
 mod keys;
 mod latency;
 mod memory;
+mod monitor;
 mod objects;
 mod persistence;
 mod publish_subscribe;
@@ -42,7 +43,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 26] = [
+const FAMILIES: [&[CommandDefinition]; 27] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -61,6 +62,7 @@ const FAMILIES: [&[CommandDefinition]; 26] = [
     configuration::COMMANDS,
     slow_log::COMMANDS,
     latency::COMMANDS,
+    monitor::COMMANDS,
     memory::COMMANDS,
     debug::COMMANDS,
     replication::COMMANDS,

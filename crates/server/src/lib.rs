@@ -14,6 +14,7 @@
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
 //! | `command_statistics` `slow_log` `latency_monitor` `failures` `acl_log` | counters of each command; commands that took long; events that did; failed commands, summed up for the log; refused attempts to authenticate |
 //! | `channels` `held_messages` | publish/subscribe: channels, subscribers, messages; those that wait for durability |
+//! | `monitors` | clients that are shown the commands of all others |
 //! | `client_pause` `memory_watch` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
@@ -113,6 +114,7 @@ mod lookup_counts;
 mod lzf;
 mod memory_watch;
 mod metrics;
+mod monitors;
 mod output;
 mod partition;
 mod pending_command;

@@ -18,6 +18,7 @@
 mod accept;
 mod idle;
 mod messages;
+mod monitoring;
 mod newcomers;
 mod nodes;
 mod settle;
@@ -327,6 +328,9 @@ impl<N: Network> Runtime<N> {
         self.executor.context.refresh_all();
         self.touch_waiting();
         self.deliver_received();
+        for lines in self.signal().take_monitored() {
+            self.deliver_monitored(&lines);
+        }
         if self.signal().kills.swap(false, Ordering::SeqCst) {
             for (key, connection) in &mut self.connections {
                 if connection.session.client.killed.load(Ordering::SeqCst) {
@@ -354,6 +358,7 @@ impl<N: Network> Runtime<N> {
         }
         ready.clear();
         self.lists.spare = ready;
+        self.send_monitored();
         self.count();
     }
 
@@ -457,6 +462,7 @@ impl<N: Network> Runtime<N> {
         }
         connection.session.output.clear();
         let context = &mut self.executor.context;
+        context.end_monitor(key);
         let subscriptions = &mut connection.session.subscriptions;
         context
             .subscribers

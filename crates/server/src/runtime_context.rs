@@ -70,6 +70,12 @@ pub(crate) struct RuntimeContext {
     /// The subscribers among this runtime's clients.
     pub(crate) subscribers: SubscriberTable,
     pub(crate) interpreters: InterpreterPool,
+    /// The connections of this runtime that monitor the server.
+    pub(crate) monitors: Vec<usize>,
+    /// Lines for monitors, of the commands of this turn.
+    pub(crate) monitored: Vec<u8>,
+    /// The number of this runtime.
+    runtime: usize,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     /// `true` if the command that runs is one of a `MULTI` block.
@@ -105,10 +111,29 @@ impl RuntimeContext {
             lookups: Lookups::default(),
             subscribers: SubscriberTable::new(runtime),
             interpreters: InterpreterPool::default(),
+            monitors: Vec::new(),
+            monitored: Vec::new(),
+            runtime,
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,
             wants_leaders: false,
+        }
+    }
+
+    /// Has connection `key` monitor the server.
+    pub(crate) fn begin_monitor(&mut self, key: usize) {
+        if !self.monitors.contains(&key) {
+            self.monitors.push(key);
+            self.shared.monitors.add(self.runtime);
+        }
+    }
+
+    /// Ends that connection `key` monitors the server, if it does.
+    pub(crate) fn end_monitor(&mut self, key: usize) {
+        if let Some(at) = self.monitors.iter().position(|&monitor| monitor == key) {
+            self.monitors.swap_remove(at);
+            self.shared.monitors.remove(self.runtime);
         }
     }
 

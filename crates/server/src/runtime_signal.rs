@@ -25,6 +25,8 @@ pub(crate) struct RuntimeSignal {
     pub(crate) kills: AtomicBool,
     /// Messages for its subscribers, in order.
     messages: Mutex<Vec<Arc<ChannelMessage>>>,
+    /// Lines for its monitors, in order.
+    monitored: Mutex<Vec<Arc<[u8]>>>,
 }
 
 impl RuntimeSignal {
@@ -37,6 +39,7 @@ impl RuntimeSignal {
             woken: no(),
             kills: no(),
             messages: Mutex::default(),
+            monitored: Mutex::default(),
         }
     }
 
@@ -55,6 +58,17 @@ impl RuntimeSignal {
     /// Takes the messages that it was given.
     pub(crate) fn take_messages(&self) -> Vec<Arc<ChannelMessage>> {
         std::mem::take(&mut self.messages.lock())
+    }
+
+    /// Gives it lines for its monitors.
+    pub(crate) fn send_monitored(&self, lines: Arc<[u8]>) {
+        self.monitored.lock().push(lines);
+        self.wake();
+    }
+
+    /// Takes the lines that it was given.
+    pub(crate) fn take_monitored(&self) -> Vec<Arc<[u8]>> {
+        std::mem::take(&mut self.monitored.lock())
     }
 
     /// Returns `true` if it has been woken and has not handled that yet.

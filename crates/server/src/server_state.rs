@@ -23,6 +23,7 @@ use crate::cursors::Cursors;
 use crate::failures::SharedFailures;
 use crate::latency_monitor::LatencyMonitor;
 use crate::memory_watch::MemoryWatch;
+use crate::monitors::MonitorRegistry;
 use crate::partition::Partition;
 use crate::routing::Routes;
 use crate::runtime_signal::RuntimeSignal;
@@ -52,6 +53,7 @@ pub(crate) struct ServerState {
     pub(crate) run_id: String,
     pub(crate) clients: ClientRegistry,
     pub(crate) channels: ChannelRegistry,
+    pub(crate) monitors: MonitorRegistry,
     pub(crate) cursors: Cursors,
     pub(crate) scripts: ScriptRegistry,
     /// The number of the next transaction that holds keys.
@@ -142,6 +144,7 @@ impl ServerState {
             run_id: run_id[..40].to_owned(),
             clients: ClientRegistry::default(),
             channels: ChannelRegistry::new(signals.len()),
+            monitors: MonitorRegistry::new(signals.len()),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
             slow_log: SlowLog::new(config.slow_log_limit, config.slow_log_length),

@@ -26,6 +26,8 @@ pub(crate) struct ClientSession {
     pub(crate) replies: ReplyMode,
     pub(crate) last_command: &'static str,
     pub(crate) subscriptions: ClientSubscriptions,
+    /// `true` if it is shown the commands of all clients.
+    pub(crate) monitors: bool,
     /// The messages that it has published in this turn.
     pub(crate) published: Vec<PublishedMessage>,
     /// How long the answer to its next wrong password is put off.
@@ -71,6 +73,7 @@ impl ClientSession {
             replies: ReplyMode::default(),
             last_command: "NULL",
             subscriptions: ClientSubscriptions::default(),
+            monitors: false,
             published: Vec::new(),
             password_delay: Duration::ZERO,
             closing: false,
@@ -88,6 +91,12 @@ impl ClientSession {
         self.client
             .protocol
             .store(protocol.number() as u8, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if it gets messages, or lines of a monitor, which it has not asked for one by one.
+    #[inline]
+    pub(crate) fn gets_messages(&self) -> bool {
+        self.subscriptions.any() || self.monitors
     }
 
     /// Returns `true` if the client has subscriptions and speaks the older protocol, in which messages

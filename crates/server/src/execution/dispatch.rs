@@ -1,5 +1,7 @@
 //! How each kind of command runs.
 
+use std::sync::atomic::Ordering;
+
 use resp::Args;
 
 use super::executor::Executor;
@@ -66,6 +68,9 @@ impl Executor {
         let subscribers = &mut self.context.subscribers;
         subscribers.unsubscribe_all(registry, key, &mut session.subscriptions);
         session.note_subscriptions();
+        self.context.end_monitor(key);
+        session.monitors = false;
+        session.client.monitors.store(false, Ordering::Relaxed);
         session.reads_stale = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);

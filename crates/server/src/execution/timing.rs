@@ -1,15 +1,16 @@
 //! The time that commands take: measured for the statistics, and recorded if it is long.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use resp::Args;
 
 use super::executor::Executor;
 use crate::clients::ConnectedClient;
-use crate::command::{CommandDefinition, CommandFlags};
+use crate::command::{CommandDefinition, CommandFlags, CommandKind};
 use crate::command_call::CommandCall;
 use crate::command_timing::SlicedCall;
 use crate::connection::Connection;
+use crate::monitors::write_line;
 use crate::pending_command::PendingCommand;
 use crate::secret_arguments::redacted;
 
@@ -24,14 +25,18 @@ pub(super) struct CallTimer {
 }
 
 impl Executor {
-    /// Counts a command that is about to execute, and begins to measure it if that must be.
+    /// Counts a command that is about to execute, shows it to monitors, and begins to measure it if that must
+    /// be.
     #[inline]
     pub(super) fn begin_call(
-        &self,
+        &mut self,
         connection: &Connection,
         command: &CommandDefinition,
         args: Args<'_>,
     ) -> CallTimer {
+        if self.context.shared.monitors.any() {
+            self.show_to_monitors(connection, command, args);
+        }
         let sampled = self.context.recorder.begin(command.number);
         let parts = match &connection.block {
             Some(block) => block.len(),
@@ -42,6 +47,32 @@ impl Executor {
             began: sampled.or_else(|| measures().then(Instant::now)),
             sampled: sampled.is_some(),
             from: connection.session.output.position(),
+        }
+    }
+
+    /// Shows a command to monitors; before `EXEC` the commands of the block that it executes.
+    #[cold]
+    fn show_to_monitors(
+        &mut self,
+        connection: &Connection,
+        command: &CommandDefinition,
+        args: Args<'_>,
+    ) {
+        let block = connection.block.as_ref();
+        let block =
+            block.filter(|block| matches!(command.kind, CommandKind::Exec) && !block.broken);
+        let inner = block.into_iter().flat_map(|block| &block.commands);
+        let inner = inner.map(|call| (call.command, call.args()));
+        let (at, most) = (
+            SystemTime::now(),
+            self.context.shared.config.limits.subscriber_output,
+        );
+        let client = connection.session.client.address;
+        let lines = &mut self.context.monitored;
+        for (command, args) in inner.chain([(command, args)]) {
+            if !command.flags.has(CommandFlags::ADMIN) && lines.len() <= most {
+                write_line(lines, at, client, redacted(command, args), most);
+            }
         }
     }
 

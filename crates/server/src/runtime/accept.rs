@@ -75,6 +75,7 @@ impl<N: Network> Runtime<N> {
                 last_ms: AtomicU64::new(0),
                 queued: AtomicI64::new(-1),
                 subscriptions: Default::default(),
+                monitors: AtomicBool::new(false),
                 protocol: AtomicU8::new(2),
                 memory: Default::default(),
                 killed: AtomicBool::new(false),

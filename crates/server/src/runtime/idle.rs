@@ -36,9 +36,11 @@ impl<N: Network> Runtime<N> {
 }
 
 /// Returns `true` if a connection of this age waits for its client, and has received nothing from
-/// it for longer than `limit`.
+/// it for longer than `limit`. A client that gets messages need not send anything.
 fn is_idle(connection: &Connection, age: Duration, limit: Duration) -> bool {
     let heard = Duration::from_millis(connection.session.client.last_ms.load(Ordering::Relaxed));
-    let waits_here = connection.pending.is_some() || connection.waits_for().is_some();
+    let waits_here = connection.pending.is_some()
+        || connection.waits_for().is_some()
+        || connection.session.gets_messages();
     !waits_here && !connection.state.in_ready && age.saturating_sub(heard) > limit
 }

@@ -193,7 +193,7 @@ impl<N: Network> Runtime<N> {
                 connection.writer().error(refusal::OUTCOME_UNKNOWN);
                 context.note_error(b"-MISCONF");
             }
-            if unknown > 0 && connection.session.subscriptions.any() {
+            if unknown > 0 && connection.session.gets_messages() {
                 // Messages were among them, and a client could not tell errors for these.
                 connection.session.closing = true;
             }
@@ -207,10 +207,10 @@ impl<N: Network> Runtime<N> {
             connection.session.output.set_aside();
         }
         let limits = &context.shared.config.limits;
-        let (output, text) = match connection.session.subscriptions.any() {
+        let (output, text) = match connection.session.gets_messages() {
             true => (
                 limits.subscriber_output,
-                "closed: it subscribes to channels and is slow to take messages (--max-subscriber-output)",
+                "closed: it subscribes to channels, or monitors, and is slow to take messages (--max-subscriber-output)",
             ),
             false => (limits.output, "closed: it takes no replies"),
         };

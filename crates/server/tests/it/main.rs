@@ -17,6 +17,7 @@ mod idle;
 mod info;
 mod latency;
 mod long_transactions;
+mod monitor;
 mod operators;
 mod publish_subscribe;
 mod replica;
