@@ -63,10 +63,23 @@ fn bitcount<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Get { key: args.at(1) });
     let range = match args.len() {
         2 => Ok(None),
-        4 | 5 => range(args.from(2)).map(Some),
+        4 | 5 => counted_range(args.from(2)).map(Some),
         _ => Err(Refusal::Syntax),
     };
     Ok(Render::Computed(Computation::BitCount(range)))
+}
+
+/// Parses a start, an end, and perhaps a unit. As in Redis it may be a wrong one if the range is reversed.
+fn counted_range(args: Args<'_>) -> Result<BitRange, Refusal> {
+    let ends = BitRange {
+        start: int(args.at(0))?,
+        end: Some(int(args.at(1))?),
+        in_bits: false,
+    };
+    match ends.is_reversed() {
+        true => Ok(ends),
+        false => range(args),
+    }
 }
 
 /// Parses a start, an end and a unit; only the first must be there.

@@ -11,6 +11,7 @@
 
 mod bits;
 mod payloads;
+mod read_bits;
 
 use fastrand::Rng;
 
@@ -108,7 +109,7 @@ impl Generator {
 
     fn reading(&mut self) -> Args {
         let key = self.key();
-        match self.rng.u32(..8) {
+        match self.rng.u32(..10) {
             0..3 => vec![b("GET"), key],
             3 => vec![self.pick(&["STRLEN", "DUMP"]), key],
             4 => vec![b("EXISTS"), key],
@@ -119,6 +120,7 @@ impl Generator {
                 self.position(),
                 self.position(),
             ],
+            7..9 => self.bits(key),
             _ => vec![
                 b("KEYS"),
                 self.pick(&["*", "?", "[a-c]", "[^a]", "k*", "*\\**", "", "[", "a\\"]),
