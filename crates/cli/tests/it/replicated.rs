@@ -315,10 +315,14 @@ fn followers_and_the_leader_say_so_in_hello_and_role() {
         let role = said(leader, "ROLE");
         role.starts_with("[master ")
             && said(leader, "HELLO 2").contains("role master")
+            // A majority is the leader and one more.
+            && said(leader, "WAIT 2 0") == "1"
+            && said(leader, "WAITAOF 1 2 0") == "[1 1]"
             && followers.all(|node| {
                 let follows = format!("[slave {host} {port} connected ");
                 let listed = format!("[{} {} ", address(node).ip(), address(node).port());
                 said(node, "HELLO 2").contains("role replica")
+                    && said(node, "WAIT 2 0").contains("replica instances")
                     && said(node, "ROLE").starts_with(&follows)
                     && role.contains(&listed)
             })
