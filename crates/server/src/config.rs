@@ -15,6 +15,7 @@ use fabric::verbs::Domain;
 use reactor::Io;
 use reactor::tls::ServerTls;
 
+use crate::config_file::ConfigFile;
 use crate::limits::Limits;
 
 /// When replies are sent.
@@ -37,35 +38,6 @@ pub enum DebugAccess {
     Local,
     /// All.
     Yes,
-}
-
-/// Changes options in a file, given their names and values.
-type ChangeOptions = dyn Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync;
-
-/// The file that the server's options come from.
-#[derive(Clone)]
-pub struct ConfigFile(Arc<ChangeOptions>);
-
-impl ConfigFile {
-    /// Creates it from a function that changes options in the file, given their names and values, and returns
-    /// the reason if it cannot.
-    #[must_use]
-    pub fn new(
-        change: impl Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync + 'static,
-    ) -> ConfigFile {
-        ConfigFile(Arc::new(change))
-    }
-
-    /// Changes options in the file.
-    pub(crate) fn change(&self, options: &[(&'static str, String)]) -> Result<(), String> {
-        (self.0)(options)
-    }
-}
-
-impl std::fmt::Debug for ConfigFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a file")
-    }
 }
 
 /// A server's place in a cluster.

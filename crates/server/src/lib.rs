@@ -4,7 +4,7 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | [`config`] [`limits`] | how a server is set up; sizes that clients control |
+//! | [`limits`] `config_file` [`config`] | sizes that clients control; the file of the options; how a server is set up |
 //! | `glob` `cursors` `unix_time` `hexadecimal` `bit_field` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text; numbers among bits |
 //! | `lzf` `dump_payload` | the compression of Redis's files; values as `DUMP` carries them |
 //! | `refusal` `render` | errors and replies as RESP |
@@ -93,6 +93,7 @@ mod command_table;
 mod command_timing;
 mod commands;
 pub mod config;
+mod config_file;
 mod connection;
 mod coordination;
 mod cursors;
@@ -148,9 +149,8 @@ use reactor::tls::{Tls, TlsSettings};
 use reactor::{Io, Network, Sockets, Uring};
 
 pub use admin::{Admin, Build, Starting};
-pub use config::{
-    Config, ConfigFile, DebugAccess, Durability, Membership, StartError, TlsListener,
-};
+pub use config::{Config, DebugAccess, Durability, Membership, StartError, TlsListener};
+pub use config_file::ConfigFile;
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 

@@ -39,7 +39,7 @@ pub(crate) enum Render<'a> {
     Deadline(Deadline),
     /// `Nil` and errors unchanged, a refusal in place of a value.
     RefusedIfThere(Refusal),
-    /// What is computed of values.
+    /// A reply that is computed of values.
     Computed(Computation),
     /// The keys that match.
     Keys { pattern: &'a [u8] },

@@ -30,7 +30,7 @@ const MEMORY: &[CommandDefinition] = commands! { "server";
         Local(stats), "Figures about memory.";
     "memory|doctor" 2 "" NONE("") "" "nondeterministic_output request_policy:all_shards response_policy:special"
         "4.0.0" "O(1)",
-        Local(doctor), "What is unusual about the memory in use.";
+        Local(doctor), "A report on unusual uses of memory.";
     "memory|malloc-stats" 2 "" NONE("") "" "nondeterministic_output request_policy:all_shards response_policy:special"
         "4.0.0" "O(1)",
         Local(malloc_stats), "Says that the allocator has no figures.";
@@ -111,7 +111,8 @@ fn doctor(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>
     session.writer().verbatim(b"txt", report.as_bytes());
 }
 
-/// Returns what is unusual about these bytes of keys, of clients, of the process, and about the limit.
+/// Returns a report on unusual uses of memory, given the bytes of keys, of clients and of the process, and the
+/// limit.
 fn diagnosis(keys: u64, clients: u64, resident: u64, limit: u64) -> String {
     if keys < FEW_BYTES {
         return format!("The keys take {}: too little to say more.\n", Size(keys));

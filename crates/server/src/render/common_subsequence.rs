@@ -8,7 +8,7 @@ use resp::Writer;
 /// The most entries that the table may have: more would hold the thread for too long.
 const MOST_ENTRIES: usize = 16 << 20;
 
-/// What is shown of the subsequence.
+/// The parts of the answer that the client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SubsequenceOptions {
     /// Its length alone.

@@ -10,7 +10,7 @@ use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
 use crate::refusal::Refusal;
 
-/// What is computed.
+/// The computation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Computation {
     /// The encoding of a value, in Redis's words.

@@ -1,4 +1,4 @@
-//! `SLOWLOG`: what is recorded, and how it is shown.
+//! `SLOWLOG`: its entries, and its parameters.
 
 use crate::support::{bulk, config, ephemeral, error, int, ok, status};
 use testkit::{Client, Reply};
