@@ -30,7 +30,12 @@ impl BitField {
 
     /// Returns the number, given the whole value; bytes that are missing are zeros.
     pub(crate) fn read(self, value: &[u8]) -> i64 {
-        self.kept((self.word(value) >> self.bits_behind()) as u64)
+        self.read_from(value.get(self.bytes().0..).unwrap_or_default())
+    }
+
+    /// Returns the number, given the value from its first byte on; bytes that are missing are zeros.
+    pub(crate) fn read_from(self, bytes: &[u8]) -> i64 {
+        self.kept((self.word(bytes) >> self.bits_behind()) as u64)
     }
 
     /// Writes the lowest bits of a number into a value that has all bytes of the field.
@@ -38,7 +43,7 @@ impl BitField {
         let (first, last) = self.bytes();
         let mask = (u128::MAX >> (128 - self.bits)) << self.bits_behind();
         let own = (number as u128) << self.bits_behind() & mask;
-        let word = (self.word(value) & !mask | own).to_be_bytes();
+        let word = (self.word(&value[first..]) & !mask | own).to_be_bytes();
         let count = last - first + 1;
         value[first..=last].copy_from_slice(&word[word.len() - count..]);
     }
@@ -85,10 +90,10 @@ impl BitField {
         }
     }
 
-    /// Returns the bytes of the field, at most nine, as one number.
-    fn word(self, value: &[u8]) -> u128 {
+    /// Returns the bytes of the field, at most nine, as one number, given the value from the first of them on.
+    fn word(self, bytes: &[u8]) -> u128 {
         let (first, last) = self.bytes();
-        let bytes = (first..=last).map(|at| value.get(at).copied().unwrap_or(0));
+        let bytes = (0..=last - first).map(|at| bytes.get(at).copied().unwrap_or(0));
         bytes.fold(0, |word, byte| word << 8 | u128::from(byte))
     }
 

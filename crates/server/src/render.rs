@@ -12,7 +12,7 @@ use resp::Writer;
 use crate::glob;
 use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, write_op_error};
-pub(crate) use bits::{BitField, BitRange};
+pub(crate) use bits::BitRange;
 pub(crate) use common_subsequence::SubsequenceOptions;
 pub(crate) use computation::{Computation, encoding};
 pub(crate) use context::RenderContext;

@@ -4,10 +4,11 @@ use base::Op;
 use resp::Args;
 
 use super::arguments::{int, is};
+use super::bit_fields::{FieldAction, bit_offset, field_steps};
 use crate::command::CommandKind::Store;
 use crate::command::{CommandDefinition, Ops, Planned, commands};
 use crate::refusal::Refusal;
-use crate::render::{BitField, BitRange, Computation, Render};
+use crate::render::{BitRange, Computation, Render};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "bitmap";
@@ -24,18 +25,6 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "bitmap";
         "6.0.0" "O(1) for each subcommand specified",
         Store(bitfield_ro), "Numbers among the bits of a value.";
 };
-
-/// The bits that a value may have.
-const MOST_BITS: u64 = 1 << 32;
-const BAD_OFFSET: Refusal = Refusal::Text("ERR bit offset is not an integer or out of range");
-
-/// Parses the place of a bit.
-fn bit_offset(arg: &[u8]) -> Result<u64, Refusal> {
-    let offset = int(arg).ok().and_then(|offset| u64::try_from(offset).ok());
-    offset
-        .filter(|&offset| offset < MOST_BITS)
-        .ok_or(BAD_OFFSET)
-}
 
 fn getbit<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let offset = bit_offset(args.at(2))?;
@@ -107,70 +96,24 @@ fn bitpos<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 }
 
 fn bitfield_ro<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    let (mut fields, mut only_gets, mut at) = (Vec::new(), true, 2);
-    while let Some(word) = args.get(at) {
-        let rest = args.len() - at - 1;
-        if is(word, "overflow") && rest >= 1 {
-            let types = ["wrap", "sat", "fail"];
-            if !types.iter().any(|known| is(args.at(at + 1), known)) {
-                return Err(Refusal::Text("ERR Invalid OVERFLOW type specified"));
-            }
-            at += 2;
-            continue;
-        }
-        let writes = is(word, "set") || is(word, "incrby");
-        if !(is(word, "get") && rest >= 2 || writes && rest >= 3) {
-            return Err(Refusal::Syntax);
-        }
-        fields.push(bit_field(args.at(at + 1), args.at(at + 2))?);
-        if writes {
-            int(args.at(at + 3))?;
-            only_gets = false;
-        }
-        at += if writes { 4 } else { 3 };
-    }
-    if !only_gets {
+    let steps = field_steps(args)?;
+    if steps.iter().any(|step| step.action != FieldAction::Get) {
         let text = "ERR BITFIELD_RO only supports the GET subcommand";
         return Err(Refusal::Text(text));
     }
     let key = args.at(1);
-    if fields.is_empty() {
+    if steps.is_empty() {
         // It must still be a string.
         ops.push(Op::Len { key });
     }
+    let fields: Vec<_> = steps.iter().map(|step| step.field).collect();
     ops.extend(fields.iter().map(|field| {
         let (start, end) = field.bytes();
-        Op::GetRange { key, start, end }
+        Op::GetRange {
+            key,
+            start: start as i64,
+            end: end as i64,
+        }
     }));
     Ok(Render::Computed(Computation::BitFields(fields)))
-}
-
-/// Parses the type of a number, such as `u8`, and its place: that of its first bit, or behind `#` its number
-/// among numbers of its type.
-fn bit_field(kind: &[u8], offset: &[u8]) -> Result<BitField, Refusal> {
-    let length = kind.get(1..).and_then(|length| int(length).ok());
-    let (signed, bits) = match (kind.first(), length) {
-        (Some(b'i'), Some(bits @ 1..=64)) => (true, bits as u32),
-        (Some(b'u'), Some(bits @ 1..=63)) => (false, bits as u32),
-        _ => {
-            return Err(Refusal::Text(
-                "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 \
-                 is.",
-            ));
-        }
-    };
-    let offset = match offset.strip_prefix(b"#") {
-        None => bit_offset(offset)?,
-        Some(number) => {
-            let offset = bit_offset(number)? * u64::from(bits);
-            Some(offset)
-                .filter(|&offset| offset < MOST_BITS)
-                .ok_or(BAD_OFFSET)?
-        }
-    };
-    Ok(BitField {
-        signed,
-        bits,
-        offset,
-    })
 }

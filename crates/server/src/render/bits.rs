@@ -84,41 +84,6 @@ pub(super) fn position(value: &[u8], bit: bool, range: BitRange) -> i64 {
     }
 }
 
-/// A number among the bits of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BitField {
-    pub(crate) signed: bool,
-    /// Its length, at most 64, or 63 of a number without a sign.
-    pub(crate) bits: u32,
-    /// The place of its first bit.
-    pub(crate) offset: u64,
-}
-
-impl BitField {
-    /// Returns the first and the last byte that it has bits in.
-    pub(crate) fn bytes(self) -> (i64, i64) {
-        let last = (self.offset + u64::from(self.bits) - 1) / 8;
-        ((self.offset / 8) as i64, last as i64)
-    }
-
-    /// Returns the number, given its bytes; those that are missing are zeros.
-    pub(super) fn of(self, bytes: &[u8]) -> i64 {
-        let (first, last) = self.bytes();
-        let count = (last - first + 1) as u32;
-        let mut all: u128 = 0;
-        for at in 0..count as usize {
-            all = all << 8 | u128::from(bytes.get(at).copied().unwrap_or(0));
-        }
-        let behind = 8 * count - (self.offset % 8) as u32 - self.bits;
-        let bits = (all >> behind) as u64;
-        let unused = 64 - self.bits;
-        match self.signed {
-            true => (bits << unused) as i64 >> unused,
-            false => (bits << unused >> unused) as i64,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,31 +122,5 @@ mod tests {
                 assert_eq!(count(&value, Some(range)), ones, "{value:?} {range:?}");
             }
         }
-    }
-
-    #[test]
-    fn numbers_are_read_across_bytes() {
-        let field = |signed, bits, offset| BitField {
-            signed,
-            bits,
-            offset,
-        };
-        let value = [0x6f, 0x68, 0x6d, 0x79, 0x74, 0x65, 0x78, 0x74, 0xff];
-        let of = |field: BitField| {
-            let (first, last) = field.bytes();
-            let end = (last as usize + 1).min(value.len());
-            field.of(value.get(first as usize..end).unwrap_or_default())
-        };
-        assert_eq!(of(field(false, 4, 4)), 15);
-        assert_eq!(of(field(true, 4, 4)), -1);
-        assert_eq!(of(field(true, 1, 1)), -1);
-        assert_eq!(of(field(true, 64, 8)), 0x686d_7974_6578_74ff);
-        assert_eq!(
-            of(field(true, 64, 1)),
-            i64::from_be_bytes([0xde, 0xd0, 0xda, 0xf2, 0xe8, 0xca, 0xf0, 0xe9])
-        );
-        // Zeros follow.
-        assert_eq!(of(field(false, 16, 64)), 0xff00);
-        assert_eq!(of(field(false, 8, 1000)), 0);
     }
 }

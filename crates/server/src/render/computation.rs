@@ -5,9 +5,10 @@ use base::number::parse_int;
 use resp::Writer;
 use store::bytes_of_key;
 
-use super::bits::{self, BitField, BitRange};
+use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
+use crate::bit_field::BitField;
 use crate::refusal::Refusal;
 
 /// The computation.
@@ -76,7 +77,7 @@ impl Computation {
             Computation::BitFields(fields) => {
                 writer.array(fields.len());
                 for (field, reply) in fields.iter().zip(replies) {
-                    writer.int(field.of(value(Some(reply)).unwrap_or_default()));
+                    writer.int(field.read_from(value(Some(reply)).unwrap_or_default()));
                 }
             }
             Computation::Subsequence(options) => {
