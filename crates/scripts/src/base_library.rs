@@ -206,7 +206,10 @@ fn protected_call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
         // Redis calls this value, which the message says.
         stack.push_boolean(true);
     }
-    let status = stack.protected_call(stack.top() - 1, None, 0);
+    let mut status = stack.protected_call(stack.top() - 1, None, 0);
+    if !has_room(stack) {
+        status = CallStatus::Failed;
+    }
     let is_caught = status != CallStatus::Returned;
     if is_caught && stack.kind(-1) == Kind::Table {
         if matches!(stack.raw_get_field(-1, "err"), Kind::String | Kind::Number) {
@@ -229,9 +232,22 @@ fn handled_call(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     stack.push_closure(handle);
     stack.insert(1);
     let status = stack.protected_call(0, None, 1);
-    stack.push_boolean(status == CallStatus::Returned);
-    stack.replace(1);
+    stack.remove(1);
+    let is_returned = has_room(stack) && status == CallStatus::Returned;
+    stack.push_boolean(is_returned);
+    stack.insert(1);
     Ok(stack.top())
+}
+
+/// Returns `true` if there is room above the results of a call, which are replaced by a message
+/// otherwise.
+fn has_room(stack: &mut LuaStack<'_>) -> bool {
+    let has_room = stack.reserve(4);
+    if !has_room {
+        stack.set_top(0);
+        stack.push_bytes(b"stack overflow");
+    }
+    has_room
 }
 
 /// Calls the handler of `xpcall`, but for the error that ends a killed script: Lua does not interrupt

@@ -7,19 +7,19 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`script`] | sources, their hashes and flags |
-//! | [`library`], [`register_function`] | libraries of functions |
-//! | [`interpreter`], [`step`] | a run, step by step |
-//! | [`switch`] | the stack of its own |
-//! | [`script_context`] | what a running script and its host share |
-//! | [`lua`] | Lua's C API, with checked indices |
-//! | [`sandbox`] | the global variables |
-//! | [`protection`] | tables that scripts cannot change |
-//! | [`base_library`], [`math_library`], [`redis_library`], [`string_library`] | functions of the sandbox |
-//! | [`bit_library`], [`json_library`], [`msgpack_library`], [`struct_library`] | the same, for formats of data |
-//! | [`error_reply`] | errors of `redis.call` and its like |
-//! | [`pattern`] | patterns whose search can be interrupted |
-//! | [`reply_reader`], [`result_writer`] | values between RESP and Lua |
+//! | `script` | sources, their hashes and flags |
+//! | `library`, `register_function` | libraries of functions |
+//! | `interpreter`, `step` | a run, step by step |
+//! | `switch` | the stack of its own |
+//! | `script_context` | what a running script and its host share |
+//! | `lua` | Lua's C API, with checked indices |
+//! | `sandbox` | the global variables |
+//! | `protection` | tables that scripts cannot change |
+//! | `base_library`, `math_library`, `redis_library`, `string_library` | functions of the sandbox |
+//! | `bit_library`, `json_library`, `msgpack_library`, `struct_library` | the same, for formats of data |
+//! | `error_reply` | errors of `redis.call` and its like |
+//! | `pattern` | patterns whose search can be interrupted |
+//! | `reply_reader`, `result_writer` | values between RESP and Lua |
 //!
 //! Invariants:
 //! 1. Nothing that a script does is visible to a later one: it can change no table that outlives it,

@@ -59,6 +59,7 @@ fn search(stack: &mut LuaStack<'_>, with_place: bool) -> Result<i32, FunctionFai
     stack.check_string(2)?;
     let start = optional_integer(stack, 3, 1)?;
     let is_plain = stack.kind(4) != Kind::None && stack.boolean(4);
+    stack.set_top(2);
     let context = stack.context();
     let text = stack.bytes(1).unwrap_or_default();
     let pattern = stack.bytes(2).unwrap_or_default();

@@ -3,8 +3,8 @@
 //! Safety contract:
 //! 1. A Lua error is a jump to the call that catches it. Functions that raise one own nothing at
 //!    that moment: all values of Rust are dropped before, in [`enter`].
-//! 2. The first upvalue of a function that is pushed here is the address of a [`NativeFunction`]. The second
-//!    upvalue of a guarded function is the address of a C function without upvalues.
+//! 2. The first upvalue of a function that is pushed here is the address of a [`NativeFunction`]. The
+//!    second upvalue of a guarded function is the address of a C function without upvalues.
 //! 3. A panic does not unwind through Lua: it ends the process.
 
 #![allow(unsafe_code)]
@@ -26,6 +26,9 @@ pub(crate) type NativeFunction = fn(&mut LuaStack<'_>) -> Result<i32, FunctionFa
 
 /// The message of Lua.
 const OUT_OF_MEMORY: &[u8] = b"not enough memory";
+
+/// The values that a function can push above its arguments, however many these are.
+const FREE_SLOTS: i32 = 20;
 
 /// Pushes the value that scripts get of a failure.
 fn push_failure(stack: &mut LuaStack<'_>, failure: FunctionFailure) {
@@ -153,8 +156,8 @@ impl LuaStack<'_> {
     }
 }
 
-/// Calls the [`NativeFunction`] in the first upvalue. Returns the number of results, or -1 with the error
-/// on the top.
+/// Calls the [`NativeFunction`] in the first upvalue. Returns the number of results, or -1 with the
+/// error on the top.
 fn enter(state: *mut lua_State) -> c_int {
     struct AbortOnPanic;
     impl Drop for AbortOnPanic {
@@ -174,6 +177,11 @@ fn enter(state: *mut lua_State) -> c_int {
     };
     let heap = &stack.context().heap;
     let _exemption = heap.exemption(true);
+    if !stack.reserve(FREE_SLOTS) {
+        stack.set_top(0);
+        stack.push_bytes(b"stack overflow");
+        return -1;
+    }
     let mut results = match function(&mut stack) {
         Ok(results) => results,
         Err(failure) => {

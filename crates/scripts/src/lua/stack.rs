@@ -213,10 +213,8 @@ impl<'a> LuaStack<'a> {
 
     /// Sets the number of values: drops some, or adds `nil`.
     pub(crate) fn set_top(&mut self, top: i32) {
-        assert!(
-            top >= 0 && self.reserve((top - self.top()).max(0)),
-            "top {top}"
-        );
+        let more = top - self.top();
+        assert!(top >= 0 && (more <= 0 || self.reserve(more)), "top {top}");
         // SAFETY: there is room.
         unsafe { ffi::lua_settop(self.raw(), top) }
     }

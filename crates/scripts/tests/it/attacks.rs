@@ -209,3 +209,43 @@ fn tables_with_holes_are_not_shifted() {
         ),
     ]);
 }
+
+#[test]
+fn functions_get_as_many_arguments_as_there_can_be() {
+    let mut interpreter = interpreter(64 << 20);
+    for count in 7970..=8000 {
+        for call in [
+            "pcall(unpack(t))",
+            "pcall(function() return unpack(t) end)",
+            "xpcall(function() return unpack(t) end, error)",
+            "redis.call(unpack(t))",
+            "redis.call({}, unpack(t))",
+            "redis.pcall(unpack(t))",
+            "redis.log(unpack(t))",
+            "string.find('abc', ('()'):rep(30), 1, unpack(t))",
+            "string.match(unpack(t))",
+            "string.gsub(unpack(t))",
+            "cmsgpack.pack({{{1}}}, unpack(t))",
+            "cmsgpack.unpack(cmsgpack.pack(unpack(t)))",
+            "struct.pack(('b'):rep(8000), unpack(t))",
+            "struct.unpack(('b'):rep(#t), ('x'):rep(#t))",
+            "bit.bor(unpack(t))",
+            "setmetatable(unpack(t))",
+            "rawset(_G, unpack(t))",
+            "getmetatable(unpack(t))",
+            "coroutine.wrap(pcall, unpack(t))",
+            "coroutine.wrap(function(...) return pcall(unpack, t) end)(unpack(t))",
+            "load(function() end, unpack(t))",
+        ] {
+            let body = format!(
+                "local t = {{}} for i = 1, {count} do t[i] = 1 end return (select('#', {call}))"
+            );
+            let reply = run_in(&mut interpreter, &body);
+            assert!(reply.starts_with([':', '-']), "{body}: {reply}");
+        }
+    }
+    check(&[(
+        "local t = {'count'} for i = 2, 7970 do t[i] = i end return redis.call(unpack(t))",
+        ":7970\r\n",
+    )]);
+}
