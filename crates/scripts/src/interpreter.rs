@@ -22,10 +22,10 @@ use crate::switch::{Fiber, Resumption, Suspension};
 
 /// The most compiled scripts that are kept.
 const MAX_COMPILED: usize = 1000;
-/// The place of the error handler on the main stack.
-const HANDLER: i32 = 1;
+/// The place of the error handler on the main stack, above the spare thread.
+const HANDLER: i32 = 2;
 /// The place of the table with `KEYS` and `ARGV` on the main stack.
-const GLOBALS: i32 = 2;
+const GLOBALS: i32 = 3;
 /// The most bytes of a heap: Lua's tables cannot become so large that it reports that.
 const MAX_MEMORY: usize = 1 << 30;
 
@@ -129,7 +129,9 @@ impl Interpreter {
     pub fn compile(&mut self, script: &Script) -> Result<(), Vec<u8>> {
         let (state, context) = (Rc::clone(&self.state), Rc::clone(&self.context));
         let _exemption = context.heap.exemption(true);
-        let mut stack = state.stack();
+        let mut stack = state.spare_stack();
+        stack.push_registered(RegistryItem::ScriptEnvironment);
+        stack.set_globals();
         self.push_script(&mut stack, script)?;
         stack.pop(1);
         Ok(())
@@ -201,8 +203,8 @@ impl Interpreter {
     fn kill(&self, error: &str) {
         self.context.kill(error.as_bytes());
         let _exemption = self.context.heap.exemption(true);
-        let mut stack = self.state.stack();
-        stack.stop_at_every_instruction();
+        self.state.stack().stop_at_every_instruction();
+        let mut stack = self.state.spare_stack();
         stack.push_registered(RegistryItem::Threads);
         let threads = stack.top();
         stack.push_nil();

@@ -47,8 +47,11 @@ fn must_fail(state: *mut lua_State) -> bool {
         return false;
     }
     let _exemption = context.heap.exemption(true);
-    let text = context.killed.borrow().clone().unwrap_or_default();
-    stack.push_bytes(&text);
+    let killed = context.killed.borrow();
+    let text = killed.as_deref().unwrap_or_default();
+    // SAFETY: Lua leaves room for some values above the stack of an interrupted function, also where
+    // that has as many values as there may be.
+    unsafe { ffi::lua_pushlstring_(stack.raw(), text.as_ptr().cast(), text.len()) };
     true
 }
 

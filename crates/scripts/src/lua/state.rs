@@ -4,7 +4,8 @@
 //! 1. A state lives no longer than the [`ScriptContext`] whose address it has: [`LuaState`] owns both.
 //! 2. Lua passes the size of each block with which it was allocated. Blocks come from the global
 //!    allocator with [`ALIGNMENT`], and are freed with the same size and alignment.
-//! 3. A state is used by one thread: [`LuaState`] is neither `Send` nor `Sync`.
+//! 3. The spare thread stays at the bottom of the main stack as long as the state lives.
+//! 4. A state is used by one thread: [`LuaState`] is neither `Send` nor `Sync`.
 
 #![allow(unsafe_code)]
 
@@ -28,6 +29,8 @@ const ALIGNMENT: usize = 16;
 /// A Lua state with the libraries `base`, `coroutine`, `string`, `table` and `math`.
 pub(crate) struct LuaState {
     state: NonNull<lua_State>,
+    /// A thread that runs no script.
+    spare: NonNull<lua_State>,
     context: Rc<ScriptContext>,
 }
 
@@ -36,20 +39,31 @@ impl LuaState {
     pub(crate) fn new(context: Rc<ScriptContext>) -> LuaState {
         // SAFETY: the host lives as long as the state (contract 1). The libraries are opened by calls
         // from outside of all functions, as the API allows; memory is not limited meanwhile.
-        let state = unsafe {
+        let (state, spare) = unsafe {
             let state = lua_newstate(allocate, Rc::as_ptr(&context).cast_mut().cast());
             let state = NonNull::new(state).expect("memory for a Lua state");
             for open in [luaopen_base, luaopen_string, luaopen_table, luaopen_math] {
                 open(state.as_ptr());
             }
-            state
+            ffi::lua_settop(state.as_ptr(), 0);
+            let spare = NonNull::new(ffi::lua_newthread(state.as_ptr()));
+            (state, spare.expect("a thread"))
         };
-        let state = LuaState { state, context };
-        state.stack().set_top(0);
-        state
+        LuaState {
+            state,
+            spare,
+            context,
+        }
     }
 
-    /// Returns the stack of the main thread.
+    /// Returns the stack of a thread that runs no script, so that it has room also while a script
+    /// has filled its own stack.
+    pub(crate) fn spare_stack(&self) -> LuaStack<'_> {
+        // SAFETY: the thread lives as long as the state (contract 3), and so as the result.
+        unsafe { LuaStack::new(self.spare, &self.context) }
+    }
+
+    /// Returns the stack of the main thread, whose lowest value is the spare thread.
     pub(crate) fn stack(&self) -> LuaStack<'_> {
         // SAFETY: the state lives as long as the result.
         unsafe { LuaStack::new(self.state, &self.context) }

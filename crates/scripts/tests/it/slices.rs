@@ -1,4 +1,4 @@
-use kumiki_scripts::{Answer, Interpreter, ScriptOutcome, Step};
+use kumiki_scripts::{Answer, Interpreter, Script, ScriptOutcome, Step};
 use resp::Protocol;
 
 use crate::host::{finish, interpreter, run_in, start};
@@ -124,4 +124,32 @@ fn garbage_does_not_fill_the_heap() {
     let body = "local t = {} for i = 1, 50000 do t[i] = {} end \
                 for i = 1, 1000000 do local garbage = {i} end return #t";
     assert_eq!(run_in(&mut interpreter, body), ":50000\r\n");
+}
+
+#[test]
+fn a_script_with_a_full_stack_is_killed() {
+    let mut interpreter = interpreter(16 << 20);
+    let body = "local t = {} for i = 1, 7990 do t[i] = i end local function f() end \
+                while true do f(unpack(t)) end";
+    for _ in 0..100 {
+        kill(&mut interpreter, body);
+    }
+    assert_eq!(run_in(&mut interpreter, "return 1"), ":1\r\n");
+}
+
+#[test]
+fn a_script_is_compiled_while_another_one_runs() {
+    let mut interpreter = interpreter(16 << 20);
+    let body = b"while redis.call('reply', ':1\\r\\n') == 1 do end return #KEYS";
+    let step = start(&mut interpreter, body, Protocol::Resp2);
+    assert!(matches!(step, Step::Call { .. }), "{step:?}");
+    let script = Script::new(b"return #ARGV").unwrap();
+    assert_eq!(interpreter.compile(&script), Ok(()));
+    let wrong = Script::new(b"return return").unwrap();
+    let error = interpreter.compile(&wrong).unwrap_err();
+    assert!(error.starts_with(b"ERR Error compiling script (new function): user_script:1: "));
+    let step = interpreter.resume(Answer::Reply(b":0\r\n"));
+    assert_eq!(finish(&mut interpreter, step).reply, b":2\r\n");
+    assert_eq!(run_in(&mut interpreter, "return #ARGV"), ":1\r\n");
+    assert_eq!(run_in(&mut interpreter, "return #ARGV"), ":1\r\n");
 }
