@@ -550,7 +550,7 @@ mod tests {
     const FAR: i64 = 9_000_000_000_000;
     const PASSED: i64 = 1000;
 
-    fn any<'a, T: Copy>(random: &mut fastrand::Rng, of: &'a [T]) -> T {
+    fn any<T: Copy>(random: &mut fastrand::Rng, of: &[T]) -> T {
         of[random.usize(..of.len())]
     }
 
