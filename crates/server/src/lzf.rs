@@ -42,7 +42,7 @@ pub(crate) fn compress(input: &[u8]) -> Option<Vec<u8>> {
             continue;
         }
         push_literals(&input[behind..at], &mut out);
-        // As Redis counts the room that the match may take.
+        // Redis gives up where a match might not fit, even if it would.
         if out.len() + 4 >= limit {
             return None;
         }
@@ -59,6 +59,7 @@ pub(crate) fn compress(input: &[u8]) -> Option<Vec<u8>> {
         at = behind;
     }
     let literals = at - behind;
+    // Redis gives up here, too, where the last bytes might not fit.
     if out.len() + literals + literals / MOST_LITERALS + 4 > limit {
         return None;
     }

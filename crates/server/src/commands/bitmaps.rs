@@ -1,4 +1,5 @@
-//! Commands that write bits of strings.
+//! Commands that write bits of strings. `SETBIT` and `BITFIELD` write nothing if no bit changes and the value does
+//! not become longer.
 
 use resp::{Args, Writer};
 

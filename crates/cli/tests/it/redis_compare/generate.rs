@@ -410,6 +410,8 @@ pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
     keys.extend([b("x"), b("y")]);
+    // Malformed calls write these.
+    keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
     keys.dedup();
     let asked = ["GET", "TYPE", "PTTL", "STRLEN"];

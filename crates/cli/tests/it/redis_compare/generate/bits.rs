@@ -47,7 +47,7 @@ impl Generator {
 
     fn bit_offset(&mut self) -> Vec<u8> {
         match self.rng.u32(..30) {
-            0 => self.pick(&["-1", "4294967296", "x", "#x", "#-1", "#4294967295", ""]),
+            0 => self.pick(&["-1", "4294967296", "x", "#x", "#-1", "#4294967296", ""]),
             1..8 => b(&format!("#{}", self.rng.u32(..20))),
             8..12 => b(&self.rng.u32(..3000).to_string()),
             _ => b(&self.rng.u32(..100).to_string()),

@@ -28,7 +28,7 @@ impl Generator {
             let ms = (self.now_s + self.rng.u64(1..20) * 1000) * 1000;
             args.extend([b(&ms.to_string()), payload, b("ABSTTL")]);
         } else {
-            let ms = RELATIVE_S * 1000 * self.rng.u64(1..100);
+            let ms = (RELATIVE_S + self.rng.u64(..RELATIVE_S * 10) * 10) * 1000;
             args.extend([b(&ms.to_string()), payload]);
         }
         for _ in 0..self.rng.usize(..3) {
