@@ -60,6 +60,8 @@ pub struct Engine {
     pub(crate) limits: Limits,
     /// Bytes of memory beyond which no transaction is admitted that needs more; 0: no bound.
     pub(crate) memory_limit: AtomicU64,
+    /// `true` if the janitor does not remove keys that have expired.
+    pub(crate) keeps_expired: AtomicBool,
     pub(crate) holds: Arc<Holds>,
     /// The state kept of prepared transactions. Each has a system record, too; the thread that has
     /// that record locked inserts and removes it.
@@ -118,6 +120,7 @@ impl Engine {
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
             memory_limit: AtomicU64::new(0),
+            keeps_expired: AtomicBool::new(false),
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
@@ -178,6 +181,12 @@ impl Engine {
     /// Entries that are applied from a log are not refused.
     pub fn limit_memory(&self, bytes: u64) {
         self.memory_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Has the janitor remove keys that have expired, which is the default, or leave them. No transaction sees
+    /// them in either case.
+    pub fn remove_expired(&self, removes: bool) {
+        self.keeps_expired.store(!removes, Ordering::Relaxed);
     }
 
     /// Returns the generation's number, for threads that run no transaction and may learn of a

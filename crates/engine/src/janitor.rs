@@ -186,7 +186,13 @@ impl Janitor {
         } else {
             cut_history(&self.engine, version, now.viewed);
         }
-        if retains && self.is_retained(version, now, forgotten) {
+        let kept = version
+            .deadline()
+            .filter(|_| self.engine.keeps_expired.load(Ordering::Relaxed));
+        if let Some(deadline) = kept {
+            record.word().unlock(seen, QUEUED);
+            self.deadlines.push(Reverse((deadline, record)));
+        } else if retains && self.is_retained(version, now, forgotten) {
             record.word().unlock(seen, QUEUED);
             self.retain(record, version);
         } else if record != self.engine.generation && now.is_gone(version) {
@@ -274,6 +280,9 @@ impl Janitor {
     }
 
     fn expire(&mut self, now: ReclaimHorizon, budget: usize) {
+        if self.engine.keeps_expired.load(Ordering::Relaxed) {
+            return;
+        }
         for _ in 0..budget {
             match self.deadlines.peek() {
                 Some(Reverse((deadline, _))) if *deadline <= now.time_ms => {}

@@ -193,6 +193,16 @@ impl Partition {
         }
     }
 
+    /// Has keys that have expired removed in the background, or kept.
+    pub(crate) fn remove_expired(&self, removes: bool) {
+        match self {
+            Partition::Local(db) => db.remove_expired(removes),
+            Partition::Replicated(replicated) => {
+                replicated.member().engine().remove_expired(removes);
+            }
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         match self {
             Partition::Local(db) => db.stats(),

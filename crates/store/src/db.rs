@@ -316,6 +316,12 @@ impl Db {
         self.state().engine.limit_memory(bytes);
     }
 
+    /// Has keys that have expired removed in the background, which is the default, or kept in memory. No
+    /// transaction sees them in either case.
+    pub fn remove_expired(&self, removes: bool) {
+        self.state().engine.remove_expired(removes);
+    }
+
     /// Makes everything durable and stops the threads. Later transactions that write are refused.
     ///
     /// # Errors

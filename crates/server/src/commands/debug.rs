@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::number::parse_int;
 use resp::Args;
 
 use super::arguments::is;
@@ -17,14 +18,16 @@ use crate::session::ClientSession;
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";
     "debug" -2 "admin noscript loading stale" NONE("") "" ""
         "1.0.0" "Depends on subcommand.",
-        Deferred(debug), "SLEEP, OBJECT, DIGEST: for tests.";
+        Deferred(debug), "SLEEP, SET-ACTIVE-EXPIRE, OBJECT, DIGEST: for tests.";
 };
 
 /// The lines of `DEBUG HELP`.
-const HELP: [&str; 9] = [
+const HELP: [&str; 11] = [
     "DEBUG <subcommand> [<arg> ...]. Subcommands are:",
     "SLEEP <seconds>",
     "    Has the thread that serves this connection sleep; its other connections wait, too.",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Whether keys that have expired are removed in the background. No command sees them in either case.",
     "OBJECT <key>",
     "    How a value is kept.",
     "DIGEST",
@@ -54,6 +57,13 @@ fn debug(
     let (word, count) = (args.at(1), args.len());
     if is(word, "sleep") && count == 3 {
         sleep(args.at(2));
+        session.writer().ok();
+        return None;
+    }
+    if is(word, "set-active-expire") && count == 3 {
+        // As in Redis, a text that is no number counts as 0.
+        let removes = parse_int(args.at(2)).is_some_and(|number| number != 0);
+        context.shared.partition.remove_expired(removes);
         session.writer().ok();
         return None;
     }

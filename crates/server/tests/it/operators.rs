@@ -1,10 +1,11 @@
 //! What operators look into: `OBJECT`, `MEMORY`, `RANDOMKEY`, `WAIT`, `DEBUG`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::support::{bulk, config, durable, durable_with, ephemeral, error, int, ok, status};
 use kumiki_server::{Config, DebugAccess, Durability};
-use testkit::{Client, Reply};
+use testkit::{Client, Reply, eventually};
 
 #[track_caller]
 fn text(reply: Reply) -> String {
@@ -174,6 +175,29 @@ fn digests_are_those_of_keys_values_and_deadlines() {
         panic!("no array");
     };
     assert!(error(&replies[0]).contains("MULTI"), "{replies:?}");
+}
+
+#[test]
+fn expired_keys_can_be_left_in_memory() {
+    let served = ephemeral(Config {
+        debug_access: DebugAccess::Yes,
+        ..config()
+    });
+    let mut client = served.client();
+    let removed = || served.db.stats().expired;
+    let expire = |client: &mut Client, key: &str| {
+        client.call(&["SET", key, "1", "PX", "1"]);
+        eventually("it has expired", || {
+            client.call(&["GET", key]) == Reply::Null
+        });
+    };
+    assert_eq!(client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]), ok());
+    expire(&mut client, "a");
+    // The janitor looks more often than this.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(removed(), 0);
+    assert_eq!(client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "1"]), ok());
+    eventually("it is removed", || removed() == 1);
 }
 
 #[test]
