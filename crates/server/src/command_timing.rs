@@ -29,19 +29,8 @@ pub(crate) struct CommandTiming {
     mark: Instant,
     /// The time of the commands of this run that were measured by themselves.
     measured: Duration,
-    /// The number of the request that is executed, in its run.
-    pub(crate) request: usize,
-    /// The command with the most bytes among those of this run that were not measured.
-    heaviest: Option<RunCommand>,
-}
-
-/// A command of a run.
-#[derive(Clone, Copy)]
-pub(crate) struct RunCommand {
-    pub(crate) command: &'static CommandDefinition,
-    /// The number of its request in the run.
-    pub(crate) request: usize,
-    bytes: usize,
+    /// `true` if each command is measured by itself.
+    each: bool,
 }
 
 /// A command that executes in slices.
@@ -57,14 +46,14 @@ impl CommandTiming {
             limit: None,
             mark: Instant::now(),
             measured: Duration::ZERO,
-            request: 0,
-            heaviest: None,
+            each: false,
         }
     }
 
     /// Begins the runs of a turn.
     pub(crate) fn begin_turn(&mut self, limit: Option<Duration>) {
         self.limit = limit;
+        self.each = limit.is_some_and(|limit| limit < FINE);
         if limit.is_some() {
             self.mark = Instant::now();
         }
@@ -74,28 +63,13 @@ impl CommandTiming {
     /// measured by itself.
     #[inline]
     pub(crate) fn measures(&self, command: &CommandDefinition, parts: usize) -> bool {
-        match self.limit {
-            None => false,
-            Some(limit) => limit < FINE || parts > FEW || !is_bounded(command),
-        }
+        self.each || (parts > FEW || !is_bounded(command)) && self.limit.is_some()
     }
 
     /// Records a command that was measured by itself. Returns `true` if it was slow.
     pub(crate) fn add_measured(&mut self, took: Duration) -> bool {
         self.measured += took;
         self.limit.is_some_and(|limit| took >= limit)
-    }
-
-    /// Records a command that was not measured, with the bytes of its request and its reply.
-    #[inline]
-    pub(crate) fn add_unmeasured(&mut self, command: &'static CommandDefinition, bytes: usize) {
-        if self.heaviest.is_none_or(|heaviest| heaviest.bytes < bytes) {
-            self.heaviest = Some(RunCommand {
-                command,
-                request: self.request,
-                bytes,
-            });
-        }
     }
 
     /// Ends a run. Returns the time of its commands that were not measured.
@@ -107,18 +81,16 @@ impl CommandTiming {
         took.saturating_sub(measured)
     }
 
-    /// Ends a run. Returns its command with the most bytes, and the time of the run, if it was long.
+    /// Ends a run. Returns the time of its commands that were not measured, if it was long.
     #[inline]
-    pub(crate) fn end_run(&mut self) -> Option<(RunCommand, Duration)> {
-        let heaviest = self.heaviest.take();
+    pub(crate) fn end_run(&mut self) -> Option<Duration> {
         let limit = self.limit?;
         let took = self.lap();
-        heaviest.filter(|_| took >= limit).map(|one| (one, took))
+        (took >= limit && !self.each).then_some(took)
     }
 
     /// Ends a slice of a command, or another piece of work that is no run. Returns its time.
     pub(crate) fn end_slice(&mut self) -> Option<Duration> {
-        self.heaviest = None;
         self.limit?;
         Some(self.lap())
     }
@@ -173,22 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_that_of_its_heaviest_command() {
+    fn the_time_of_a_run_is_that_between_two_ends() {
         let mut timing = timing(Duration::from_millis(2));
-        for (request, name, bytes) in [(0, "get", 5), (1, "set", 500), (2, "get", 100)] {
-            timing.request = request;
-            timing.add_unmeasured(command(name), bytes);
-        }
         std::thread::sleep(Duration::from_millis(2));
-        let (heaviest, took) = timing.end_run().expect("a long run");
-        assert_eq!((heaviest.command.name, heaviest.request), ("set", 1));
-        assert!(took >= Duration::from_millis(2));
+        assert!(timing.end_run().expect("a long run") >= Duration::from_millis(2));
+        timing.begin_turn(None);
+        assert!(timing.end_run().is_none());
     }
 
     #[test]
     fn measured_commands_do_not_count_for_their_run() {
         let mut timing = timing(Duration::from_secs(3600));
-        timing.add_unmeasured(command("get"), 1);
         assert!(timing.add_measured(Duration::from_secs(3600)));
         assert!(!timing.add_measured(Duration::from_secs(3599)));
         assert!(timing.end_run().is_none());

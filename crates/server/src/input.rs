@@ -123,8 +123,8 @@ impl CommandBatch {
         Args::new(input, &self.spans[entry.first..entry.first + entry.count])
     }
 
-    /// Executes the commands; `done` is moved to the end of each. Returns `true` if the connection must wait
-    /// before the next one.
+    /// Executes the commands; `done` is moved to the end of each. Returns the number of the command with the
+    /// most bytes of request and reply, and `true` if the connection must wait before the next one.
     #[inline]
     fn execute(
         &self,
@@ -133,18 +133,24 @@ impl CommandBatch {
         input: &[u8],
         done: &mut usize,
         most: usize,
-    ) -> bool {
+    ) -> (usize, bool) {
+        let (mut heaviest, mut most_bytes) = (0, 0);
+        let mut before = connection.session.output.position();
         for (number, entry) in self.entries.iter().enumerate() {
             if entry.count > 0 {
-                executor.timing.request = number;
                 executor.execute(connection, entry.command, self.args(number, input));
             }
-            *done = entry.end;
+            let after = connection.session.output.position();
+            let bytes = (entry.end - *done) + after.saturating_sub(before);
+            if bytes > most_bytes {
+                (heaviest, most_bytes) = (number, bytes);
+            }
+            (before, *done) = (after, entry.end);
             if must_wait(connection, most) {
-                return true;
+                return (heaviest, true);
             }
         }
-        false
+        (heaviest, false)
     }
 }
 
@@ -170,8 +176,11 @@ pub(crate) fn execute(
     loop {
         let parsed = batch.parse(connection, executor.table, input, done, &limits.request);
         batch.prefetch(executor, input);
-        let waits = batch.execute(executor, connection, input, &mut done, most);
-        executor.end_run(connection, |request| batch.args(request, input));
+        let (heaviest, waits) = batch.execute(executor, connection, input, &mut done, most);
+        executor.end_run(connection, || {
+            let command = batch.entries.get(heaviest)?.command?;
+            Some((command, batch.args(heaviest, input)))
+        });
         if waits {
             if done < input.len() {
                 connection.parser.reset();

@@ -20,8 +20,6 @@ pub(super) struct CallTimer {
     began: Option<Instant>,
     /// `true` if it is measured for the statistics.
     sampled: bool,
-    /// Where its reply begins.
-    from: usize,
 }
 
 impl Executor {
@@ -46,7 +44,6 @@ impl Executor {
         CallTimer {
             began: sampled.or_else(|| measures().then(Instant::now)),
             sampled: sampled.is_some(),
-            from: connection.session.output.position(),
         }
     }
 
@@ -85,13 +82,8 @@ impl Executor {
         args: Args<'_>,
         timer: CallTimer,
     ) {
-        match timer.began {
-            Some(began) => self.end_measured(connection, command, args, (began, timer.sampled)),
-            None => {
-                let reply = connection.session.output.position();
-                let bytes = args.total_bytes() + reply.saturating_sub(timer.from);
-                self.timing.add_unmeasured(command, bytes);
-            }
+        if let Some(began) = timer.began {
+            self.end_measured(connection, command, args, (began, timer.sampled));
         }
     }
 
@@ -123,18 +115,21 @@ impl Executor {
         self.timing.begin_turn(limits.into_iter().flatten().min());
     }
 
-    /// Ends the run of commands that the connection has sent together; `args` returns the arguments of one of
-    /// them, by the number of its request.
+    /// Ends the run of commands that the connection has sent together; `heaviest` returns the one with the most
+    /// bytes of request and reply, with its arguments.
     #[inline]
     pub(crate) fn end_run<'a>(
         &mut self,
         connection: &Connection,
-        args: impl FnOnce(usize) -> Args<'a>,
+        heaviest: impl FnOnce() -> Option<(&'static CommandDefinition, Args<'a>)>,
     ) {
-        if let Some((heaviest, took)) = self.timing.end_run() {
+        let Some(took) = self.timing.end_run() else {
+            return;
+        };
+        if let Some((command, args)) = heaviest() {
+            let word = args.get(1).and_then(|word| command.subcommand(word));
             let client = &connection.session.client;
-            let args = args(heaviest.request);
-            self.note_slow(client, heaviest.command, args, took);
+            self.note_slow(client, word.unwrap_or(command), args, took);
         }
     }
 
