@@ -56,6 +56,12 @@ const LINES: &str = "
     BITCOUNT K x y
     BITPOS K 1
     BITFIELD_RO K GET u8 0 GET i5 #1
+    SETBIT K 70 1
+    SETBIT K 70 x
+    BITFIELD K GET u8 0 OVERFLOW SAT INCRBY i5 #3 9 SET u8 0 104
+    DUMP K
+    RESTORE K 0 x
+    RESTORE K 0 x REPLACE
     LCS K A
     LCS A C IDX
     LCS K A NOSUCH
@@ -77,6 +83,10 @@ const LINES: &str = "
     MGET A B C
     UNLINK A B C absent
     SET A 1
+    BITOP XOR C A B
+    BITOP NOT A C
+    BITOP NOT A B C
+    DUMP C
     RENAME A B
     RENAME A B
     RENAMENX B C
@@ -172,6 +182,7 @@ fn the_list_says_where_keys_are_and_who_writes() {
             "mset" | "msetnx" | "watch.at" => numbers([1, -1, 2]),
             "mget" | "del" | "unlink" | "exists" | "touch" | "watch" | "watch.version"
             | "ssubscribe" | "sunsubscribe" => numbers([1, -1, 1]),
+            "bitop" => numbers([2, -1, 1]),
             "lcs" | "rename" | "renamenx" | "copy" => numbers([1, 2, 1]),
             _ if fields[3] == Reply::Int(0) => numbers([0, 0, 0]),
             _ => numbers([1, 1, 1]),
