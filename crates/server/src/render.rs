@@ -39,8 +39,8 @@ pub(crate) enum Render<'a> {
     Deadline(Deadline),
     /// `Nil` and errors unchanged, a refusal in place of a value.
     RefusedIfThere(Refusal),
-    /// A reply that is computed of values.
-    Computed(Computation),
+    /// A reply that is computed of values. In a box, so that the others are moved as few bytes.
+    Computed(Box<Computation>),
     /// The keys that match.
     Keys { pattern: &'a [u8] },
     /// A page of a scan: one key more than asked for, where the next page begins.
@@ -67,6 +67,11 @@ pub(crate) struct ScanPage<'a> {
 }
 
 impl Render<'_> {
+    /// Returns the reply that is computed in this way.
+    pub(crate) fn computed(computation: Computation) -> Render<'static> {
+        Render::Computed(Box::new(computation))
+    }
+
     /// Writes the replies.
     #[inline]
     pub(crate) fn write(

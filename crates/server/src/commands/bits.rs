@@ -35,7 +35,7 @@ fn getbit<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         end: byte,
     });
     let number = (offset % 8) as u8;
-    Ok(Render::Computed(Computation::Bit { number }))
+    Ok(Render::computed(Computation::Bit { number }))
 }
 
 /// Parses the unit of a range. Returns `true` if it is the bit.
@@ -55,7 +55,7 @@ fn bitcount<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         4 | 5 => counted_range(args.from(2)).map(Some),
         _ => Err(Refusal::Syntax),
     };
-    Ok(Render::Computed(Computation::BitCount(range)))
+    Ok(Render::computed(Computation::BitCount(range)))
 }
 
 /// Parses a start, an end, and perhaps a unit. As in Redis it may be a wrong one if the range is reversed.
@@ -92,7 +92,7 @@ fn bitpos<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         4..=6 => range(args.from(3)),
         _ => Err(Refusal::Syntax),
     };
-    Ok(Render::Computed(Computation::BitPosition { bit, range }))
+    Ok(Render::computed(Computation::BitPosition { bit, range }))
 }
 
 fn bitfield_ro<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
@@ -115,5 +115,5 @@ fn bitfield_ro<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
             end: end as i64,
         }
     }));
-    Ok(Render::Computed(Computation::BitFields(fields)))
+    Ok(Render::computed(Computation::BitFields(fields)))
 }

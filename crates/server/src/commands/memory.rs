@@ -63,7 +63,7 @@ fn usage<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let key = args.at(2);
     ops.extend([Op::Get { key }, Op::ExpiryOf { key }]);
     let key_len = key.len();
-    Ok(Render::Computed(Computation::MemoryUsage { key_len }))
+    Ok(Render::computed(Computation::MemoryUsage { key_len }))
 }
 
 fn stats(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {

@@ -57,12 +57,12 @@ fn object_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
 
 fn encoding<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::Get { key: args.at(2) });
-    Ok(Render::Computed(Computation::Encoding))
+    Ok(Render::computed(Computation::Encoding))
 }
 
 fn refcount<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.push(Op::KindOf { key: args.at(2) });
-    Ok(Render::Computed(Computation::One))
+    Ok(Render::computed(Computation::One))
 }
 
 /// Plans a command that is refused if there is the key.
@@ -97,5 +97,5 @@ fn plan_randomkey<'a>(_: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned
         limit: step + 1,
         values: false,
     }));
-    Ok(Render::Computed(Computation::RandomKey { step }))
+    Ok(Render::computed(Computation::RandomKey { step }))
 }

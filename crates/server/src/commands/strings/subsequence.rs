@@ -35,5 +35,5 @@ pub(super) fn lcs<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         ));
     }
     ops.extend([1, 2].map(|at| Op::Get { key: args.at(at) }));
-    Ok(Render::Computed(Computation::Subsequence(options)))
+    Ok(Render::computed(Computation::Subsequence(options)))
 }
