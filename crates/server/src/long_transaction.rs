@@ -301,7 +301,7 @@ impl LongTransaction {
             }
         }
         if !ops.is_empty() || self.run.reads > 1 || !self.run.set.only_reads() {
-            ops.extend(self.run.set.commit_ops());
+            self.run.set.add_commit_ops(&mut ops);
         }
         ops
     }

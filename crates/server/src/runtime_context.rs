@@ -16,6 +16,7 @@ use crate::config::Durability;
 use crate::failures::CommandFailures;
 use crate::interpreter_pool::InterpreterPool;
 use crate::refusal::error_code;
+use crate::script_registry::LastScript;
 use crate::server_state::ServerState;
 
 /// The interval at which clients can cause one log line of each kind, in each runtime.
@@ -70,6 +71,7 @@ pub(crate) struct RuntimeContext {
     /// The subscribers among this runtime's clients.
     pub(crate) subscribers: SubscriberTable,
     pub(crate) interpreters: InterpreterPool,
+    pub(crate) last_script: LastScript,
     /// The connections of this runtime that monitor the server.
     pub(crate) monitors: Vec<usize>,
     /// Lines for monitors, of the commands of this turn.
@@ -111,6 +113,7 @@ impl RuntimeContext {
             lookups: Lookups::default(),
             subscribers: SubscriberTable::new(runtime),
             interpreters: InterpreterPool::default(),
+            last_script: LastScript::default(),
             monitors: Vec::new(),
             monitored: Vec::new(),
             runtime,

@@ -4,10 +4,10 @@
 //! the ones that were used last stay, so that programs which write values into scripts do not fill the
 //! memory. None outlives the server, as in Redis: clients give a script again when it is missing.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use scripts::Script;
 
@@ -22,6 +22,8 @@ pub(crate) struct ScriptRegistry {
     scripts: RwLock<ScriptTable>,
     /// Counts uses, so that the script that was not used for longest is known.
     clock: AtomicU64,
+    /// Counts the times that scripts were forgotten.
+    forgotten: AtomicU64,
     long: Mutex<Vec<Weak<LongScript>>>,
 }
 
@@ -45,15 +47,36 @@ pub(crate) struct LongScript {
     killed: AtomicBool,
 }
 
+/// The script that one runtime has evaluated last: its next `EVAL` is often that of the same script.
+#[derive(Default)]
+pub(crate) struct LastScript(Option<(Arc<Script>, u64)>);
+
 /// There is no room for another script of `SCRIPT LOAD`.
 pub(crate) struct RegistryFull;
 
 impl ScriptRegistry {
-    /// Returns the script with this source.
+    /// Returns the script with this source, which is then the last one.
     ///
     /// # Errors
     /// Its first line is malformed: the text of the error.
-    pub(crate) fn evaluate(&self, body: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
+    pub(crate) fn evaluate(
+        &self,
+        body: &[u8],
+        last: &mut LastScript,
+    ) -> Result<Arc<Script>, Vec<u8>> {
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        if let LastScript(Some((script, at))) = last
+            && *at == forgotten
+            && script.body() == body
+        {
+            return Ok(Arc::clone(script));
+        }
+        let script = self.register(body)?;
+        *last = LastScript(Some((Arc::clone(&script), forgotten)));
+        Ok(script)
+    }
+
+    fn register(&self, body: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
         let sha1 = scripts::sha1_hex(body);
         if let Some(script) = self.find(&sha1) {
             return Ok(script);
@@ -62,6 +85,7 @@ impl ScriptRegistry {
         let mut table = self.scripts.write();
         if table.evaluated >= EVALUATED {
             table.forget_oldest();
+            self.forgotten.fetch_add(1, Ordering::Release);
         }
         table.evaluated += 1;
         table.insert(sha1, &script, false, self.tick());
@@ -105,6 +129,7 @@ impl ScriptRegistry {
     /// Forgets all scripts.
     pub(crate) fn clear(&self) {
         *self.scripts.write() = ScriptTable::default();
+        self.forgotten.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the number of scripts, and the bytes of their sources.
@@ -176,16 +201,16 @@ mod tests {
     fn scripts_of_eval_leave_when_others_come_and_those_of_load_stay() {
         let registry = ScriptRegistry::default();
         let body = |number: usize| format!("return {number}").into_bytes();
-        let loaded = registry.evaluate(&body(0)).ok().unwrap();
+        let loaded = registry.register(&body(0)).ok().unwrap();
         assert!(registry.load(&loaded).is_ok() && registry.load(&loaded).is_ok());
         for number in 1..=EVALUATED {
-            registry.evaluate(&body(number)).ok().unwrap();
+            registry.register(&body(number)).ok().unwrap();
         }
         assert!(
             registry.find(&scripts::sha1_hex(&body(1))).is_some(),
             "used again"
         );
-        registry.evaluate(&body(EVALUATED + 1)).ok().unwrap();
+        registry.register(&body(EVALUATED + 1)).ok().unwrap();
         assert_eq!(registry.size().0, EVALUATED + 1);
         let has = |number| {
             let upper = scripts::sha1_hex(&body(number)).to_ascii_uppercase();
@@ -194,6 +219,22 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(has), [true, true, false, true]);
         registry.clear();
         assert_eq!((registry.size(), has(0)), ((0, 0), false));
+    }
+
+    #[test]
+    fn the_last_script_is_that_of_the_registry() {
+        let registry = ScriptRegistry::default();
+        let mut last = LastScript::default();
+        let mut evaluate = || registry.evaluate(b"return 1", &mut last).ok().unwrap();
+        let first = evaluate();
+        assert!(Arc::ptr_eq(&first, &evaluate()));
+        registry.clear();
+        assert!(!Arc::ptr_eq(&first, &evaluate()));
+        assert_eq!(
+            registry.size().0,
+            1,
+            "it can be called by its checksum again"
+        );
     }
 
     #[test]

@@ -284,14 +284,13 @@ impl WorkingSet {
         })
     }
 
-    /// Returns the operations that check what was read and write what was changed. They have no
-    /// operation at all if there was neither.
-    pub(crate) fn commit_ops(&self) -> Operations<'_> {
-        let read = self.keys.iter().filter_map(|(key, own)| {
-            let version = own.seen?;
-            Some(Op::Check { key, version })
-        });
-        let mut ops: Operations<'_> = read.collect();
+    /// Adds the operations that check what was read and write what was changed.
+    pub(crate) fn add_commit_ops<'s>(&'s self, ops: &mut Operations<'s>) {
+        for (key, own) in &self.keys {
+            if let Some(version) = own.seen {
+                ops.push(Op::Check { key, version });
+            }
+        }
         if self.flushed {
             ops.push(Op::Flush);
         }
@@ -315,7 +314,6 @@ impl WorkingSet {
                 }
             }
         }
-        ops
     }
 
     /// Returns operations that read the keys that were read.
@@ -650,7 +648,8 @@ mod tests {
             }
             replies.extend(set.execute(op).ok());
         }
-        let ops = set.commit_ops();
+        let mut ops = Operations::new();
+        set.add_commit_ops(&mut ops);
         assert_eq!(set.only_reads(), ops.iter().all(Op::is_read_only));
         in_partition(worker, &ops);
         replies
@@ -707,7 +706,9 @@ mod tests {
             assert_eq!(set.need(&reads), None);
             set.execute(&Op::put(b"c", b"3")).ok().unwrap();
             in_partition(&mut worker, std::slice::from_ref(&other));
-            let outcome = worker.execute(&set.commit_ops());
+            let mut ops = Operations::new();
+            set.add_commit_ops(&mut ops);
+            let outcome = worker.execute(&ops);
             assert_eq!(outcome.is_err(), conflicts, "{other:?}");
         }
     }

@@ -190,7 +190,7 @@ impl CallContext<'_> {
     /// # Errors
     /// Returns the text of the error.
     fn script_of(
-        &self,
+        &mut self,
         kind: ScriptCommand,
         args: Args<'_>,
     ) -> Result<(Arc<Script>, usize), Vec<u8>> {
@@ -207,7 +207,7 @@ impl CallContext<'_> {
         }
         let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
         let script = match kind.source {
-            ScriptSource::Body => registry.evaluate(source)?,
+            ScriptSource::Body => registry.evaluate(source, &mut self.context.last_script)?,
             ScriptSource::Checksum => registry.find(source).ok_or(NO_SCRIPT)?,
         };
         Ok((script, count))
