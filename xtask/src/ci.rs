@@ -78,6 +78,7 @@ pub(crate) const HARNESSES: &[(&str, Run)] = &[
     ("fuzz", Harness::fuzz),
     ("simulation", Harness::simulation),
     ("smoke", Harness::smoke),
+    ("Redis's tests", Harness::redis_suite),
     ("crash on the real disk", Harness::crash_on_the_real_disk),
     ("crash on the forgetful disk", Harness::crash_on_the_forgetful_disk),
     ("crash during checkpoints", Harness::crash_during_checkpoints),

@@ -16,4 +16,5 @@ pub mod pairs;
 pub mod peers;
 pub mod process;
 pub mod rdma;
+pub mod redis_suite;
 pub mod workspace;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::nightly::{self, Part};
-use xtask::{arch, ci, interrupt, pairs, peers, rdma};
+use xtask::{arch, ci, interrupt, pairs, peers, rdma, redis_suite};
 
 /// Developers' commands of Kumiki.
 #[derive(Parser)]
@@ -71,6 +71,8 @@ enum Task {
     },
     /// Measure the headline figures of two commits or binaries by turns, and judge the newer one.
     Pairs(pairs::Options),
+    /// Run Redis's own test suite against a server, and compare its results with the list of tests that are left out.
+    RedisSuite(redis_suite::Options),
     /// Run the tests over real verbs, in a small machine that has an RDMA device.
     Rdma {
         /// Only tests whose names contain this, or the experiment of this name.
@@ -104,6 +106,7 @@ fn run(task: Task) -> Result<()> {
         Task::Arch { cycle: Some(name) } => arch::print_cycle(&name),
         Task::Arch { cycle: None } => arch::check(),
         Task::Pairs(options) => pairs::run(&options),
+        Task::RedisSuite(options) => redis_suite::run(&options),
         Task::Rdma { filter } => rdma::run(filter.as_deref()),
         Task::Harness(line) => ci::harness::run(&line),
     }

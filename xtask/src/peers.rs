@@ -6,6 +6,7 @@ mod etcd;
 mod go;
 mod maven;
 mod rdma;
+mod redis_suite;
 mod rust_driver;
 mod sql_clients;
 
@@ -25,13 +26,13 @@ pub const SELECTED: &str = "KUMIKI_PEERS";
 /// Peers that are installed together, and tests of which are run or left out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PeerGroup {
-    /// Redis, its commands and its benchmark, and what traces, pins and counts processes.
+    /// Redis, its commands, its benchmark and its test suite, and what traces, pins and counts processes.
     Redis,
-    /// Redis's client for Python.
+    /// Redis's client for Python, and packages that use it.
     Python,
-    /// A Redis client for Node.
+    /// Redis clients for Node, and packages that use them.
     Node,
-    /// A Redis client for Go.
+    /// A Redis client for Go, and a package that uses it.
     Go,
     /// Cassandra, its drivers for Java, Python and Rust, cqlsh, and YCSB.
     Cassandra,
@@ -112,6 +113,12 @@ const PEERS: &[Peer] = &[
         group: PeerGroup::Redis,
         program: "redis-benchmark",
         package: "redis-tools",
+        version: "--version",
+    },
+    Peer {
+        group: PeerGroup::Redis,
+        program: "dpkg-source",
+        package: "dpkg-dev",
         version: "--version",
     },
     Peer {
@@ -249,6 +256,32 @@ const LIBRARIES: &[Library] = &[
         join: "@",
     },
     Library {
+        group: PeerGroup::Python,
+        name: "django-redis",
+        version: "7.0.0",
+        beside: &["Django==5.2.19", "limits==5.8.0", "redis==7.1.1"],
+        place: "python-frameworks/django_redis",
+        installer: PIP,
+        folder: "python-frameworks",
+        join: "==",
+    },
+    Library {
+        group: PeerGroup::Node,
+        name: "redlock",
+        version: "5.0.0-beta.2",
+        beside: &[
+            "ioredis@5.8.2",
+            "redis@6.3.1",
+            "express@5.3.0",
+            "express-rate-limit@8.7.5",
+            "rate-limit-redis@6.0.1",
+        ],
+        place: "node-frameworks/node_modules/redlock",
+        installer: NPM,
+        folder: "node-frameworks",
+        join: "@",
+    },
+    Library {
         group: PeerGroup::Postgres,
         name: "psycopg[binary]",
         version: "3.3.9",
@@ -380,12 +413,16 @@ pub fn install(groups: &[PeerGroup]) -> Result<()> {
     }
     let libraries = LIBRARIES.iter().filter(|library| has(library.group));
     libraries.into_iter().try_for_each(Library::install)?;
+    if has(PeerGroup::Redis) {
+        redis_suite::install()?;
+    }
     if has(PeerGroup::Cassandra) {
         cassandra::install()?;
         rust_driver::install()?;
     }
     if has(PeerGroup::Go) {
         go::GO_REDIS.install()?;
+        go::REDSYNC.install()?;
     }
     if has(PeerGroup::SqlClients) {
         sql_clients::install()?;

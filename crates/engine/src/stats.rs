@@ -75,10 +75,7 @@ impl Engine {
     }
 
     fn sum(&self, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
-        let slots = self.slots.iter();
-        slots.fold(0u64, |sum, p| {
-            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
-        })
+        sum_of(self.slots.iter(), counter)
     }
 
     /// Returns the number of keys of a generation.
@@ -91,11 +88,36 @@ impl Engine {
         let of_it = |p: &&CachePadded<WorkerSlot>| {
             p.generation.load(Ordering::Acquire) == u64::from(generation)
         };
-        let slots = self.slots.iter().filter(of_it);
-        let sum = slots.fold(0u64, |sum, p| {
-            sum.wrapping_add(counter(p).load(Ordering::Relaxed))
-        });
-        // Counters are read one after another: a passing negative sum means none.
-        if sum > i64::MAX as u64 { 0 } else { sum }
+        sum_of(self.slots.iter().filter(of_it), counter)
+    }
+}
+
+/// Adds up a counter. The slots are read one after another, so that what one worker made and another
+/// removed may be seen as removed only: a passing negative sum means none.
+fn sum_of<'a>(
+    slots: impl Iterator<Item = &'a CachePadded<WorkerSlot>>,
+    counter: fn(&WorkerSlot) -> &AtomicU64,
+) -> u64 {
+    let counts = slots.map(|slot| counter(slot).load(Ordering::Relaxed));
+    let sum = counts.fold(0, u64::wrapping_add);
+    if sum > i64::MAX as u64 { 0 } else { sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passing_negative_sum_is_none() {
+        let slots = [
+            CachePadded::new(WorkerSlot::default()),
+            CachePadded::default(),
+        ];
+        let sum = || sum_of(slots.iter(), |slot| &slot.records);
+        WorkerSlot::count(&slots[0].records, 3);
+        WorkerSlot::count(&slots[1].records, -1);
+        assert_eq!(sum(), 2);
+        WorkerSlot::count(&slots[1].records, -3);
+        assert_eq!(sum(), 0);
     }
 }

@@ -156,7 +156,8 @@ pub(crate) fn write_subscriber(command: &str, writer: &mut Writer<'_>) {
 /// Returns the code of an error, its first word. These are the bytes of the error, which begin with a dash.
 pub(crate) fn error_code(error: &[u8]) -> &str {
     let word = error.get(1..).unwrap_or_default();
-    let end = word.iter().position(|byte| !byte.is_ascii_alphanumeric());
+    let is_of_it = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let end = word.iter().position(|byte| !is_of_it(byte));
     std::str::from_utf8(&word[..end.unwrap_or(word.len())]).unwrap_or_default()
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct ClientSession {
     pub(crate) reads_stale: bool,
     /// Which replies it gets (`CLIENT REPLY`).
     pub(crate) replies: ReplyMode,
+    /// What the command that is executed says about subscriptions. The client gets it even if it wants no
+    /// reply.
+    pub(crate) announced: Vec<u8>,
     pub(crate) last_command: &'static str,
     pub(crate) subscriptions: ClientSubscriptions,
     /// `true` if it is shown the commands of all clients.
@@ -71,6 +74,7 @@ impl ClientSession {
             authenticated,
             reads_stale: false,
             replies: ReplyMode::default(),
+            announced: Vec::new(),
             last_command: "NULL",
             subscriptions: ClientSubscriptions::default(),
             monitors: false,

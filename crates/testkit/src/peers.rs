@@ -21,11 +21,11 @@ pub enum Group {
     /// `redis-server`, `redis-cli`, `redis-benchmark`, and what traces and places processes:
     /// `strace`, `taskset`.
     Redis,
-    /// The Redis client of Python.
+    /// The Redis client of Python, and packages that use it.
     Python,
-    /// The Redis client of Node.js.
+    /// Redis clients of Node.js, and packages that use them.
     Node,
-    /// The Redis client of Go, in a program.
+    /// The Redis client of Go and a package that uses it, in programs.
     Go,
     /// Cassandra, its drivers for Java, Python and Rust, `cqlsh`, YCSB.
     Cassandra,

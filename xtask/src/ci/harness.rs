@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::build::{self, Programs};
-use crate::process;
+use crate::{peers, process, redis_suite};
 
 /// How much is judged.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +181,18 @@ impl Harness {
             }
         }
         Ok(())
+    }
+
+    /// Runs Redis's own test suite. Where it is not installed, it is left out or missed, as other peers are.
+    pub(crate) fn redis_suite(&self) -> Result<()> {
+        if !redis_suite::is_installed() && !peers::are_required() {
+            println!("left out, because the suite is not installed: cargo xtask peers redis");
+            return Ok(());
+        }
+        redis_suite::run(&redis_suite::Options {
+            units: Vec::new(),
+            binary: Some(self.honest()?.kumiki.clone()),
+        })
     }
 
     pub(crate) fn trace(&self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Debian packages.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,6 +25,37 @@ pub(super) fn download(package: &str, folder: &Path) -> Result<()> {
         let mut command = as_root("apt-get");
         command.args(["download", "--quiet", package]);
         process::run("apt-get download", command.current_dir(folder))
+    })
+}
+
+/// Downloads the source of a package into a folder and unpacks it there. The lists of source packages are kept in
+/// that folder, because few machines have them.
+pub(super) fn source(package: &str, folder: &Path) -> Result<()> {
+    let folder = folder.canonicalize()?;
+    // apt-get makes only the folders of the machine's own lists.
+    fs::create_dir_all(folder.join("lists/partial"))?;
+    fs::create_dir_all(folder.join("cache/archives/partial"))?;
+    with_lists(|| {
+        let format = "deb-src $(SITE) $(RELEASE) $(COMPONENT)";
+        let mut command = Command::new("apt-get");
+        command.args(["indextargets", "--format", format, "Created-By: Packages"]);
+        let sources = process::output("apt-get indextargets", &mut command)?;
+        fs::write(folder.join("sources.list"), sources)?;
+        for arguments in [&["update"][..], &["source", package]] {
+            let mut command = Command::new("apt-get");
+            let mut option = |name: &str, file: &str| {
+                command.arg("-o");
+                command.arg(format!("{name}={}", folder.join(file).display()));
+            };
+            option("Dir::Etc::SourceList", "sources.list");
+            option("Dir::Etc::SourceParts", "no-sources");
+            option("Dir::State::Lists", "lists");
+            option("Dir::Cache", "cache");
+            command.args(["-o", "APT::Sandbox::User=root", "--quiet"]);
+            command.args(arguments).current_dir(&folder);
+            process::run("apt-get source", &mut command)?;
+        }
+        Ok(())
     })
 }
 

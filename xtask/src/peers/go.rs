@@ -30,6 +30,13 @@ pub(super) const GO_REDIS: GoProgram = GoProgram {
     library: "github.com/redis/go-redis/v9 ",
 };
 
+/// Locks, and scripts of the Redis client.
+pub(super) const REDSYNC: GoProgram = GoProgram {
+    name: "go-frameworks",
+    source: "crates/cli/tests/clients/go-frameworks",
+    library: "github.com/go-redsync/redsync/v4 ",
+};
+
 impl GoProgram {
     /// Builds the program unless it is there, and prints the version of its library.
     ///

@@ -5,6 +5,7 @@ mod cassandra;
 mod cluster;
 mod cluster_clients;
 mod encrypted_links;
+mod frameworks;
 mod full_disk;
 mod guards;
 mod idle_connections;

@@ -219,6 +219,8 @@ fn client_reply(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<
     let mode = args.at(2);
     if is(mode, "on") {
         session.replies = ReplyMode::On;
+        // A block that changes it back gets its whole reply.
+        session.announced.clear();
         session.writer().ok();
     } else if is(mode, "off") {
         session.replies = ReplyMode::Off;

@@ -13,7 +13,7 @@ use crate::channels::{ChannelMessage, SubscriptionKind};
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
-use crate::session::{ClientSession, PublishedMessage};
+use crate::session::{ClientSession, PublishedMessage, ReplyMode};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "pubsub";
@@ -133,6 +133,7 @@ fn write_change(
             count(SubscriptionKind::Channel) + count(SubscriptionKind::Pattern)
         }
     };
+    let from = session.output.position();
     let mut writer = session.writer();
     writer.push(3);
     writer.bulk(word);
@@ -141,6 +142,9 @@ fn write_change(
         None => writer.null(),
     }
     writer.int(count as i64);
+    if session.replies != ReplyMode::On {
+        session.announced.extend(session.output.from(from));
+    }
 }
 
 fn subscribe(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {

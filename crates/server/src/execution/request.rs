@@ -256,7 +256,8 @@ fn writes(connection: &Connection, command: &CommandDefinition) -> bool {
     executes || command.flags.has(CommandFlags::WRITE)
 }
 
-/// Drops the reply from `from` on if the client does not want the reply of the executed command.
+/// Drops the reply from `from` on if the client does not want the reply of the executed command. What it
+/// says about subscriptions stays.
 #[cold]
 fn withhold(connection: &mut Connection, from: usize) {
     let session = &mut connection.session;
@@ -266,4 +267,5 @@ fn withhold(connection: &mut Connection, from: usize) {
         ReplyMode::Skip | ReplyMode::Off => {}
     }
     session.output.discard(from);
+    session.output.buffer().append(&mut session.announced);
 }

@@ -56,6 +56,27 @@ fn replies_that_are_not_wanted_do_not_come() {
 }
 
 #[test]
+fn what_changes_in_subscriptions_is_no_reply() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    let change = |word, count| Reply::Array(vec![bulk(word), bulk("news"), int(count)]);
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    client.send(&["SUBSCRIBE", "news"]);
+    assert_eq!(client.reply(), change("subscribe", 1));
+    client.send(&["UNSUBSCRIBE", "news"]);
+    assert_eq!(client.reply(), change("unsubscribe", 0));
+    for command in [
+        &["MULTI"][..],
+        &["PING"],
+        &["PSUBSCRIBE", "news"],
+        &["EXEC"],
+    ] {
+        client.send(command);
+    }
+    assert_eq!(client.reply(), change("psubscribe", 1));
+}
+
+#[test]
 fn a_pause_of_writes_lets_reads_pass() {
     let served = ephemeral(config());
     let (mut writer, mut other) = (served.client(), served.client());
