@@ -247,6 +247,7 @@ mod tests {
     fn the_code_of_an_error_is_its_first_word() {
         assert_eq!(error_code(b"-ERR unknown\r\n"), "ERR");
         assert_eq!(error_code(b"-OOM\r\n"), "OOM");
+        assert_eq!(error_code(b"-MY_CODE2 text\r\n"), "MY_CODE2");
         assert_eq!(error_code(b"-"), "");
     }
 }
