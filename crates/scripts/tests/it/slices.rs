@@ -153,3 +153,12 @@ fn a_script_is_compiled_while_another_one_runs() {
     assert_eq!(run_in(&mut interpreter, "return #ARGV"), ":1\r\n");
     assert_eq!(run_in(&mut interpreter, "return #ARGV"), ":1\r\n");
 }
+
+#[test]
+fn a_script_that_is_compiled_before_any_has_run_has_the_same_globals() {
+    let mut interpreter = interpreter(16 << 20);
+    let body = "return redis.call('count', KEYS[1], ARGV[1])";
+    let script = Script::new(body.as_bytes()).unwrap();
+    assert_eq!(interpreter.compile(&script), Ok(()));
+    assert_eq!(run_in(&mut interpreter, body), ":3\r\n");
+}
