@@ -48,7 +48,7 @@ const UNITS: &[&str] = &[
     "bitfield",
 ];
 
-/// What is left out, and why.
+/// The tests that are left out, with reasons.
 const LIST: &str = include_str!("redis_suite/left_out.txt");
 /// The longest time of a unit, in seconds.
 const LONGEST: &str = "300";

@@ -72,7 +72,7 @@ impl UnitReport {
         self.untested + self.skipped.len() + list.iter().filter(fails).count()
     }
 
-    /// Returns what is not as the list expects.
+    /// Returns the results that the list does not expect.
     pub(super) fn faults(&self, list: &[LeftOutTest]) -> Vec<String> {
         let is_listed = |name: &str| list.iter().any(|test| test.runs && test.name == name);
         let failed = self.failed.iter().filter(|(name, _)| !is_listed(name));

@@ -2,7 +2,7 @@
 //
 //	client [cluster] ADDRESS
 //
-// Says "done" when all is as it should be, and what is wrong otherwise.
+// Says "done" when all is as it should be, and the fault otherwise.
 package main
 
 import (
