@@ -1,5 +1,7 @@
-//! The generator behind `math.random`: the sequence of POSIX's `lrand48`, which begins anew in each
-//! run of a script.
+//! The generator behind `math.random`: the sequence of POSIX's `lrand48`. Each run of a script begins with another
+//! seed, so that nothing of it shows in a later one, and numbers that name things differ.
+
+use std::hash::{BuildHasher, RandomState};
 
 /// The number of different fractions.
 const RANGE: i64 = 0x7fff_ffff;
@@ -8,13 +10,12 @@ const RANGE: i64 = 0x7fff_ffff;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(u64);
 
-impl Default for Random {
-    fn default() -> Random {
-        Random::seeded(0)
-    }
-}
-
 impl Random {
+    /// Creates the generator of a seed that is drawn.
+    pub(crate) fn drawn() -> Random {
+        Random::seeded(RandomState::new().hash_one(0) as i32)
+    }
+
     /// Creates the generator of a seed.
     pub(crate) fn seeded(seed: i32) -> Random {
         Random(u64::from(seed as u32) << 16 | 0x330e)

@@ -120,7 +120,7 @@ impl ScriptContext {
             protocol: Cell::default(),
             log: RefCell::default(),
             log_bytes: Cell::default(),
-            random: Cell::default(),
+            random: Cell::new(Random::drawn()),
             json: Cell::default(),
             registration: RefCell::default(),
             error_place: RefCell::default(),
@@ -135,7 +135,7 @@ impl ScriptContext {
         self.protocol.take();
         self.log.take();
         self.log_bytes.set(0);
-        self.random.take();
+        self.random.set(Random::drawn());
         self.json.take();
         self.registration.take();
         self.error_place.take();

@@ -190,14 +190,6 @@ fn errors_of_odd_types() {
 }
 
 #[test]
-fn a_command_has_more_arguments_than_a_stack_reserves() {
-    check(&[(
-        "local a = {} for i = 1, 7999 do a[i] = i end return redis.call('count', 'l', unpack(a))",
-        ":8001\r\n",
-    )]);
-}
-
-#[test]
 fn tables_with_holes_are_not_shifted() {
     let holes = "local s = '' for i = 0, 29 do s = s .. '[' .. 2 ^ i .. ']=1,' end \
                  local t = loadstring('return {' .. s .. '}')()";

@@ -44,6 +44,7 @@ pub(super) struct ActiveScript {
     /// The step that waits.
     step: WaitingStep,
     began: Duration,
+    slice: TimeSlice,
     /// Among the scripts that run for long.
     long: Option<Arc<LongScript>>,
     /// The log says that it runs for long.
@@ -93,16 +94,13 @@ impl CallContext<'_> {
                 None => return Ok(ScriptEnd::Ended),
             },
         };
-        let (mut began, mut calls) = (None, 0);
         loop {
             let pause = match step {
                 Step::Call { protocol } => match self.call(&script, protocol, to) {
-                    Ok(()) => {
-                        calls += 1;
-                        let is_over = calls % CALLS == 0
-                            && began.get_or_insert_with(Instant::now).elapsed() >= SLICE;
-                        is_over.then_some((WaitingStep::Reply, ScriptPause::Slice))
-                    }
+                    Ok(()) => script
+                        .slice
+                        .is_over()
+                        .then_some((WaitingStep::Reply, ScriptPause::Slice)),
                     Err(need) => Some((WaitingStep::Call { protocol }, ScriptPause::Read(need))),
                 },
                 Step::AclCheck => None,
@@ -112,6 +110,7 @@ impl CallContext<'_> {
             if let Some((waits_for, pause)) = pause {
                 script.step = waits_for;
                 if let ScriptPause::Slice = pause {
+                    script.slice = TimeSlice::default();
                     self.note_long(&mut script);
                 }
                 *active = Some(script);
@@ -129,6 +128,23 @@ impl CallContext<'_> {
     }
 }
 
+/// The time slice of a script that calls commands, reads between them included.
+#[derive(Default)]
+struct TimeSlice {
+    calls: u32,
+    /// When the clock was first looked at.
+    began: Option<Instant>,
+}
+
+impl TimeSlice {
+    /// Counts a command. Returns `true` if the slice is over.
+    fn is_over(&mut self) -> bool {
+        self.calls += 1;
+        self.calls.is_multiple_of(CALLS)
+            && self.began.get_or_insert_with(Instant::now).elapsed() >= SLICE
+    }
+}
+
 impl ActiveScript {
     fn is_killed(&self) -> bool {
         self.long.as_ref().is_some_and(|long| long.is_killed())
@@ -139,8 +155,8 @@ impl CallContext<'_> {
     /// Returns the next step of a script that has stopped.
     fn next_step(&self, mut script: ActiveScript, to: &Results<'_>) -> (ActiveScript, Step) {
         let step = match script.step {
-            WaitingStep::Call { protocol } => Step::Call { protocol },
             _ if script.is_killed() => script.interpreter.resume(Answer::Kill(KILLED)),
+            WaitingStep::Call { protocol } => Step::Call { protocol },
             WaitingStep::Reply => script.interpreter.resume(Answer::Reply(to.reply)),
             WaitingStep::Slice => script.interpreter.resume(Answer::Continue),
         };
@@ -242,6 +258,7 @@ impl CallContext<'_> {
             may_exceed_memory,
             step: WaitingStep::Slice,
             began: self.context.now,
+            slice: TimeSlice::default(),
             long: None,
             is_logged: false,
         })

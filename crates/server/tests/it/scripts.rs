@@ -46,6 +46,7 @@ fn other_clients_are_served_while_scripts_run_and_can_end_them() {
         "local f = function() while true do pcall(error, 'x') end end while true do pcall(f) end",
         "while true do coroutine.wrap(function() redis.call('incr', 'w') end)() end",
         "redis.call('publish', 'c', 'm') while true do redis.pcall('nosuch') end",
+        "local i = 0 while true do i = i + 1 redis.call('get', 'absent' .. i) end",
     ];
     for script in endless {
         send(&mut client, script);
