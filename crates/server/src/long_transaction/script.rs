@@ -28,7 +28,7 @@ const OUT_OF_MEMORY: &str = "OOM allow-oom flag is not set on the script, can no
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// The time for which a script runs before other connections have their turn.
-const SLICE: Duration = Duration::from_millis(1);
+const SLICE: Duration = Duration::from_micros(200);
 /// The number of commands that a script calls between two looks at the clock.
 const CALLS: u32 = 16;
 /// After this time the log says that a script still runs.
