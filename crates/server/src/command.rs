@@ -5,7 +5,7 @@
 //! |---|---|
 //! | name | in lower case; the words of a two-word command are joined by a bar |
 //! | arity | how many arguments it takes, its name included; negative: at least so many |
-//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions; `sends`, which has scripts that only read not call it; `whole_value`, which says that its time depends on the length of a value that its reply does not show |
+//! | flags | those of `COMMAND INFO`; `immediate`, which has it run at once in a block; `subscriber`, which has it run on a connection with subscriptions; `may_replicate`, which has it treated as a write when writes are paused, and in scripts that only read; `whole_value`, which says that its time depends on the length of a value that its reply does not show |
 //! | keys | where its keys are, and what it does with them: Redis's flags of key specifications |
 //! | categories | those of access control lists that do not follow from the flags |
 //! | tips | what clients of a cluster should know; see below |

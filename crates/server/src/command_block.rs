@@ -79,7 +79,8 @@ impl CommandBlock {
 
     /// Returns `true` if one of its commands writes.
     pub(crate) fn writes(&self) -> bool {
-        self.has(CommandFlags::WRITE)
+        let mut calls = self.commands.iter();
+        calls.any(|call| call.command.flags.may_write())
     }
 
     /// Returns `true` if one of its commands needs memory.

@@ -15,7 +15,7 @@
 //!    its commit. If a version is another one then, everything of the run is dropped, and it runs again.
 //! 2. After some conflicts the keys of this node's partition that the last run has read are held while the
 //!    transaction runs: no other writes them. The holds end right before the commit, whose operations would
-//!    meet them.
+//!    meet them, and when the transaction waits for others, which may wait for it.
 //! 3. The run of a transaction is one point in the order of transactions: that of its commit, or, if it
 //!    has read once and written nothing, that of its read.
 
@@ -39,6 +39,8 @@ use crate::partition::Partition;
 use crate::session::PublishedMessage;
 use crate::working_set::{Need, ReadAnswers, WorkingSet};
 
+/// A transaction that is kept for its memory keeps room for so many commands.
+const KEPT_CALLS: usize = 64;
 /// The number of runs that meet conflicts before keys are held.
 const OPTIMISTIC: u32 = 3;
 /// The number of runs that meet conflicts before the transaction is refused.
@@ -52,6 +54,8 @@ pub(crate) struct LongTransaction {
     watches: BTreeMap<Vec<u8>, Version>,
     /// The number of runs that have met a conflict.
     conflicts: u32,
+    /// The bytes of the commands' arguments.
+    call_bytes: usize,
     /// Milliseconds since the Unix epoch.
     began_ms: u64,
     held: Option<HeldKeys>,
@@ -115,6 +119,8 @@ pub(crate) enum NextStep {
     Slice,
     /// It ends with [`LongTransaction::take_error`], and does not take effect.
     GiveUp,
+    /// Its replies are longer than the client may leave untaken. It does not take effect.
+    TooLong,
 }
 
 /// How a long transaction continues that did not commit.
@@ -152,6 +158,7 @@ impl LongTransaction {
             is_block: false,
             watches: BTreeMap::new(),
             conflicts: 0,
+            call_bytes: 0,
             began_ms: 0,
             held: None,
             run: Run {
@@ -172,6 +179,7 @@ impl LongTransaction {
 
     /// Begins with one command, at `time_ms` since the Unix epoch.
     pub(crate) fn begin(&mut self, call: CommandCall, time_ms: u64) {
+        self.call_bytes = call.args().total_bytes();
         self.calls.push(call);
         self.is_block = false;
         self.conflicts = 0;
@@ -187,6 +195,8 @@ impl LongTransaction {
         watches: BTreeMap<Vec<u8>, Version>,
         time_ms: u64,
     ) {
+        let bytes = calls.iter().map(|call| call.args().total_bytes());
+        self.call_bytes = bytes.sum();
         self.calls = calls;
         self.is_block = true;
         self.watches = watches;
@@ -198,6 +208,7 @@ impl LongTransaction {
     /// Gives back the memory of its keys and values, once it has ended.
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
+        self.calls.shrink_to(KEPT_CALLS);
         self.watches.clear();
         self.held = None;
         self.run.begin(0);
@@ -215,13 +226,12 @@ impl LongTransaction {
 
     /// Returns the memory that it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let calls = self.calls.iter().map(|call| call.args().total_bytes());
-        calls.sum::<usize>() + self.run.set.bytes() + self.run.output.len()
+        self.call_bytes + self.run.set.bytes() + self.run.output.len()
     }
 
     /// Executes commands until it needs reads, or all have been executed.
     pub(crate) fn run(&mut self, mut context: CallContext<'_>) -> NextStep {
-        let protocol = context.session.protocol;
+        let (protocol, room) = (context.session.protocol, context.room());
         let run = &mut self.run;
         if run.next == 0 && self.is_block && run.output.is_empty() {
             Writer::new(&mut run.output, protocol).array(self.calls.len());
@@ -249,7 +259,14 @@ impl LongTransaction {
                     .map_err(ScriptPause::Read),
             };
             match done {
-                Ok(ScriptEnd::Ended) => run.next += 1,
+                Ok(ScriptEnd::Ended) if run.output.len() > room => return NextStep::TooLong,
+                Ok(ScriptEnd::Ended) => {
+                    run.next += 1;
+                    // One that is alone is counted where it begins.
+                    if self.is_block {
+                        context.context.recorder.count(call.command.number);
+                    }
+                }
                 Ok(ScriptEnd::Killed(error)) => {
                     run.error = Some(error);
                     return NextStep::GiveUp;

@@ -201,7 +201,6 @@ impl WorkingSet {
             if let Some(key) = op.key()
                 && !is_blind(op)
                 && !self.knows(key)
-                && !missing.iter().any(|own| **own == *key)
             {
                 missing.push(key.into());
             }
@@ -228,6 +227,7 @@ impl WorkingSet {
         for (key, (version, value)) in keys.into_iter().zip(answers) {
             let length = value.as_ref().map_or(0, |value| value.bytes.len());
             self.bytes += key.len() + KEY_BYTES + length;
+            // One that is needed twice has the same answers twice.
             let own = self.keys.entry(key).or_default();
             own.seen = Some(version);
             own.was_present = value.is_some();

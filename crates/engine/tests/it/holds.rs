@@ -608,3 +608,42 @@ fn a_closure_gets_the_reason() {
     };
     assert_eq!(holder_of(other.execute(&[put])), holder(1));
 }
+
+#[test]
+fn keys_can_be_held_without_a_trace() {
+    let world = World::new();
+    let (mut w, mut other) = (world.worker(), world.worker());
+    world.run(&[Op::put(b"a", b"1")]);
+    world.tidy();
+    let (clean, log) = (world.engine.stats(), world.log.entries.lock().len());
+    let reads = [Op::Watch { key: b"a" }, Op::Watch { key: b"absent" }];
+    w.hold(&reads, holder(1)).unwrap();
+    other.hold(&reads[..1], holder(3)).unwrap();
+    for write in [Op::put(b"a", b"2"), Op::put(b"absent", b"2"), Op::Flush] {
+        let held = other.execute(std::slice::from_ref(&write)).map(drop);
+        assert_eq!(held, Err(Abort::Held { by: holder(1) }), "{write:?}");
+    }
+    let held = world.prepare(&mut other, 2, &[Op::put(b"a", b"2")]);
+    assert_eq!(held, Err(Abort::Held { by: holder(1) }));
+    assert_eq!(world.get(b"a"), Some(b"1".to_vec()), "others may read");
+    let releases = world.engine.releases();
+    world.engine.end_hold(holder(1).id);
+    assert_eq!(world.engine.releases(), releases + 1);
+    let held = other.execute(&[Op::put(b"a", b"2")]).map(drop);
+    assert_eq!(held, Err(Abort::Held { by: holder(3) }));
+    for id in [3, 3, 1] {
+        world.engine.end_hold(holder(id).id);
+    }
+    world.tidy();
+    assert_eq!(world.engine.stats().records, clean.records);
+    assert_eq!(world.log.entries.lock().len(), log, "nothing is logged");
+    world.run(&[Op::put(b"a", b"2"), Op::put(b"absent", b"2")]);
+    // Keys that others will write are not to be had.
+    world
+        .prepare(&mut other, 4, &[Op::put(b"a", b"3")])
+        .unwrap();
+    let held = w.hold(&reads, holder(5));
+    assert_eq!(held, Err(Abort::Held { by: holder(4) }));
+    other.commit(holder(4).id).unwrap();
+    w.hold(&reads, holder(5)).unwrap();
+}

@@ -20,8 +20,8 @@ impl CommandFlags {
     pub(crate) const IMMEDIATE: CommandFlags = CommandFlags::of("immediate");
     /// Runs on a connection of the older protocol that has subscriptions. Clients do not see this one.
     pub(crate) const SUBSCRIBER: CommandFlags = CommandFlags::of("subscriber");
-    /// Refused in a script that only reads, as writes are. Clients do not see this one.
-    pub(crate) const SENDS: CommandFlags = CommandFlags::of("sends");
+    /// May write: paused with writes, and refused in a script that only reads. Clients do not see this one.
+    pub(crate) const MAY_REPLICATE: CommandFlags = CommandFlags::of("may_replicate");
     /// Takes time by the length of a value, and not by that of its reply. Clients do not see this one.
     pub(crate) const WHOLE_VALUE: CommandFlags = CommandFlags::of("whole_value");
     /// Takes a time that hardly depends on the data.
@@ -29,7 +29,7 @@ impl CommandFlags {
 
     /// The flags that clients do not see.
     const HIDDEN: u32 =
-        Self::IMMEDIATE.0 | Self::SUBSCRIBER.0 | Self::WHOLE_VALUE.0 | Self::SENDS.0;
+        Self::IMMEDIATE.0 | Self::SUBSCRIBER.0 | Self::WHOLE_VALUE.0 | Self::MAY_REPLICATE.0;
 
     /// The words for flags, in the order in which Redis shows them. The server does not act on some
     /// of them: they tell clients when Redis would accept the command.
@@ -53,7 +53,7 @@ impl CommandFlags {
         "movablekeys",
         "immediate",
         "subscriber",
-        "sends",
+        "may_replicate",
         "whole_value",
     ];
 
@@ -82,6 +82,11 @@ impl CommandFlags {
     #[inline]
     pub(crate) const fn has(self, flag: CommandFlags) -> bool {
         self.0 & flag.0 != 0
+    }
+
+    /// Returns `true` if a command with these flags writes, or may.
+    pub(crate) const fn may_write(self) -> bool {
+        self.has(Self::WRITE) || self.has(Self::MAY_REPLICATE)
     }
 
     /// Returns the names of the flags that are set and that clients see.

@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "pubsub";
     "punsubscribe" -1 "pubsub noscript loading stale subscriber" NONE("") "" ""
         "2.0.0" "O(N) where N is the number of patterns to unsubscribe.",
         Local(punsubscribe), "Ends subscriptions to patterns, or to all of them.";
-    "publish" 3 "pubsub loading stale fast sends" NONE("") "" ""
+    "publish" 3 "pubsub loading stale fast may_replicate" NONE("") "" ""
         "2.0.0" "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
         Local(publish), "Sends a message to the subscribers of a channel.";
     "ssubscribe" -2 "pubsub noscript loading stale subscriber" ALL("not_key") "" ""
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "pubsub";
     "sunsubscribe" -1 "pubsub noscript loading stale subscriber" ALL("not_key") "" ""
         "7.0.0" "O(N) where N is the number of shard channels to unsubscribe.",
         Local(sunsubscribe), "Ends subscriptions to shard channels, or to all of them.";
-    "spublish" 3 "pubsub loading stale fast sends" ONE("not_key") "" ""
+    "spublish" 3 "pubsub loading stale fast may_replicate" ONE("not_key") "" ""
         "7.0.0" "O(N) where N is the number of clients subscribed to the receiving shard channel.",
         Local(spublish), "Sends a message to the subscribers of a shard channel.";
     "pubsub" -2 "" NONE("") "" ""

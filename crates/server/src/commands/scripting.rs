@@ -16,10 +16,10 @@ use crate::session::ClientSession;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "scripting";
-    "eval" -3 "noscript stale skip_monitor no_mandatory_keys movablekeys" COUNTED("RW access update") "scripting" ""
+    "eval" -3 "noscript stale skip_monitor no_mandatory_keys movablekeys may_replicate" COUNTED("RW access update") "scripting" ""
         "2.6.0" "Depends on the script that is executed.",
         Runs(EVAL), "Executes a script in Lua, as one transaction.";
-    "evalsha" -3 "noscript stale skip_monitor no_mandatory_keys movablekeys" COUNTED("RW access update") "scripting" ""
+    "evalsha" -3 "noscript stale skip_monitor no_mandatory_keys movablekeys may_replicate" COUNTED("RW access update") "scripting" ""
         "2.6.0" "Depends on the script that is executed.",
         Runs(EVALSHA), "Executes a script that the server has, given its checksum.";
     "eval_ro" -3 "readonly noscript stale skip_monitor no_mandatory_keys movablekeys" COUNTED("RO access") "scripting" ""

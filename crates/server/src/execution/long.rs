@@ -77,6 +77,10 @@ impl Executor {
                     self.give_up(connection, transaction);
                     None
                 }
+                NextStep::TooLong => {
+                    self.close_for_replies(connection);
+                    None
+                }
             };
             match continues {
                 Some(again) => transaction = again,
@@ -140,6 +144,8 @@ impl Executor {
         }
         let waits = |mut transaction: Box<LongTransaction>| {
             transaction.wait_for(need.clone());
+            // What it waits for may wait for it.
+            transaction.end_holds();
             PendingTransaction::Long(transaction)
         };
         if self.cluster.is_some() && !self.has_keys_of(&ops) {

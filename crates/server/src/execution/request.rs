@@ -253,7 +253,7 @@ fn writes(connection: &Connection, command: &CommandDefinition) -> bool {
     let block = connection.block.as_ref();
     let executes =
         matches!(command.kind, CommandKind::Exec) && block.is_some_and(|block| block.writes());
-    executes || command.flags.has(CommandFlags::WRITE)
+    executes || command.flags.may_write()
 }
 
 /// Drops the reply from `from` on if the client does not want the reply of the executed command. What it

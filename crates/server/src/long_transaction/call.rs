@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
 use crate::command_table::CommandTable;
+use crate::limits::READ_BUFFER;
 use crate::lookup_counts::count_lookups;
 use crate::refusal;
 use crate::render::RenderContext;
@@ -44,6 +45,17 @@ pub(super) struct Results<'a> {
 }
 
 impl CallContext<'_> {
+    /// Returns the bytes of replies that the client may be sent.
+    pub(super) fn room(&self) -> usize {
+        let shared = &self.context.shared;
+        let budget = &shared.in_flight;
+        let left = budget.limit().saturating_sub(budget.used());
+        let own = shared.config.limits.output;
+        let own = own.saturating_sub(self.session.output.pending());
+        own.min(usize::try_from(left).unwrap_or(usize::MAX))
+            .max(READ_BUFFER)
+    }
+
     /// Executes a command on the transaction's keys.
     ///
     /// # Errors
@@ -85,7 +97,6 @@ impl CallContext<'_> {
             CommandKind::Local(_) | CommandKind::Deferred(_) => self.execute_local(call, to),
             _ => refusal::write_arity(command.name, &mut Writer::new(to.output, call.protocol)),
         }
-        self.context.recorder.count(command.number);
         Ok(())
     }
 

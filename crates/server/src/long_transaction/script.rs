@@ -293,7 +293,9 @@ impl CallContext<'_> {
             messages: to.messages,
             log: to.log,
         };
-        self.execute(&call, &mut results)
+        self.execute(&call, &mut results)?;
+        self.context.recorder.count(command.number);
+        Ok(())
     }
 
     /// Returns the command that a script calls.
@@ -324,7 +326,7 @@ impl CallContext<'_> {
         if !is_allowed || flags.has(CommandFlags::NO_SCRIPT) {
             return Err("ERR This Redis command is not allowed from script");
         }
-        if script.reads_only && (flags.has(CommandFlags::WRITE) || flags.has(CommandFlags::SENDS)) {
+        if script.reads_only && flags.may_write() {
             return Err("ERR Write commands are not allowed from read-only scripts.");
         }
         let needs_memory = flags.has(CommandFlags::NEEDS_MEMORY);

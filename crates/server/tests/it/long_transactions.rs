@@ -1,6 +1,8 @@
 //! Commands that read before they write, and blocks with one of them: over nodes, among conflicting
 //! clients, and while other transactions hold their keys.
 
+use std::time::Duration;
+
 use testkit::{Client, Reply, eventually};
 
 use crate::support::nodes::nodes;
@@ -136,4 +138,73 @@ fn a_watched_key_that_has_changed_stops_the_block() {
     assert_eq!(client.call(&["WATCH", "watched"]), ok());
     let done = block(&mut client, &[&["RENAME", "a", "b"], &["GET", "b"]]);
     assert_eq!(done, Reply::Array(vec![ok(), bulk("1")]));
+}
+
+#[test]
+fn calls_count_once_alone_and_in_blocks() {
+    let server = ephemeral(config());
+    let mut client = server.client();
+    assert_eq!(client.call(&["SET", "a", "1"]), ok());
+    assert_eq!(client.call(&["COPY", "a", "b"]), int(1));
+    let script = "return redis.call('copy', 'a', 'c')";
+    let done = block(&mut client, &[&["COPY", "a", "d"], &["EVAL", script, "0"]]);
+    assert_eq!(done, Reply::Array(vec![int(1), int(1)]));
+    let Reply::Bulk(text) = client.call(&["INFO", "commandstats"]) else {
+        panic!("a text");
+    };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    for (name, calls) in [("copy", 3), ("eval", 1)] {
+        let expected = format!("cmdstat_{name}:calls={calls},");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn a_block_of_many_commands_and_keys_is_answered() {
+    const KEYS: usize = 20_000;
+    let server = ephemeral(config());
+    let mut client = server.client();
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{number}")).collect();
+    let copies: Vec<[&str; 3]> = keys.iter().map(|key| ["COPY", key, "b"]).collect();
+    let names = keys.iter().map(String::as_str);
+    let all: Vec<&str> = std::iter::once("MGET").chain(names).collect();
+    let mut calls: Vec<&[&str]> = copies.iter().map(<[&str; 3]>::as_slice).collect();
+    calls.push(&all);
+    let Reply::Array(replies) = block(&mut client, &calls) else {
+        panic!("replies");
+    };
+    assert!(replies[..KEYS].iter().all(|reply| *reply == int(0)));
+    assert_eq!(replies[KEYS..], [Reply::Array(vec![Reply::Null; KEYS])]);
+}
+
+#[test]
+fn writes_of_scripts_wait_for_the_end_of_a_pause() {
+    let server = ephemeral(config());
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(other.call(&["CLIENT", "PAUSE", "100000", "WRITE"]), ok());
+    client.send(&["EVAL", "return redis.call('incr', 'a')", "0"]);
+    assert!(client.is_silent(Duration::from_millis(50)));
+    let reads = ["EVAL_RO", "return redis.call('get', 'a')", "0"];
+    assert_eq!(other.call(&reads), Reply::Null);
+    assert_eq!(other.call(&["CLIENT", "UNPAUSE"]), ok());
+    assert_eq!(client.reply(), int(1));
+}
+
+#[test]
+fn a_block_whose_replies_are_too_long_closes_its_connection() {
+    let mut config = config();
+    config.limits.output = 1 << 20;
+    let server = ephemeral(config);
+    let (mut client, mut other) = (server.client(), server.client());
+    assert_eq!(client.call(&["SET", "a", &"x".repeat(200_000)]), ok());
+    assert_eq!(client.call(&["MULTI"]), ok());
+    for call in [&["SET", "b", "1"][..], &["COPY", "a", "c"]] {
+        assert_eq!(client.call(call), status("QUEUED"));
+    }
+    for _ in 0..20 {
+        assert_eq!(client.call(&["GET", "a"]), status("QUEUED"));
+    }
+    client.send(&["EXEC"]);
+    assert!(client.is_closed());
+    assert_eq!(other.call(&["EXISTS", "b", "c"]), int(0));
 }

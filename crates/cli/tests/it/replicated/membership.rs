@@ -42,7 +42,7 @@ fn a_node_that_has_lost_its_disk_waits_to_be_added_and_gets_a_copy() {
     replicas.kill_node(other.expect("a third node"));
     client.insist(&["SET", "after", "1"]);
     // Leadership may change hands once more, with a node gone.
-    eventually("it is told that the node has a vote already", || {
+    eventually("the answer says that the node has a vote already", || {
         let (code, out, _) = replicas.command(&["add", "--node", &lost.to_string()]);
         code == Some(0) && out.contains("already")
     });
