@@ -10,6 +10,8 @@ use crate::number::{truncate, write_general};
 
 /// The most slots of Lua's stack that a result may take: one for a list, three for a map or a set.
 const MAX_SLOTS: i32 = 7980;
+/// The most bytes of a result, as of a value: a table may have one long string many times.
+const MAX_BYTES: usize = 512 << 20;
 
 /// Writes the value on the top as a reply, and drops it. `booleans` says whether the script uses
 /// RESP3, where `false` is not the absence of a value.
@@ -19,6 +21,7 @@ pub(crate) fn write_result(
     protocol: Protocol,
     booleans: bool,
 ) {
+    let start = out.len();
     let mut writer = ResultWriter {
         out,
         protocol,
@@ -28,6 +31,13 @@ pub(crate) fn write_result(
     };
     writer.write(stack);
     while let Some(open) = writer.open.pop() {
+        if writer.out.len() - start > MAX_BYTES {
+            writer.out.truncate(start);
+            writer
+                .writer()
+                .error("ERR the result of the script is longer than 512mb");
+            return stack.set_top(writer.bottom - 1);
+        }
         writer.proceed(stack, open);
     }
 }

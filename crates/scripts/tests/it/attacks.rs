@@ -190,6 +190,15 @@ fn errors_of_odd_types() {
 }
 
 #[test]
+fn results_are_bounded() {
+    let mut interpreter = interpreter(64 << 20);
+    let body = "local s, t = string.rep('x', 16000000), {} for i = 1, 100 do t[i] = s end return t";
+    let expected = "-ERR the result of the script is longer than 512mb\r\n";
+    assert_eq!(run_in(&mut interpreter, body), expected);
+    assert_eq!(run_in(&mut interpreter, "return 1"), ":1\r\n");
+}
+
+#[test]
 fn tables_with_holes_are_not_shifted() {
     let holes = "local s = '' for i = 0, 29 do s = s .. '[' .. 2 ^ i .. ']=1,' end \
                  local t = loadstring('return {' .. s .. '}')()";
