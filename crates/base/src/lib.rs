@@ -37,5 +37,7 @@ pub use clock::steady_clock;
 pub use model::change::{Change, Origin};
 pub use model::ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
 pub use model::transaction::{Abort, Op, OpError, Reply, Transaction};
-pub use model::{change, epochs, ids, limits, participant, partition, transaction, versions};
+pub use model::{
+    change, epochs, ids, key_event, limits, participant, partition, transaction, versions,
+};
 pub use text::{number, size};

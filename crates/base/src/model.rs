@@ -10,6 +10,7 @@
 //! | [`transaction`] | a list of operations, and what its reply depends on |
 //! | [`limits`] | the sizes that clients control |
 //! | [`change`] | the changes of a transaction, as redo logs keep them |
+//! | [`key_event`] | changes of keys as events, and their listener |
 //! | [`versions`] | versions of read-atomic keys, as readers ask for them |
 //! | [`epochs`] | the global epoch of a store, as the journal sees it |
 //! | [`partition`] | executes transactions |
@@ -19,6 +20,7 @@ pub mod abort;
 pub mod change;
 pub mod epochs;
 pub mod ids;
+pub mod key_event;
 pub mod limits;
 pub mod op_error;
 pub mod operation;

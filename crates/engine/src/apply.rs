@@ -28,6 +28,7 @@ use base::limits::Limits;
 use base::partition::OwnedReply;
 use base::{Abort, Change, Epoch, Op, Tid};
 
+use crate::announce::announce;
 use crate::effects::{keep_last, write_of_change};
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
@@ -261,6 +262,8 @@ impl Applier {
                 &self.locked,
                 tid_of(index),
             );
+            let written = (&self.writes[..], &self.locked[..]);
+            announce(&thread.engine, written, &[], tid_of(index));
             WorkerSlot::count(&thread.counters().commits, 1);
         }
         self.writes.clear();
@@ -295,6 +298,12 @@ fn execute_once(
     let locked: Vec<WordValue> = writes.iter_mut().map(lock).collect();
     if !writes.is_empty() {
         publish(thread, txn.generation, &writes, &locked, tid_of(index));
+        announce(
+            &thread.engine,
+            (&writes, &locked),
+            &txn.events,
+            tid_of(index),
+        );
         WorkerSlot::count(&thread.counters().commits, 1);
     }
     Ok(replies)

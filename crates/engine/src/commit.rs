@@ -25,8 +25,10 @@ use base::Tid;
 use base::epochs::EpochClock;
 use base::planted::{self, Bug};
 
+use crate::announce::announce;
 use crate::conflict;
 use crate::fencing;
+use crate::listening::NotedEvent;
 use crate::log::{self, Changes, Edit, RecordWrite, RedoLog};
 use crate::publish::publish;
 use crate::thread_context::ThreadContext;
@@ -85,6 +87,7 @@ fn commit_writes(
         Ok(tid) => {
             txn.note_commit(tid);
             publish(thread, txn.generation, writes, &locked, tid);
+            announce(&thread.engine, (writes, &locked), &txn.events, tid);
             WorkerSlot::count(&thread.counters().commits, 1);
             txn.edits.sort_unstable_by_key(|edit| edit.record);
             append(thread, log, writes, &txn.edits, tid)
@@ -172,13 +175,14 @@ pub(crate) fn log_and_publish(
     thread: &mut ThreadContext,
     log: &mut impl RedoLog,
     generation: u16,
-    (writes, words): (&[RecordWrite], &[WordValue]),
+    (writes, words, events): (&[RecordWrite], &[WordValue], &[NotedEvent]),
     read: &[WordValue],
 ) -> Result<Tid, TransactionError> {
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;
     append(thread, log, writes, &[], tid)?;
     publish(thread, generation, writes, words, tid);
+    announce(&thread.engine, (writes, words), events, tid);
     Ok(tid)
 }
 

@@ -101,7 +101,7 @@ fn replace(
     version: VersionRef,
 ) -> Result<Tid, TransactionError> {
     let write = RecordWrite { record, version };
-    log_and_publish(thread, log, txn.generation, (&[write], &[seen]), &[])
+    log_and_publish(thread, log, txn.generation, (&[write], &[seen], &[]), &[])
         .inspect_err(|_| version.free_unpublished())
 }
 
@@ -138,7 +138,13 @@ fn commit(
     if let Some(flush) = writes.iter().find(|write| write.record == generation) {
         txn.generation = flush.version.generation();
     }
-    let outcome = log_and_publish(thread, log, txn.generation, (&writes, &words), &read);
+    let outcome = log_and_publish(
+        thread,
+        log,
+        txn.generation,
+        (&writes, &words, &prepared.events),
+        &read,
+    );
     if outcome.is_err() {
         own.version.free_unpublished();
         writes.pop();

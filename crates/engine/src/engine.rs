@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
+use base::key_event::KeyListener;
 use base::limits::Limits;
 use base::transaction::Kind;
 use base::versions::{ReadAtomic, Watcher};
@@ -18,6 +20,7 @@ use crate::epoch::Epochs;
 use crate::floors::Floors;
 use crate::holds::Holds;
 use crate::index::RecordIndex;
+use crate::listening::KeyListening;
 use crate::live_snapshots::LiveSnapshots;
 use crate::log::RecordWrite;
 use crate::origin::Origins;
@@ -68,6 +71,7 @@ pub struct Engine {
     pub(crate) prepared: Mutex<HashMap<TransactionId, PreparedTransaction>>,
     pub(crate) origins: Origins,
     pub(crate) read_atomic: ReadAtomicKeys,
+    pub(crate) listening: KeyListening,
     /// The number of workers that there can be; the slots behind theirs are the driven engine's
     /// own.
     pub(crate) workers: usize,
@@ -125,6 +129,7 @@ impl Engine {
             prepared: Mutex::default(),
             origins: Origins::default(),
             read_atomic: ReadAtomicKeys::default(),
+            listening: KeyListening::default(),
             workers: options.workers,
             applying: Mutex::default(),
             has_applier: AtomicBool::new(false),
@@ -316,6 +321,29 @@ impl Engine {
     /// Panics if other keys were declared before.
     pub fn declare_read_atomic(&self, keys: ReadAtomic) {
         self.read_atomic.declare(keys);
+    }
+
+    /// Sets the listener for changes of keys, which is not called before [`Engine::listen`]. To be called
+    /// once.
+    ///
+    /// # Panics
+    /// Panics if a listener was set before.
+    pub fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {
+        self.listening.set(listener);
+    }
+
+    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
+    /// that commits calls it; the thread must not be within a transaction.
+    pub fn listen(&self, listens: bool) {
+        if self.listening.switch(listens) || !listens {
+            return;
+        }
+        // Commits that are on their way may have looked before.
+        let before = self.epochs.grace_period();
+        while self.epochs.ended_grace_period() <= before {
+            self.epochs.end_grace_period();
+            std::thread::sleep(Duration::from_micros(20));
+        }
     }
 
     /// Sets the watcher of writes of read-atomic keys. To be called once, before any transaction

@@ -40,6 +40,7 @@ use base::{Epoch, TransactionId};
 use self::age::{AgeClock, KEPT_MS};
 use self::horizon::ReclaimHorizon;
 use self::removal::{cut_history, cut_retained, remove};
+use crate::announce::announce_expiry;
 use crate::engine::{Engine, JANITOR};
 use crate::epoch::EpochGuard;
 use crate::lookaside::HintTable;
@@ -180,6 +181,7 @@ impl Janitor {
             }
         };
         let version = RecordRef::version(seen);
+        self.announce_expiry(record, version);
         let retains = self.engine.read_atomic.covers(record.key());
         if retains {
             cut_retained(&self.engine, version, now.old);
@@ -210,6 +212,18 @@ impl Janitor {
             self.deadlines.push(Reverse((deadline, record)));
         } else {
             record.word().unlock(seen, 0);
+        }
+    }
+
+    /// Announces that a key has expired, when something listens. Its record is locked.
+    fn announce_expiry(&self, record: RecordRef, version: VersionRef) {
+        let engine = &self.engine;
+        if version.deadline().is_some()
+            && !engine.keeps_expired.load(Ordering::Relaxed)
+            && !system_record::is_reserved(record.key())
+            && let Some(listener) = engine.listening.listener()
+        {
+            announce_expiry(engine, listener, record.key(), version);
         }
     }
 

@@ -14,11 +14,13 @@
 //! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
 //! | keys | `writer_marks`, `holds` | holds under two-phase locking, and the records that other transactions wait to write |
 //! | | `index`, `floors` | from key to record; versions of keys that have no record |
-//! | shared state | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
+//! | shared state | `listening` | the listener for changes of keys |
+//! | | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
 //! | | [`engine`], `stats`, `driven`, `pending_attempts` | the state that threads share, and what can be asked of it |
 //! | thread | `memory_limit`, `thread_context`, `retry` | a thread's registration: its slot, TIDs, garbage; waiting before another attempt |
 //! | publication | `effects`, `publish` | from changes to versions; making versions current |
 //! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
+//! | | `announce` | the events of what it has changed, for the listener |
 //! | | `version_ids`, `access` | reading, writing and scanning keys within it |
 //! | | `fencing`, `deadlines`, `strings`, `one_shot`, [`interactive`] | operations in terms of these; the two ways to run them |
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
@@ -71,6 +73,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod announce;
 pub mod apply;
 mod commit;
 mod conflict;
@@ -89,6 +92,7 @@ mod holds;
 mod index;
 pub mod interactive;
 pub mod janitor;
+mod listening;
 mod live_snapshots;
 pub mod load;
 pub mod log;

@@ -132,6 +132,10 @@ impl Loader<'_> {
         self.thread.counters().count_keys(generation, keys);
         engine.floors.raise_all(last_of(self.index));
         engine.epochs.drive(self.index.next(), self.stamp_ms);
+        if let Some(listener) = engine.listening.listener() {
+            // Any key may have changed.
+            listener.flushed(last_of(self.index));
+        }
     }
 
     /// Makes the keys before this one absent that the snapshot does not have.

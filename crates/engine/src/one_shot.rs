@@ -5,6 +5,7 @@ use base::partition::OwnedReply;
 use base::transaction::{OpError, byte_range};
 use base::{Abort, Op, Reply};
 
+use crate::announce::note;
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionRef};
@@ -23,12 +24,19 @@ pub(crate) fn run(
 ) -> Result<(), TransactionError> {
     version_ids::draw_for_operations(&thread.engine, txn, ops);
     txn.hash_and_fetch_operations(&thread.engine, ops);
+    let listens = thread.engine.listening.is_on();
+    // Events that the operations bring are all that there are.
+    let notes = listens && !ops.iter().any(|op| matches!(op, Op::Announce { .. }));
     for (at, op) in ops.iter().enumerate() {
         txn.admit_bytes(thread, op.brings())?;
+        let allocated = txn.allocated();
         let reply = match txn.hashes[at] {
             Some(hash) => execute(thread, txn, at, op, hash)?.unwrap_or_else(Reply::Error),
             None => execute_keyless(thread, txn, op)?,
         };
+        if notes && let Some(hash) = txn.hashes[at] {
+            note(&thread.engine, txn, (op, hash), allocated);
+        }
         txn.replies.push(reply);
     }
     Ok(())
@@ -59,6 +67,12 @@ fn execute(
         Op::Require { key, present } => {
             if txn.read(engine, hash, key).live.is_some() != present {
                 return Err(precondition());
+            }
+            Ok(Reply::Ok)
+        }
+        Op::Announce { key, event } => {
+            if engine.listening.is_on() {
+                txn.note_event(key, event);
             }
             Ok(Reply::Ok)
         }

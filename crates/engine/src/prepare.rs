@@ -113,6 +113,7 @@ pub(crate) fn hold(
             return outcome;
         }
         let held = PreparedTransaction {
+            events: Vec::new(),
             effects: Vec::new(),
             held: acquired.shared,
             ranged: false,
@@ -297,6 +298,7 @@ fn settle(
     let prepared = PreparedTransaction {
         effects,
         held: acquired.shared,
+        events: std::mem::take(&mut txn.events),
         ranged: acquired.ranged,
         is_staged: false,
     };
@@ -321,6 +323,7 @@ fn settle_staged(
     let prepared = PreparedTransaction {
         effects: Vec::new(),
         held,
+        events: Vec::new(),
         ranged: acquired.ranged,
         is_staged: false,
     };

@@ -1,5 +1,6 @@
 //! The state of a prepared transaction in memory.
 
+use crate::listening::NotedEvent;
 use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
 
@@ -11,6 +12,8 @@ pub(crate) struct PreparedTransaction {
     /// The records that it holds in addition: as a reader, the generation's among them unless it
     /// flushes; in a driven engine, which keeps no effects, also those that it will write.
     pub(crate) held: Vec<RecordRef>,
+    /// What it has done to keys, for the listener.
+    pub(crate) events: Vec<NotedEvent>,
     pub(crate) ranged: bool,
     /// `true` if it holds only until its staged entry is applied.
     pub(crate) is_staged: bool,

@@ -34,6 +34,7 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, Kind, OpError, When};
 use base::{Abort, Op, Reply, Tid, Timestamp, TransactionId};
 
+use crate::announce::announce;
 use crate::commit::{append, append_staged, log_and_publish, unlock};
 use crate::deadlines::deadline_of;
 use crate::effects::{keep_last, write_of_effect};
@@ -165,7 +166,7 @@ fn write_pending(
         if thread.engine.epochs.is_driven() {
             append_staged(thread, txn, log, &writes).map(|()| Tid::ZERO)
         } else {
-            log_and_publish(thread, log, txn.generation, (&writes, &[seen]), &[])
+            log_and_publish(thread, log, txn.generation, (&writes, &[seen], &[]), &[])
         }
     });
     match outcome {
@@ -278,6 +279,7 @@ pub(crate) fn commit(
     }
     // The system record comes last.
     publish(thread, txn.generation, &newer, &words, tid);
+    announce(&thread.engine, (&newer, &words), &[], tid);
     WorkerSlot::count(&thread.counters().commits, 1);
     Ok(tid)
 }

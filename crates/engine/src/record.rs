@@ -9,7 +9,8 @@
 //! | 12 | 4 | key length |
 //! | 16 | … | key |
 //!
-//! A version is one allocation, 16-byte aligned, immutable once published but for `previous`:
+//! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
+//! flag:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -18,7 +19,7 @@
 //! | 16 | 4 | value length |
 //! | 20 | 2 | generation (see `FLUSHALL`: versions of other generations are invisible) |
 //! | 22 | 1 | [`Kind`] |
-//! | 23 | 1 | flags: 1 absent, 2 has a deadline, 4 has an origin |
+//! | 23 | 1 | flags: 1 absent, 2 has a deadline, 4 has an origin, 8 its expiry was announced |
 //! | 24 | 8 | the deadline in milliseconds since the Unix epoch, if it has one |
 //! | … | … | value |
 //! | … | 8 | if it has an origin: a counted reference to it, at any address |
@@ -41,7 +42,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
@@ -53,6 +54,7 @@ use crate::word::{Word, WordValue};
 const ABSENT: u8 = 1;
 const HAS_DEADLINE: u8 = 2;
 const HAS_ORIGIN: u8 = 4;
+const EXPIRY_ANNOUNCED: u8 = 8;
 
 #[repr(C)]
 struct RecordHeader {
@@ -68,7 +70,14 @@ struct VersionHeader {
     len: u32,
     generation: u16,
     kind: u8,
-    flags: u8,
+    flags: AtomicU8,
+}
+
+impl VersionHeader {
+    #[inline]
+    fn flags(&self) -> u8 {
+        self.flags.load(Ordering::Relaxed)
+    }
 }
 
 /// The sizes of small allocations are multiples of this.
@@ -86,7 +95,7 @@ static NEVER: VersionHeader = VersionHeader {
     len: 0,
     generation: 0,
     kind: 0,
-    flags: ABSENT,
+    flags: AtomicU8::new(ABSENT),
 };
 
 /// A record. See the module's contract for the time for which it may be used.
@@ -276,7 +285,7 @@ impl VersionRef {
                 len: u32::try_from(len).expect("a value's length is limited"),
                 generation,
                 kind: kind as u8,
-                flags,
+                flags: AtomicU8::new(flags),
             });
             let mut to = at.cast::<u8>().add(VERSION_HEADER);
             if let Some(content) = content {
@@ -323,6 +332,12 @@ impl VersionRef {
         self.tid().epoch()
     }
 
+    /// Notes that the version's expiry is announced. Returns `true` if it was not until now.
+    pub(crate) fn mark_expiry(self) -> bool {
+        let flags = &self.header().flags;
+        flags.fetch_or(EXPIRY_ANNOUNCED, Ordering::Relaxed) & EXPIRY_ANNOUNCED == 0
+    }
+
     /// Gives the version its TID, before it is published.
     #[inline]
     pub(crate) fn set_tid(self, tid: Tid) {
@@ -338,7 +353,7 @@ impl VersionRef {
 
     #[inline]
     pub(crate) fn is_absent(self) -> bool {
-        self.header().flags & ABSENT != 0
+        self.header().flags() & ABSENT != 0
     }
 
     pub(crate) fn kind(self) -> Kind {
@@ -347,7 +362,7 @@ impl VersionRef {
 
     #[inline]
     pub(crate) fn deadline(self) -> Option<u64> {
-        if self.header().flags & HAS_DEADLINE == 0 {
+        if self.header().flags() & HAS_DEADLINE == 0 {
             return None;
         }
         // SAFETY: the flag says that there is a deadline; offset 24 is 8-byte aligned.
@@ -357,7 +372,7 @@ impl VersionRef {
     #[inline]
     pub(crate) fn value<'p>(self) -> &'p [u8] {
         let header = self.header();
-        let deadline = if header.flags & HAS_DEADLINE != 0 {
+        let deadline = if header.flags() & HAS_DEADLINE != 0 {
             8
         } else {
             0
@@ -374,10 +389,10 @@ impl VersionRef {
     #[inline]
     pub(crate) fn origin_pointer(&self) -> Option<NonNull<*const OwnedOrigin>> {
         let header = self.header();
-        if header.flags & HAS_ORIGIN == 0 {
+        if header.flags() & HAS_ORIGIN == 0 {
             return None;
         }
-        let deadline = usize::from(header.flags & HAS_DEADLINE != 0) * 8;
+        let deadline = usize::from(header.flags() & HAS_DEADLINE != 0) * 8;
         let offset = VERSION_HEADER + deadline + header.len as usize;
         // SAFETY: the flag says that the allocation has eight more bytes there.
         Some(unsafe { self.0.cast::<u8>().add(offset).cast() })
@@ -437,7 +452,7 @@ impl VersionRef {
             return 0;
         }
         let header = self.header();
-        let layout = Self::layout(header.len as usize, header.flags);
+        let layout = Self::layout(header.len as usize, header.flags());
         layout.size().next_multiple_of(ROUNDING)
     }
 
@@ -454,7 +469,7 @@ impl VersionRef {
             drop(unsafe { Arc::from_raw(at.read_unaligned()) });
         }
         let header = self.header();
-        let layout = Self::layout(header.len as usize, header.flags);
+        let layout = Self::layout(header.len as usize, header.flags());
         // SAFETY: by the caller; it was allocated with this layout.
         unsafe { dealloc(self.0.as_ptr().cast(), layout) }
     }

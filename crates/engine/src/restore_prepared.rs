@@ -89,6 +89,7 @@ fn restore_one(
         siblings: kept.siblings,
     });
     let mut prepared = PreparedTransaction {
+        events: Vec::new(),
         effects: Vec::new(),
         held: Vec::new(),
         ranged: !kept.ranges.is_empty(),

@@ -170,6 +170,7 @@ fn stage_unheld(
     let staged = PreparedTransaction {
         effects: Vec::new(),
         held,
+        events: Vec::new(),
         ranged: false,
         is_staged: true,
     };

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use base::epochs::EpochClock;
+use base::key_event::KeyEvent;
 use base::transaction::Observed;
 use base::{Epoch, Op, Reply, Tid};
 use hashbrown::HashMap;
 
 use crate::engine::Engine;
+use crate::listening::NotedEvent;
 use crate::log::{Edit, RecordWrite};
 use crate::lookaside::KeyHash;
 use crate::origin::OwnedOrigin;
@@ -63,6 +65,8 @@ pub(crate) struct TransactionState {
     pub(crate) writes: Vec<RecordWrite>,
     /// The writes that change a part of a long value.
     pub(crate) edits: Vec<Edit>,
+    /// What it has done to keys, for the listener; empty while nothing listens.
+    pub(crate) events: Vec<NotedEvent>,
     /// The origin that its versions carry, if it is over several partitions.
     pub(crate) origin: Option<Arc<OwnedOrigin>>,
     /// `true` if it has given holds back, so that transactions that met them must be notified.
@@ -117,6 +121,7 @@ impl TransactionState {
             thread.engine.abandon(write.record);
         }
         self.edits.clear();
+        self.events.clear();
         self.reads.clear();
         self.missing.clear();
         self.missing_ends.clear();
@@ -210,6 +215,18 @@ impl TransactionState {
                 self.positions.insert(record, n - 1);
             }
         }
+    }
+
+    /// Returns the bytes of all versions that the transaction has made.
+    #[inline]
+    pub(crate) fn allocated(&self) -> usize {
+        self.allocated
+    }
+
+    /// Notes an event of a key that the transaction has changed.
+    pub(crate) fn note_event(&mut self, key: &[u8], event: KeyEvent) {
+        let key = key.into();
+        self.events.push(NotedEvent { key, event });
     }
 
     /// Returns `true` if a deadline has passed at the transaction's time.

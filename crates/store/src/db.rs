@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use base::epochs::EpochClock;
+use base::key_event::KeyListener;
 use base::transaction::Observed;
 use base::versions::Watcher;
 use base::{Abort, Epoch, TransactionId};
@@ -217,6 +218,20 @@ impl Db {
     /// Panics if a watcher was set before.
     pub fn watch_read_atomic(&self, watcher: Arc<dyn Watcher>) {
         self.state().engine.watch_read_atomic(watcher);
+    }
+
+    /// Sets the listener for changes of keys, which is not called before [`Db::listen`]. To be called once.
+    ///
+    /// # Panics
+    /// Panics if a listener was set before.
+    pub fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {
+        self.state().engine.set_key_listener(listener);
+    }
+
+    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
+    /// that commits calls it; the thread must not be within a transaction.
+    pub fn listen(&self, listens: bool) {
+        self.state().engine.listen(listens);
     }
 
     /// Returns how often holds have been given back. A caller that has read this number before it

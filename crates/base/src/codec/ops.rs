@@ -27,6 +27,7 @@
 //! | 23 | flush | none |
 //! | 24 | now | none |
 //! | 25 | guard | lock (bytes), token (8 bytes) |
+//! | 26 | announce | key, 1 byte: the number of the event |
 //!
 //! | field | encoding |
 //! |---|---|
@@ -35,6 +36,7 @@
 //! | expiry | 1 byte: 0 never, 1 keep, 2 at, 3 in; of 2 and 3 milliseconds (8 bytes, signed) |
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
+use crate::model::key_event::KeyEvent;
 use crate::model::operation::{ExpireWhen, Expiry, Op, When};
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
@@ -66,6 +68,7 @@ mod tag {
     pub(super) const FLUSH: u8 = 23;
     pub(super) const NOW: u8 = 24;
     pub(super) const GUARD: u8 = 25;
+    pub(super) const ANNOUNCE: u8 = 26;
 }
 
 /// The flags of a scan.
@@ -147,6 +150,7 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
     match *op {
         Op::Check { version, .. } => put_u64(to, version.to_bits()),
         Op::Require { present, .. } => to.push(u8::from(present)),
+        Op::Announce { event, .. } => to.push(event as u8),
         Op::GetRange { start, end, .. } => {
             put_i64(to, start);
             put_i64(to, end);
@@ -189,6 +193,7 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Flush => tag::FLUSH,
         Op::Now => tag::NOW,
         Op::Guard { .. } => tag::GUARD,
+        Op::Announce { .. } => tag::ANNOUNCE,
     }
 }
 
@@ -219,7 +224,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
             let key = from.bytes()?;
             return Ok(Op::GetExpire { key, expiry });
         }
-        tag::CHECK..=tag::FLUSH => {}
+        tag::CHECK..=tag::FLUSH | tag::ANNOUNCE => {}
         _ => return Err(from.malformed(MalformedKind::Kind(tag, "operation"))),
     }
     let key = from.bytes()?;
@@ -238,6 +243,12 @@ fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a
             Op::Require { key, present }
         }
         tag::WATCH => Op::Watch { key },
+        tag::ANNOUNCE => {
+            let number = from.u8()?;
+            let event = KeyEvent::ALL.get(usize::from(number));
+            let event = *event.ok_or(from.malformed(MalformedKind::Kind(number, "event")))?;
+            Op::Announce { key, event }
+        }
         tag::GET => Op::Get { key },
         tag::GET_IF_STRING => Op::GetIfString { key },
         tag::GET_RANGE => {

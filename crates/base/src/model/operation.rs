@@ -1,6 +1,7 @@
 //! Operations of transactions, and the types of values.
 
 use super::ids::Version;
+use super::key_event::KeyEvent;
 use super::op_error::OpError;
 
 /// The type of a value. Records have always stored it, so that a later type cannot be
@@ -193,6 +194,10 @@ pub enum Op<'a> {
         values: bool,
     },
 
+    /// Announces an event of the key, with the commit, if anything listens. The events that a
+    /// transaction's operations announce are then all that there are of it. Answers `Ok`.
+    Announce { key: &'a [u8], event: KeyEvent },
+
     /// Sets the value. Answers `Ok`, or `Nil` when its condition did not hold. With `get` it
     /// answers the old value (`Bytes` or `Nil`) instead, whether or not the condition held.
     Put {
@@ -257,6 +262,7 @@ impl<'a> Op<'a> {
             Op::Check { key, .. }
             | Op::Require { key, .. }
             | Op::Watch { key }
+            | Op::Announce { key, .. }
             | Op::Get { key }
             | Op::GetIfString { key }
             | Op::GetRange { key, .. }
@@ -308,6 +314,7 @@ impl<'a> Op<'a> {
             Op::Check { .. }
             | Op::Require { .. }
             | Op::Watch { .. }
+            | Op::Announce { .. }
             | Op::Get { .. }
             | Op::GetIfString { .. }
             | Op::GetRange { .. }

@@ -3,6 +3,7 @@
 mod driven;
 mod driven_threads;
 mod edits;
+mod events;
 mod guards;
 mod holds;
 mod ignored_holds;

@@ -1,0 +1,135 @@
+//! Announces the changes of a transaction to the engine's listener, after they were made current and
+//! within the epoch.
+//!
+//! The events are those that the operations have noted ([`note`]). Writes without a note, which come from
+//! a log or were prepared before a restart, get the event of their effect.
+
+use std::sync::atomic::{Ordering, fence};
+
+use base::key_event::{KeyEvent, KeyListener};
+use base::{Op, Tid};
+use hashbrown::HashSet;
+
+use crate::engine::Engine;
+use crate::listening::NotedEvent;
+use crate::log::RecordWrite;
+use crate::lookaside::KeyHash;
+use crate::record::{RecordRef, VersionRef};
+use crate::system_record::is_reserved;
+use crate::transaction::TransactionState;
+use crate::word::WordValue;
+
+/// Notes the events of an operation that has been executed, if it has written. `allocated` are the
+/// bytes that the transaction had allocated before it.
+pub(crate) fn note(
+    engine: &Engine,
+    txn: &mut TransactionState,
+    (op, hash): (&Op<'_>, KeyHash),
+    allocated: usize,
+) {
+    if txn.allocated() == allocated {
+        return;
+    }
+    let Some(key) = op.key() else {
+        return;
+    };
+    let record = engine.index.get(hash, key);
+    let own = record.and_then(|record| txn.own_write(record));
+    let deleted = own.is_some_and(|at| txn.writes[at].version.is_absent());
+    for event in KeyEvent::of_write(op, deleted).into_iter().flatten() {
+        txn.note_event(key, event);
+    }
+}
+
+/// Announces writes that are current now; `locked` are the words that they have replaced.
+#[inline]
+pub(crate) fn announce(
+    engine: &Engine,
+    (writes, locked): (&[RecordWrite], &[WordValue]),
+    events: &[NotedEvent],
+    tid: Tid,
+) {
+    if engine.listening.is_on() {
+        announce_all(engine, (writes, locked), events, tid);
+    }
+}
+
+#[cold]
+fn announce_all(
+    engine: &Engine,
+    (writes, locked): (&[RecordWrite], &[WordValue]),
+    events: &[NotedEvent],
+    tid: Tid,
+) {
+    // Invariant 2 of module `listening`.
+    fence(Ordering::SeqCst);
+    let Some(listener) = engine.listening.listener() else {
+        return;
+    };
+    let noted: HashSet<&[u8]> = events.iter().map(|noted| &*noted.key).collect();
+    let mut created: HashSet<&[u8]> = HashSet::new();
+    for (write, seen) in writes.iter().zip(locked) {
+        let RecordWrite { record, version } = *write;
+        if record == engine.generation {
+            listener.flushed(tid);
+            continue;
+        }
+        let key = record.key();
+        if is_reserved(key) {
+            continue;
+        }
+        let old = RecordRef::version(*seen);
+        announce_expiry(engine, listener, key, old);
+        let existed = lives(engine, old);
+        let is_new = !existed && !version.is_absent();
+        if noted.contains(key) {
+            created.extend(is_new.then_some(key));
+            continue;
+        }
+        if is_new {
+            listener.changed(key, KeyEvent::New, tid);
+        }
+        if let Some(event) = effect(old, version, existed) {
+            listener.changed(key, event, tid);
+        }
+    }
+    for NotedEvent { key, event } in events {
+        if created.remove(&**key) {
+            listener.changed(key, KeyEvent::New, tid);
+        }
+        listener.changed(key, *event, tid);
+    }
+}
+
+/// Announces that a version has expired, once. The caller has its record locked, or has replaced it.
+pub(crate) fn announce_expiry(
+    engine: &Engine,
+    listener: &dyn KeyListener,
+    key: &[u8],
+    version: VersionRef,
+) {
+    let expired = version.is_key_of(engine.current_generation()) && !lives(engine, version);
+    if expired && version.mark_expiry() {
+        listener.changed(key, KeyEvent::Expired, version.tid());
+    }
+}
+
+/// Returns `true` if a version is that of a key that exists.
+fn lives(engine: &Engine, version: VersionRef) -> bool {
+    let now = engine.epochs.time_ms();
+    version.is_key_of(engine.current_generation())
+        && version.deadline().is_none_or(|deadline| deadline > now)
+}
+
+/// Returns the event of which only the effect is known.
+fn effect(old: VersionRef, new: VersionRef, existed: bool) -> Option<KeyEvent> {
+    if new.is_absent() {
+        return existed.then_some(KeyEvent::Del);
+    }
+    let same = existed && old.deadline() != new.deadline() && old.value() == new.value();
+    Some(match new.deadline() {
+        Some(_) if same => KeyEvent::Expire,
+        None if same => KeyEvent::Persist,
+        _ => KeyEvent::Set,
+    })
+}
