@@ -277,6 +277,7 @@ fn config(
             .ok()
             .map(Duration::from_micros),
         slow_log_length: options.slowlog_max_len,
+        key_events: options.notify_keyspace_events,
         latency_threshold: (options.latency_monitor_threshold > 0)
             .then(|| Duration::from_millis(options.latency_monitor_threshold)),
         file: options.config.clone().map(|path| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::affinity::Affinity;
 use base::size::Size;
 use clap::{Args, ValueEnum};
+use server::EventClasses;
 use store::EpochTime;
 
 use crate::argument_values::{parse_address, parse_password, parse_time};
@@ -250,6 +251,15 @@ pub(crate) struct ServeOptions {
         default_value_t = 0
     )]
     pub(crate) latency_monitor_threshold: u64,
+    /// Events of keys that clients can subscribe to, by Redis's letters; KEA: all of them.
+    #[arg(
+        help_heading = "Start",
+        long,
+        value_name = "LETTERS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) notify_keyspace_events: EventClasses,
     /// Memory for what all clients together have sent and not taken: requests that are not whole, replies, blocks.
     /// A client that needs more is closed. Default: an eighth of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]

@@ -36,7 +36,7 @@ pub(crate) fn note(
     let record = engine.index.get(hash, key);
     let own = record.and_then(|record| txn.own_write(record));
     let deleted = own.is_some_and(|at| txn.writes[at].version.is_absent());
-    for event in KeyEvent::of_write(op, deleted).into_iter().flatten() {
+    for event in op.events(deleted).into_iter().flatten() {
         txn.note_event(key, event);
     }
 }
@@ -79,7 +79,7 @@ fn announce_all(
             continue;
         }
         let old = RecordRef::version(*seen);
-        announce_expiry(engine, listener, key, old);
+        announce_expiry(engine, &*listener, key, old);
         let existed = lives(engine, old);
         let is_new = !existed && !version.is_absent();
         if noted.contains(key) {

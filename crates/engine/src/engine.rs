@@ -323,11 +323,8 @@ impl Engine {
         self.read_atomic.declare(keys);
     }
 
-    /// Sets the listener for changes of keys, which is not called before [`Engine::listen`]. To be called
-    /// once.
-    ///
-    /// # Panics
-    /// Panics if a listener was set before.
+    /// Sets the listener for changes of keys, in place of another. It is not called before
+    /// [`Engine::listen`].
     pub fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {
         self.listening.set(listener);
     }

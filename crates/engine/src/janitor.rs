@@ -223,7 +223,7 @@ impl Janitor {
             && !system_record::is_reserved(record.key())
             && let Some(listener) = engine.listening.listener()
         {
-            announce_expiry(engine, listener, record.key(), version);
+            announce_expiry(engine, &*listener, record.key(), version);
         }
     }
 

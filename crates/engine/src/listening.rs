@@ -6,15 +6,16 @@
 //!    them current, with a full fence between the two: one who is registered with the listener before
 //!    reading a key either reads the change, or is found by its announcement.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use base::key_event::{KeyEvent, KeyListener};
+use parking_lot::RwLock;
 
 /// An engine's listener.
 #[derive(Default)]
 pub(crate) struct KeyListening {
-    listener: OnceLock<Arc<dyn KeyListener>>,
+    listener: RwLock<Option<Arc<dyn KeyListener>>>,
     listens: AtomicBool,
 }
 
@@ -25,13 +26,9 @@ pub(crate) struct NotedEvent {
 }
 
 impl KeyListening {
-    /// Sets the listener.
-    ///
-    /// # Panics
-    /// Panics if a listener was set before.
+    /// Sets the listener, in place of another.
     pub(crate) fn set(&self, listener: Arc<dyn KeyListener>) {
-        let set = self.listener.set(listener);
-        assert!(set.is_ok(), "a listener was set before");
+        *self.listener.write() = Some(listener);
     }
 
     /// Begins to call the listener, or ends it. Returns `true` if it was called until now.
@@ -47,9 +44,9 @@ impl KeyListening {
 
     /// Returns the listener if it is to be called.
     #[inline]
-    pub(crate) fn listener(&self) -> Option<&dyn KeyListener> {
+    pub(crate) fn listener(&self) -> Option<Arc<dyn KeyListener>> {
         match self.is_on() {
-            true => self.listener.get().map(|listener| &**listener),
+            true => self.listener.read().clone(),
             false => None,
         }
     }

@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use crate::channels::SubscriptionKind;
+use crate::tracking::{ClientTracking, TrackedReads};
 
 /// The state of one client.
 pub(crate) struct ConnectedClient {
@@ -25,6 +28,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) descriptor: i32,
     /// The runtime that serves it.
     pub(crate) runtime: usize,
+    /// The number of its connection there.
+    pub(crate) connection: AtomicUsize,
     pub(crate) since: Instant,
     pub(crate) names: Mutex<ClientNames>,
     /// Milliseconds after `since` at which its last input came.
@@ -35,6 +40,11 @@ pub(crate) struct ConnectedClient {
     pub(crate) subscriptions: [AtomicU32; 3],
     /// `true` if it is shown the commands of all clients.
     pub(crate) monitors: AtomicBool,
+    /// The letters of its client-side caching: `t` it is on, `R` its news have nowhere to go, `B` it gets all
+    /// changes.
+    pub(crate) tracking: [AtomicBool; 3],
+    /// The client that gets the news of its keys: 0 itself, -1 none.
+    pub(crate) redirect: AtomicI64,
     /// The protocol's number.
     pub(crate) protocol: AtomicU8,
     /// The bytes of its input that is not executed, of its replies, and of all that is kept for it.
@@ -64,6 +74,26 @@ impl ConnectedClient {
         }
     }
 
+    /// Returns the number of its connection in its runtime.
+    pub(crate) fn connection(&self) -> usize {
+        self.connection.load(Ordering::Relaxed)
+    }
+
+    /// Records its client-side caching.
+    pub(crate) fn note_tracking(&self, tracking: Option<&ClientTracking>) {
+        let redirect = tracking.map_or(-1, |own| own.redirect.unwrap_or(0) as i64);
+        self.redirect.store(redirect, Ordering::Relaxed);
+        let is_prefixed = |own: &ClientTracking| own.reads == TrackedReads::Prefixed;
+        let letters = [
+            tracking.is_some(),
+            tracking.is_some_and(|own| own.is_broken),
+            tracking.is_some_and(is_prefixed),
+        ];
+        for (own, now) in self.tracking.iter().zip(letters) {
+            own.store(now, Ordering::Relaxed);
+        }
+    }
+
     /// Returns `true` if it has subscriptions.
     pub(crate) fn is_subscriber(&self) -> bool {
         let mut counts = self.subscriptions.iter();
@@ -84,6 +114,9 @@ impl ConnectedClient {
             (self.monitors.load(Ordering::Relaxed), 'O'),
             (self.is_subscriber(), 'P'),
             (queued >= 0, 'x'),
+            (self.tracking[0].load(Ordering::Relaxed), 't'),
+            (self.tracking[1].load(Ordering::Relaxed), 'R'),
+            (self.tracking[2].load(Ordering::Relaxed), 'B'),
         ];
         let flags: String = flags
             .into_iter()
@@ -97,7 +130,7 @@ impl ConnectedClient {
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&names.name);
         let middle = format!(
-            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} qbuf={} omem={} tot-mem={} cmd={} user=default redir=-1 resp={} lib-name=",
+            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} qbuf={} omem={} tot-mem={} cmd={} user=default redir={} resp={} lib-name=",
             age.as_secs(),
             idle_ms / 1000,
             subscriptions(SubscriptionKind::Channel),
@@ -107,6 +140,7 @@ impl ConnectedClient {
             memory(output),
             memory(all),
             names.last_command,
+            self.redirect.load(Ordering::Relaxed),
             self.protocol.load(Ordering::Relaxed),
         );
         out.extend_from_slice(middle.as_bytes());
@@ -138,6 +172,11 @@ impl ClientRegistry {
         let client = Arc::new(client(id));
         table.insert(id, Arc::clone(&client));
         Some(client)
+    }
+
+    /// Returns the client with this number.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<ConnectedClient>> {
+        self.table.lock().get(&id).cloned()
     }
 
     pub(crate) fn remove(&self, id: u64) {

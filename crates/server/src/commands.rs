@@ -1,5 +1,5 @@
 //! The commands, a module for each family: its rows of the table, and what they do. A family uses
-//! only what the families share: `arguments`, `bit_fields`, `client_name`, `help`.
+//! only what the families share: `arguments`, `bit_fields`, `client_name`, `client_tracking`, `help`.
 //!
 //! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
 //! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
@@ -11,6 +11,7 @@ mod bit_fields;
 mod bitmaps;
 mod bits;
 mod client_name;
+mod client_tracking;
 mod clients;
 mod cluster;
 mod configuration;

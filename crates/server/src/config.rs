@@ -16,6 +16,7 @@ use reactor::Io;
 use reactor::tls::ServerTls;
 
 use crate::config_file::ConfigFile;
+use crate::key_events::EventClasses;
 use crate::limits::Limits;
 
 /// When replies are sent.
@@ -137,6 +138,8 @@ pub struct Config {
     pub slow_log_length: usize,
     /// The least time of an event that the latency monitor records; `None`: nothing is recorded.
     pub latency_threshold: Option<Duration>,
+    /// The classes of events of keys that are announced to subscribers.
+    pub key_events: EventClasses,
     /// How long a sync may hold a serving thread. Where the device syncs faster, a thread that has
     /// no more requests to serve syncs by itself, which saves two thread switches; where it does
     /// not (and always, with zero) log threads sync, and the thread serves meanwhile.
@@ -189,6 +192,7 @@ impl Default for Config {
             slow_log_limit: Some(Duration::from_millis(10)),
             slow_log_length: 128,
             latency_threshold: None,
+            key_events: EventClasses::default(),
             inline_sync: Duration::from_millis(1),
             hold_timeout: Duration::from_secs(10),
             snapshot_idle: Duration::from_secs(60),

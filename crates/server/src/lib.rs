@@ -98,6 +98,7 @@ mod connection;
 mod coordination;
 mod cursors;
 mod dump_payload;
+mod event_queue;
 mod execution;
 mod failures;
 mod glob;
@@ -106,6 +107,7 @@ mod hexadecimal;
 mod info;
 mod input;
 mod interpreter_pool;
+mod key_events;
 mod key_walk;
 mod latency_monitor;
 pub mod limits;
@@ -137,6 +139,7 @@ mod settings;
 mod slow_log;
 mod snapshot_permits;
 mod snapshots;
+mod tracking;
 mod unix_time;
 mod working_set;
 
@@ -145,12 +148,15 @@ use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
+use base::Tid;
+use base::key_event::{KeyEvent, KeyListener};
 use reactor::tls::{Tls, TlsSettings};
 use reactor::{Io, Network, Sockets, Uring};
 
 pub use admin::{Admin, Build, Starting};
 pub use config::{Config, DebugAccess, Durability, Membership, StartError, TlsListener};
 pub use config_file::ConfigFile;
+pub use key_events::EventClasses;
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
@@ -451,4 +457,24 @@ fn listen_to_store(shared: &Arc<ServerState>) {
     shared
         .partition
         .on_release(tell(ServerState::holds_released));
+    let listener = Arc::new(ServerListener(Arc::downgrade(shared)));
+    shared.partition.set_key_listener(listener);
+    shared.want_events(shared.config.key_events);
+}
+
+/// Takes the changes of keys for a server.
+struct ServerListener(Weak<ServerState>);
+
+impl KeyListener for ServerListener {
+    fn changed(&self, key: &[u8], event: KeyEvent, tid: Tid) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.key_changed(key, event, tid);
+        }
+    }
+
+    fn flushed(&self, tid: Tid) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.keys_flushed(tid);
+        }
+    }
 }

@@ -233,6 +233,8 @@ impl LongTransaction {
     pub(crate) fn run(&mut self, mut context: CallContext<'_>) -> NextStep {
         let (protocol, room) = (context.session.protocol, context.room());
         let run = &mut self.run;
+        let wants_events = context.context.shared.key_events.wants_any();
+        run.set.note_events(wants_events);
         if run.next == 0 && self.is_block && run.output.is_empty() {
             Writer::new(&mut run.output, protocol).array(self.calls.len());
         }
@@ -319,6 +321,7 @@ impl LongTransaction {
         }
         if !ops.is_empty() || self.run.reads > 1 || !self.run.set.only_reads() {
             self.run.set.add_commit_ops(&mut ops);
+            self.run.set.add_events(&mut ops);
         }
         ops
     }

@@ -13,6 +13,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use base::key_event::KeyListener;
 use base::{Epoch, TransactionId};
 use store::{
     CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus, Db, Durable,
@@ -92,6 +93,15 @@ impl Partition {
         }
     }
 
+    /// Returns the newest epoch all of whose changes are known. Those of a replicated partition are known
+    /// entry by entry.
+    pub(crate) fn finished_epoch(&self) -> Epoch {
+        match self {
+            Partition::Local(db) => db.finished_epoch(),
+            Partition::Replicated(_) => Epoch(u64::MAX),
+        }
+    }
+
     /// Returns the reason why nothing can be written here any more; `None` if writing is possible.
     pub(crate) fn failed(&self) -> Option<String> {
         match self {
@@ -149,6 +159,25 @@ impl Partition {
         match self {
             Partition::Local(db) => db.on_release(notify),
             Partition::Replicated(replicated) => replicated.member().engine().on_release(notify),
+        }
+    }
+
+    /// Sets the listener for changes of keys, which is not called before [`Partition::listen`].
+    pub(crate) fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {
+        match self {
+            Partition::Local(db) => db.set_key_listener(listener),
+            Partition::Replicated(replicated) => {
+                replicated.member().engine().set_key_listener(listener);
+            }
+        }
+    }
+
+    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
+    /// that commits calls it.
+    pub(crate) fn listen(&self, listens: bool) {
+        match self {
+            Partition::Local(db) => db.listen(listens),
+            Partition::Replicated(replicated) => replicated.member().engine().listen(listens),
         }
     }
 

@@ -17,6 +17,7 @@
 
 mod accept;
 mod idle;
+mod invalidations;
 mod messages;
 mod monitoring;
 mod newcomers;
@@ -327,7 +328,7 @@ impl<N: Network> Runtime<N> {
         self.signal().awake();
         self.executor.context.refresh_all();
         self.touch_waiting();
-        self.deliver_received();
+        self.take_received();
         for lines in self.signal().take_monitored() {
             self.deliver_monitored(&lines);
         }
@@ -463,6 +464,7 @@ impl<N: Network> Runtime<N> {
         connection.session.output.clear();
         let context = &mut self.executor.context;
         context.end_monitor(key);
+        context.end_tracking(&mut connection.session);
         let subscriptions = &mut connection.session.subscriptions;
         context
             .subscribers

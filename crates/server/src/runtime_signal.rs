@@ -11,6 +11,21 @@ use parking_lot::Mutex;
 use reactor::Wake;
 
 use crate::channels::ChannelMessage;
+use crate::clients::ConnectedClient;
+use crate::tracking::{Invalidation, InvalidationNotice};
+
+/// News that one runtime has for clients of another.
+pub(crate) enum RuntimeNews {
+    /// A message of a channel, for all of its subscribers.
+    Message(Arc<ChannelMessage>),
+    /// A key has changed that clients may keep.
+    Invalidation(Arc<Invalidation>),
+    /// Such news for one client, in the place of another.
+    Notice {
+        client: Arc<ConnectedClient>,
+        notice: InvalidationNotice,
+    },
+}
 
 /// See the module's description.
 pub(crate) struct RuntimeSignal {
@@ -23,8 +38,8 @@ pub(crate) struct RuntimeSignal {
     woken: AtomicBool,
     /// `true` if another connection has requested that one of its connections is closed.
     pub(crate) kills: AtomicBool,
-    /// Messages for its subscribers, in order.
-    messages: Mutex<Vec<Arc<ChannelMessage>>>,
+    /// News for its clients, in order.
+    news: Mutex<Vec<RuntimeNews>>,
     /// Lines for its monitors, in order.
     monitored: Mutex<Vec<Arc<[u8]>>>,
 }
@@ -38,7 +53,7 @@ impl RuntimeSignal {
             waits_for_keys: no(),
             woken: no(),
             kills: no(),
-            messages: Mutex::default(),
+            news: Mutex::default(),
             monitored: Mutex::default(),
         }
     }
@@ -49,15 +64,15 @@ impl RuntimeSignal {
         }
     }
 
-    /// Gives it a message for its subscribers.
-    pub(crate) fn send(&self, message: Arc<ChannelMessage>) {
-        self.messages.lock().push(message);
+    /// Gives it news for its clients.
+    pub(crate) fn send(&self, news: RuntimeNews) {
+        self.news.lock().push(news);
         self.wake();
     }
 
-    /// Takes the messages that it was given.
-    pub(crate) fn take_messages(&self) -> Vec<Arc<ChannelMessage>> {
-        std::mem::take(&mut self.messages.lock())
+    /// Takes the news that it was given.
+    pub(crate) fn take_news(&self) -> Vec<RuntimeNews> {
+        std::mem::take(&mut self.news.lock())
     }
 
     /// Gives it lines for its monitors.

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use base::Tid;
+use base::key_event::KeyEvent;
 use base::versions::ReadAtomic;
 use cluster::ramp::PublishedSlots;
+use parking_lot::Mutex;
 use reactor::Io;
 use reactor::budget::Budget;
 use replica::{Role, Status};
@@ -21,6 +24,7 @@ use crate::command_statistics::CommandStatistics;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::failures::SharedFailures;
+use crate::key_events::{EventClasses, KeyEvents};
 use crate::latency_monitor::LatencyMonitor;
 use crate::memory_watch::MemoryWatch;
 use crate::monitors::MonitorRegistry;
@@ -31,6 +35,7 @@ use crate::script_registry::ScriptRegistry;
 use crate::settings::ChangeableSettings;
 use crate::slow_log::SlowLog;
 use crate::snapshot_permits::SnapshotPermits;
+use crate::tracking::TrackingTable;
 use crate::unix_time::unix_ms;
 
 /// See the module's description.
@@ -54,6 +59,10 @@ pub(crate) struct ServerState {
     pub(crate) clients: ClientRegistry,
     pub(crate) channels: ChannelRegistry,
     pub(crate) monitors: MonitorRegistry,
+    pub(crate) key_events: KeyEvents,
+    pub(crate) tracking: TrackingTable,
+    /// Locked while the store is asked to report changes of keys, or not to.
+    listening: Mutex<()>,
     pub(crate) cursors: Cursors,
     pub(crate) scripts: ScriptRegistry,
     /// The number of the next transaction that holds keys.
@@ -145,6 +154,9 @@ impl ServerState {
             clients: ClientRegistry::default(),
             channels: ChannelRegistry::new(signals.len()),
             monitors: MonitorRegistry::new(signals.len()),
+            key_events: KeyEvents::default(),
+            tracking: TrackingTable::default(),
+            listening: Mutex::default(),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
             slow_log: SlowLog::new(config.slow_log_limit, config.slow_log_length),
@@ -238,6 +250,37 @@ impl ServerState {
         self.settings.set_idle_secs(secs);
         // A runtime that sleeps may have no reason yet to look at its connections.
         self.signals.iter().for_each(RuntimeSignal::wake);
+    }
+
+    /// Sets the classes of events of keys that clients want.
+    pub(crate) fn want_events(&self, classes: EventClasses) {
+        self.key_events.set_classes(classes);
+        self.update_listening();
+    }
+
+    /// Has the store report changes of keys exactly while something here wants them.
+    pub(crate) fn update_listening(&self) {
+        let _one = self.listening.lock();
+        let listens = self.key_events.wants_any() || self.tracking.clients() > 0;
+        self.partition.listen(listens);
+    }
+
+    /// Takes an event of a key, from the commit that causes it.
+    pub(crate) fn key_changed(&self, key: &[u8], event: KeyEvent, tid: Tid) {
+        let wakes = [
+            self.key_events.add(key, event, tid),
+            event != KeyEvent::New && self.tracking.changed(key, tid),
+        ];
+        if wakes.contains(&true) {
+            self.signals[0].wake();
+        }
+    }
+
+    /// Takes the removal of all keys, from the commit that causes it.
+    pub(crate) fn keys_flushed(&self, tid: Tid) {
+        if self.tracking.flushed(tid) {
+            self.signals[0].wake();
+        }
     }
 
     /// Records who leads a replicated partition, and that something has changed.

@@ -11,6 +11,7 @@ use crate::channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
+use crate::tracking::{ClientTracking, InvalidationNotice};
 
 /// See the module's description.
 pub(crate) struct ClientSession {
@@ -31,6 +32,12 @@ pub(crate) struct ClientSession {
     pub(crate) subscriptions: ClientSubscriptions,
     /// `true` if it is shown the commands of all clients.
     pub(crate) monitors: bool,
+    /// Its client-side caching, if that is on.
+    pub(crate) tracking: Option<Box<ClientTracking>>,
+    /// News of keys that it may keep, to be written behind the reply to its command.
+    pub(crate) notices: Vec<InvalidationNotice>,
+    /// Keys of other nodes that its command reads, of which no news come.
+    pub(crate) untracked: Vec<Arc<[u8]>>,
     /// The messages that it has published in this turn.
     pub(crate) published: Vec<PublishedMessage>,
     /// How long the answer to its next wrong password is put off.
@@ -78,6 +85,9 @@ impl ClientSession {
             last_command: "NULL",
             subscriptions: ClientSubscriptions::default(),
             monitors: false,
+            tracking: None,
+            notices: Vec::new(),
+            untracked: Vec::new(),
             published: Vec::new(),
             password_delay: Duration::ZERO,
             closing: false,

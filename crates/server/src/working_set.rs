@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 
+use base::key_event::KeyEvent;
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
 use base::partition::OwnedReply;
@@ -47,6 +48,11 @@ pub(crate) struct WorkingSet {
     bytes: usize,
     /// The answer of the partition to an operation on no single key, for the next such operation.
     answer: Option<OwnedReply>,
+    /// `true` if the events of keys are noted.
+    notes_events: bool,
+    events: Vec<(Box<[u8]>, KeyEvent)>,
+    /// The number of times that a key was set or deleted.
+    changes: u64,
 }
 
 /// A key, as the transaction sees it.
@@ -149,6 +155,9 @@ impl WorkingSet {
             longest,
             bytes: 0,
             answer: None,
+            notes_events: false,
+            events: Vec::new(),
+            changes: 0,
         }
     }
 
@@ -160,6 +169,20 @@ impl WorkingSet {
         self.time_ms = time_ms;
         self.bytes = 0;
         self.answer = None;
+        self.events.clear();
+    }
+
+    /// Has the events of keys noted from now on, or not.
+    pub(crate) fn note_events(&mut self, notes: bool) {
+        self.notes_events = notes;
+    }
+
+    /// Notes an event of a key, if events are noted.
+    pub(crate) fn note(&mut self, key: &[u8], event: KeyEvent) {
+        if self.notes_events {
+            self.bytes += key.len() + KEY_BYTES;
+            self.events.push((key.into(), event));
+        }
     }
 
     /// Returns the memory that it takes, in bytes.
@@ -242,7 +265,7 @@ impl WorkingSet {
         self.keys.get(key)?.value.as_ref()
     }
 
-    /// Sets or deletes a key.
+    /// Sets or deletes a key. The caller notes its event.
     ///
     /// # Errors
     /// [`OpError::TooLong`]: the key or the value is longer than the limits allow.
@@ -266,6 +289,7 @@ impl WorkingSet {
         self.bytes = (self.bytes + length).saturating_sub(before);
         own.value = value;
         own.changed = true;
+        self.changes += 1;
         Ok(())
     }
 
@@ -279,7 +303,16 @@ impl WorkingSet {
             return is_met.then_some(OwnedReply::Ok).ok_or(Unmet);
         }
         Ok(match op.key() {
-            Some(key) => self.execute_on(key, op).unwrap_or_else(OwnedReply::Error),
+            Some(key) => {
+                let changes = self.changes;
+                let reply = self.execute_on(key, op);
+                if self.notes_events && self.changes != changes {
+                    let events = op.events(self.value(key).is_none());
+                    let events = events.into_iter().flatten();
+                    events.for_each(|event| self.note(key, event));
+                }
+                reply.unwrap_or_else(OwnedReply::Error)
+            }
             None => self.execute_keyless(op),
         })
     }
@@ -314,6 +347,12 @@ impl WorkingSet {
                 }
             }
         }
+    }
+
+    /// Adds the operations that announce the events of keys.
+    pub(crate) fn add_events<'s>(&'s self, ops: &mut Operations<'s>) {
+        let events = self.events.iter();
+        ops.extend(events.map(|&(ref key, event)| Op::Announce { key, event }));
     }
 
     /// Returns operations that read the keys that were read.

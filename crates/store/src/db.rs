@@ -220,10 +220,7 @@ impl Db {
         self.state().engine.watch_read_atomic(watcher);
     }
 
-    /// Sets the listener for changes of keys, which is not called before [`Db::listen`]. To be called once.
-    ///
-    /// # Panics
-    /// Panics if a listener was set before.
+    /// Sets the listener for changes of keys, in place of another. It is not called before [`Db::listen`].
     pub fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {
         self.state().engine.set_key_listener(listener);
     }
@@ -270,6 +267,12 @@ impl Db {
     #[must_use]
     pub fn durable_epoch(&self) -> Epoch {
         self.state().durable_epoch()
+    }
+
+    /// Returns the newest epoch in which no transaction can commit any more.
+    #[must_use]
+    pub fn finished_epoch(&self) -> Epoch {
+        self.state().engine.epochs().finished()
     }
 
     /// Requests that `epoch` becomes durable; returns at once. Call it once after a batch.

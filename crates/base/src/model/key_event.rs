@@ -2,7 +2,6 @@
 //! that gets them.
 
 use super::ids::Tid;
-use super::operation::{Expiry, Op};
 
 /// What has happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,28 +86,6 @@ impl KeyEvent {
             KeyEvent::MoveTo => "move_to",
             KeyEvent::Expired => "expired",
             KeyEvent::New => "new",
-        }
-    }
-
-    /// Returns the events of an operation that has written its key; `deleted` says that the key is
-    /// absent since then.
-    #[must_use]
-    pub fn of_write(op: &Op<'_>, deleted: bool) -> [Option<KeyEvent>; 2] {
-        let is_deadline = |expiry| matches!(expiry, Expiry::AtMs(_) | Expiry::InMs(_));
-        match *op {
-            Op::Put { expiry, .. } if is_deadline(expiry) && !deleted => {
-                [Some(KeyEvent::Set), Some(KeyEvent::Expire)]
-            }
-            _ if deleted => [Some(KeyEvent::Del), None],
-            Op::Put { .. } => [Some(KeyEvent::Set), None],
-            Op::Append { .. } => [Some(KeyEvent::Append), None],
-            Op::SetRange { .. } => [Some(KeyEvent::SetRange), None],
-            Op::Add { .. } => [Some(KeyEvent::IncrBy), None],
-            Op::AddDecimal { .. } => [Some(KeyEvent::IncrByFloat), None],
-            Op::Expire { .. } => [Some(KeyEvent::Expire), None],
-            Op::GetExpire { expiry, .. } if is_deadline(expiry) => [Some(KeyEvent::Expire), None],
-            Op::GetExpire { .. } | Op::Persist { .. } => [Some(KeyEvent::Persist), None],
-            _ => [None, None],
         }
     }
 }

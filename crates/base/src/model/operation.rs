@@ -306,6 +306,28 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Returns the events of the operation, if it has written its key; `deleted` says that the key is
+    /// absent since then.
+    #[must_use]
+    pub fn events(&self, deleted: bool) -> [Option<KeyEvent>; 2] {
+        let is_deadline = |expiry| matches!(expiry, Expiry::AtMs(_) | Expiry::InMs(_));
+        match *self {
+            _ if deleted => [Some(KeyEvent::Del), None],
+            Op::Put { expiry, .. } if is_deadline(expiry) => {
+                [Some(KeyEvent::Set), Some(KeyEvent::Expire)]
+            }
+            Op::Put { .. } => [Some(KeyEvent::Set), None],
+            Op::Append { .. } => [Some(KeyEvent::Append), None],
+            Op::SetRange { .. } => [Some(KeyEvent::SetRange), None],
+            Op::Add { .. } => [Some(KeyEvent::IncrBy), None],
+            Op::AddDecimal { .. } => [Some(KeyEvent::IncrByFloat), None],
+            Op::Expire { .. } => [Some(KeyEvent::Expire), None],
+            Op::GetExpire { expiry, .. } if is_deadline(expiry) => [Some(KeyEvent::Expire), None],
+            Op::GetExpire { .. } | Op::Persist { .. } => [Some(KeyEvent::Persist), None],
+            _ => [None, None],
+        }
+    }
+
     /// Returns `true` if the operation never writes. [`Op::Now`] counts as writing: the time that
     /// it answers is kept in the log, so that no earlier one is answered later.
     #[must_use]

@@ -1,6 +1,8 @@
 //! Commands that write bits of strings. `SETBIT` and `BITFIELD` write nothing if no bit changes and the value does
 //! not become longer.
 
+use base::OpError;
+use base::key_event::KeyEvent;
 use resp::{Args, Writer};
 
 use super::arguments::{int, is};
@@ -54,6 +56,13 @@ fn bytes_of<'s>(set: &'s WorkingSet, key: &[u8]) -> &'s [u8] {
     set.value(key).map_or(&[], |value| &value.bytes)
 }
 
+/// Sets a key to a value of which bits have changed.
+fn set_bits(set: &mut WorkingSet, key: &[u8], value: WorkingValue) -> Result<(), OpError> {
+    set.set(key, Some(value))?;
+    set.note(key, KeyEvent::SetBit);
+    Ok(())
+}
+
 fn setbit(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
     const BAD_BIT: Refusal = Refusal::Text("ERR bit is not an integer or out of range");
     let key = args.at(1);
@@ -70,7 +79,7 @@ fn setbit(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Resu
     let before = *byte & mask != 0;
     *byte = if bit { *byte | mask } else { *byte & !mask };
     let done = match new.grew || before != bit {
-        true => set.set(key, Some(new.value)),
+        true => set_bits(set, key, new.value),
         false => Ok(()),
     };
     match done {
@@ -98,7 +107,7 @@ fn bitfield(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Re
         .iter()
         .map(|step| execute_step(step, &mut new.value.bytes, &mut changes))
         .collect();
-    if changes && let Err(error) = set.set(key, Some(new.value)) {
+    if changes && let Err(error) = set_bits(set, key, new.value) {
         write_op_error(error, "bitfield", writer);
         return Ok(());
     }
@@ -191,8 +200,12 @@ fn bitop(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Resul
         bytes: result,
         deadline: None,
     });
+    let event = match new {
+        Some(_) => KeyEvent::Set,
+        None => KeyEvent::Del,
+    };
     let done = match new.is_some() || set.value(to).is_some() {
-        true => set.set(to, new),
+        true => set.set(to, new).map(|()| set.note(to, event)),
         false => Ok(()),
     };
     match done {

@@ -7,6 +7,9 @@ use resp::Args;
 
 use super::arguments::{int, is};
 use super::client_name::{BAD_NAME, check_name};
+use super::client_tracking::{
+    client_caching, client_getredir, client_tracking, client_trackinginfo,
+};
 use super::help::help;
 use crate::clients::ConnectedClient;
 use crate::command::CommandKind::{Container, Local};
@@ -60,6 +63,18 @@ const CLIENT: &[CommandDefinition] = commands! { "connection";
     "client|unblock" -3 "admin noscript loading stale" NONE("") "connection" ""
         "5.0.0" "O(1)",
         Local(client_unblock), "Answers 0: no command blocks its client.";
+    "client|tracking" -3 "noscript loading stale" NONE("") "connection" ""
+        "6.0.0" "O(1). Some options may introduce additional complexity.",
+        Local(client_tracking), "Has this client sent the news when keys change that it has read.";
+    "client|caching" 3 "noscript loading stale" NONE("") "connection" ""
+        "6.0.0" "O(1)",
+        Local(client_caching), "Says whether the keys that the next command reads are tracked.";
+    "client|trackinginfo" 2 "noscript loading stale" NONE("") "connection" ""
+        "6.2.0" "O(1)",
+        Local(client_trackinginfo), "The keys of which this client gets news.";
+    "client|getredir" 2 "noscript loading stale" NONE("") "connection" ""
+        "6.0.0" "O(1)",
+        Local(client_getredir), "The client that gets the news of this one's keys: 0: itself; -1: none.";
     "client|kill" -3 "admin noscript loading stale" NONE("") "connection" ""
         "2.4.0" "O(N) where N is the number of client connections",
         Local(client_kill), "Closes connections.";

@@ -1,6 +1,7 @@
 //! Commands that give a key's value to another key. The two may be in different slots and on different
 //! nodes.
 
+use base::key_event::KeyEvent;
 use resp::{Args, Writer};
 
 use super::arguments::{int, is};
@@ -54,7 +55,13 @@ fn move_value(
         return Ok(true);
     }
     let moved = set.set(to, Some(value)).and_then(|()| set.set(from, None));
-    moved.map_or_else(|error| write_op_error(error, "rename", writer), drop);
+    match moved {
+        Ok(()) => {
+            set.note(from, KeyEvent::RenameFrom);
+            set.note(to, KeyEvent::RenameTo);
+        }
+        Err(error) => write_op_error(error, "rename", writer),
+    }
     Ok(moved.is_ok())
 }
 
@@ -85,7 +92,10 @@ fn copy(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result
         return Ok(());
     }
     match set.set(to, value) {
-        Ok(()) => writer.int(1),
+        Ok(()) => {
+            set.note(to, KeyEvent::CopyTo);
+            writer.int(1);
+        }
         Err(error) => write_op_error(error, "copy", writer),
     }
     Ok(())

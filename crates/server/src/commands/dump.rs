@@ -1,5 +1,6 @@
 //! Commands that carry values between servers.
 
+use base::key_event::KeyEvent;
 use base::transaction::Expiry;
 use resp::{Args, Writer};
 
@@ -88,8 +89,16 @@ fn restore(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Res
     })?;
     let deadline = expiry.deadline(set.time_ms(), None);
     let deadline = deadline.map_err(|_| Refusal::BadExpiry)?;
+    let existed = set.value(key).is_some();
     match set.set(key, Some(WorkingValue { bytes, deadline })) {
-        Ok(()) => writer.ok(),
+        Ok(()) => {
+            match set.value(key) {
+                Some(_) => set.note(key, KeyEvent::Restore),
+                None if existed => set.note(key, KeyEvent::Del),
+                None => {}
+            }
+            writer.ok();
+        }
         Err(error) => write_op_error(error, "restore", writer),
     }
     Ok(())

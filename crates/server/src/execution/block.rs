@@ -55,6 +55,10 @@ impl Executor {
         if block.needs_memory() && self.is_full(block.bytes()) {
             return write_discarded(connection, refusal::OUT_OF_MEMORY);
         }
+        for call in &block.commands {
+            let session = &mut connection.session;
+            self.context.track_reads(session, call.command, call.args());
+        }
         if block
             .commands
             .iter()

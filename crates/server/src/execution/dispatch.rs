@@ -22,6 +22,8 @@ impl Executor {
         command: &'static CommandDefinition,
         args: Args<'_>,
     ) {
+        self.context
+            .track_reads(&mut connection.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
@@ -71,6 +73,7 @@ impl Executor {
         self.context.end_monitor(key);
         session.monitors = false;
         session.client.monitors.store(false, Ordering::Relaxed);
+        self.context.end_tracking(session);
         session.reads_stale = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);

@@ -13,6 +13,7 @@ use crate::failures::FailureKind;
 use crate::pending_command::{PausedCommand, PendingCommand};
 use crate::refusal;
 use crate::session::ReplyMode;
+use crate::tracking::{self, ClientTracking};
 
 impl Executor {
     /// Executes one command; its reply is at the end of the connection's output afterwards, except
@@ -42,7 +43,21 @@ impl Executor {
         if session.replies == ReplyMode::SkipNext {
             session.replies = ReplyMode::Skip;
         }
+        let ignores_own = |own: &Box<ClientTracking>| own.ignores_own;
+        let is_noted = session.tracking.as_ref().is_some_and(ignores_own);
+        if is_noted {
+            tracking::note_client(session.client.id);
+        }
         let executed = self.answer(connection, command, args);
+        if is_noted {
+            tracking::note_client(0);
+        }
+        if let Some(own) = &mut connection.session.tracking
+            && connection.block.is_none()
+            && !connection.session.last_command.starts_with("client|")
+        {
+            own.caching = None;
+        }
         if connection.session.output.is_error_at(from) {
             self.count_error(connection, (command, executed), args, from);
         }

@@ -6,6 +6,7 @@ use super::executor::Executor;
 use crate::connection::Connection;
 use crate::pending_command::{LockWait, PendingCommand, PendingTransaction};
 use crate::refusal;
+use crate::tracking;
 
 impl Executor {
     /// Continues the connection's pending command, and answers if it has ended.
@@ -14,6 +15,21 @@ impl Executor {
             return;
         };
         let from = connection.session.output.position();
+        let tracking = connection.session.tracking.as_ref();
+        if tracking.is_some_and(|own| own.ignores_own) {
+            tracking::note_client(connection.session.client.id);
+            self.resume_pending(connection, pending, from);
+            return tracking::note_client(0);
+        }
+        self.resume_pending(connection, pending, from);
+    }
+
+    fn resume_pending(
+        &mut self,
+        connection: &mut Connection,
+        pending: PendingCommand,
+        from: usize,
+    ) {
         match pending {
             PendingCommand::KeyWalk(walk) => self.continue_walk(connection, walk),
             PendingCommand::Job(job) if job.is_done() => {

@@ -62,6 +62,7 @@ impl CallContext<'_> {
     /// It needs reads first; nothing has happened.
     pub(super) fn execute(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Result<(), Need> {
         let (command, args) = (call.command, call.args);
+        self.context.track_reads(self.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.execute_plan(call, to, plan)?;

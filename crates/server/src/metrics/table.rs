@@ -187,6 +187,9 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         => Whole(|f| f.server.settings.clients() as u64);
     Clients "pubsub_clients", Gauge "kumiki_subscribers" "Clients that subscribe to channels."
         => Whole(|f| f.subscribers as u64);
+    Clients "tracking_clients", Gauge "kumiki_tracking_clients"
+        "Clients that are sent the news of keys that they keep (CLIENT TRACKING)."
+        => Whole(|f| f.server.tracking.clients() as u64);
     Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused);
     Clients "snapshots_open", Gauge "kumiki_snapshots_open"
         "Snapshots that clients have open (KUMIKI.SNAPSHOT)."
@@ -380,6 +383,12 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         => Whole(|f| f.server.channels.names(SubscriptionKind::Pattern) as u64);
     Stats "pubsubshard_channels", Gauge "kumiki_channels" ["kind" = "shard channel"] "As above."
         => Whole(|f| f.server.channels.names(SubscriptionKind::ShardChannel) as u64);
+    Stats "tracking_total_keys", Gauge "kumiki_tracked_keys" "Keys that clients keep, as far as they are tracked."
+        => Whole(|f| f.server.tracking.keys_and_items().0 as u64);
+    Stats "tracking_total_items", Gauge "kumiki_tracked_items" "Pairs of such a key and a client."
+        => Whole(|f| f.server.tracking.keys_and_items().1 as u64);
+    Stats "tracking_total_prefixes", Gauge "kumiki_tracked_prefixes" "Prefixes of keys whose changes clients are sent."
+        => Whole(|f| f.server.tracking.prefixes() as u64);
     Stats "", Counter "kumiki_channel_messages_total"
         "Messages that were sent to subscribers of this node, each subscriber counted."
         => Whole(|f| f.traffic.messages);

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -67,6 +67,7 @@ impl<N: Network> Runtime<N> {
                 over_tls,
                 descriptor,
                 runtime,
+                connection: AtomicUsize::new(0),
                 since: Instant::now(),
                 names: Mutex::new(ClientNames {
                     last_command: "NULL",
@@ -76,6 +77,8 @@ impl<N: Network> Runtime<N> {
                 queued: AtomicI64::new(-1),
                 subscriptions: Default::default(),
                 monitors: AtomicBool::new(false),
+                tracking: Default::default(),
+                redirect: AtomicI64::new(-1),
                 protocol: AtomicU8::new(2),
                 memory: Default::default(),
                 killed: AtomicBool::new(false),
@@ -91,6 +94,7 @@ impl<N: Network> Runtime<N> {
         };
         let entry = self.connections.vacant_entry();
         let key = entry.key();
+        client.connection.store(key, Ordering::Relaxed);
         if let Err(error) = self.network.watch(&mut stream, key) {
             shared.clients.remove(client.id);
             self.network.close(stream);

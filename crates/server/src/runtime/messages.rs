@@ -18,6 +18,7 @@ use resp::{Protocol, Writer};
 use super::Runtime;
 use crate::channels::ChannelMessage;
 use crate::held_messages::{HeldMessage, NoRoom};
+use crate::runtime_signal::RuntimeNews;
 
 /// A message in both versions of the protocol, as far as they were needed.
 #[derive(Default)]
@@ -133,20 +134,13 @@ impl<N: Network> Runtime<N> {
         for runtime in shared.channels.runtimes_of(message) {
             match runtime == self.index {
                 true => self.deliver(message),
-                false => shared.signals[runtime].send(Arc::clone(message)),
+                false => shared.signals[runtime].send(RuntimeNews::Message(Arc::clone(message))),
             }
         }
     }
 
-    /// Delivers the messages that other runtimes have sent.
-    pub(super) fn deliver_received(&mut self) {
-        for message in self.signal().take_messages() {
-            self.deliver(&message);
-        }
-    }
-
     /// Adds a message to the output of this runtime's subscribers.
-    fn deliver(&mut self, message: &ChannelMessage) {
+    pub(super) fn deliver(&mut self, message: &ChannelMessage) {
         let context = &self.executor.context;
         let named = (None, context.subscribers.of_channel(message));
         let patterns = context.subscribers.of_patterns(message);

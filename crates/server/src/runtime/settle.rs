@@ -128,6 +128,7 @@ impl<N: Network> Runtime<N> {
         let failed = self.executor.context.failed.is_some();
         let messages = self.held_messages.waits_for().filter(|_| !failed);
         let mut wanted = self.node_wants().max(messages);
+        wanted = wanted.max(self.events_wait_for());
         let connections = &mut self.connections;
         self.lists.waiting.retain(|&key| {
             let Some(connection) = connections.get_mut(key) else {
@@ -143,6 +144,7 @@ impl<N: Network> Runtime<N> {
 
     pub(super) fn settle_touched(&mut self) {
         self.release_messages();
+        self.release_key_events();
         // Messages that a connection has published touch their subscribers.
         while !self.lists.touched.is_empty() {
             let mut touched = std::mem::replace(
@@ -164,6 +166,7 @@ impl<N: Network> Runtime<N> {
         if self.connections.get(key).is_some_and(published) {
             self.take_published(key);
         }
+        self.write_notices(key);
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };

@@ -7,6 +7,9 @@ use reactor::Network;
 
 use super::Runtime;
 
+/// The interval at which it is looked whether an epoch has ended whose events are to be sent.
+const EVENT_PAUSE: Duration = Duration::from_millis(1);
+
 impl<N: Network> Runtime<N> {
     /// Resumes the tasks that waited for an event that has happened.
     pub(super) fn look_at_tasks(&mut self, woken: bool) {
@@ -43,6 +46,8 @@ impl<N: Network> Runtime<N> {
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
         let idle = self.idle_due.filter(|_| !self.connections.is_empty());
+        let events = self.has_events_to_send();
+        let events = events.then(|| self.executor.context.now + EVENT_PAUSE);
         let due = [
             self.tasks_due,
             self.snapshots_due,
@@ -50,6 +55,7 @@ impl<N: Network> Runtime<N> {
             self.failures_due,
             self.accepting.due(),
             idle,
+            events,
         ];
         let due = due.into_iter().flatten().min();
         if cluster.is_none() && due.is_none() {

@@ -15,6 +15,7 @@ mod connections;
 mod durability;
 mod idle;
 mod info;
+mod key_events;
 mod latency;
 mod long_transactions;
 mod monitor;

@@ -10,6 +10,7 @@ use base::size::Size;
 
 use crate::acl_log::ACL_LOG_LENGTH;
 use crate::config::DebugAccess;
+use crate::key_events::EventClasses;
 use crate::limits::{BACKLOG, KEEP_ALIVE};
 use crate::server_state::ServerState;
 
@@ -36,14 +37,17 @@ pub(super) enum ParameterChange {
     Memory { set: fn(&ServerState, u64) },
     /// To a number of clients that the process can serve.
     Clients,
+    /// To the letters of classes of events.
+    EventLetters,
 }
 
-use ParameterChange::{Clients, Integer, Memory, Never};
+use ParameterChange::{Clients, EventLetters, Integer, Memory, Never};
 
 /// A change of a parameter whose value has been checked.
 pub(super) enum CheckedChange {
     Integer(fn(&ServerState, i64), i64),
     Memory(fn(&ServerState, u64), u64),
+    EventLetters(EventClasses),
 }
 
 impl CheckedChange {
@@ -52,6 +56,7 @@ impl CheckedChange {
         match *self {
             CheckedChange::Integer(set, value) => set(state, value),
             CheckedChange::Memory(set, value) => set(state, value),
+            CheckedChange::EventLetters(classes) => state.want_events(classes),
         }
     }
 }
@@ -86,6 +91,12 @@ impl ParameterChange {
                 let set =
                     |state: &ServerState, clients| state.settings.set_clients(clients as usize);
                 Ok(CheckedChange::Integer(set, clients))
+            }
+            EventLetters => {
+                let text = String::from_utf8_lossy(value);
+                let classes = text.parse::<EventClasses>();
+                let classes = classes.map_err(|error| error.to_string())?;
+                Ok(CheckedChange::EventLetters(classes))
             }
             Memory { set } => {
                 let size = std::str::from_utf8(value).ok();
@@ -193,7 +204,12 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         state.config.limits.in_flight.to_string()
     }),
     fixed("maxmemory-policy", |_| "noeviction".to_owned()),
-    fixed("notify-keyspace-events", |_| String::new()),
+    ConfigParameter {
+        name: "notify-keyspace-events",
+        show: |state| state.key_events.classes().to_string(),
+        change: EventLetters,
+        option: Some("notify-keyspace-events"),
+    },
     fixed("port", |state| state.port.to_string()),
     fixed("proto-max-bulk-len", |state| {
         state.config.limits.request.bulk.to_string()
@@ -241,5 +257,15 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         option: Some("timeout"),
     },
     fixed("tls-port", |state| state.tls_port.to_string()),
+    ConfigParameter {
+        name: "tracking-table-max-keys",
+        show: |state| state.tracking.most_keys().to_string(),
+        change: Integer {
+            least: 0,
+            greatest: i64::MAX,
+            set: |state, most| state.tracking.set_most_keys(most as usize),
+        },
+        option: None,
+    },
     fixed("unixsocket", |_| String::new()),
 ];

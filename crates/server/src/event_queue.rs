@@ -1,0 +1,66 @@
+//! Events that commits cause, from the commit until they are durable.
+//!
+//! Invariant: an event is queued while its worker is in the epoch of its transaction, so that all events
+//! of an epoch are here once that is durable.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::{Epoch, Tid};
+use parking_lot::Mutex;
+
+/// See the module's description.
+pub(crate) struct EventQueue<T> {
+    queue: Mutex<Vec<(Tid, T)>>,
+    has_queued: AtomicBool,
+}
+
+impl<T> Default for EventQueue<T> {
+    fn default() -> EventQueue<T> {
+        EventQueue {
+            queue: Mutex::default(),
+            has_queued: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<T> EventQueue<T> {
+    /// Queues an event of a transaction. Returns `true` if the queue was empty: its reader is to be woken.
+    pub(crate) fn push(&self, tid: Tid, event: T) -> bool {
+        let mut queue = self.queue.lock();
+        queue.push((tid, event));
+        !self.has_queued.swap(true, Ordering::SeqCst)
+    }
+
+    /// Returns the newest epoch of a queued event.
+    pub(crate) fn waits_for(&self) -> Option<Epoch> {
+        if !self.has_queued.load(Ordering::SeqCst) {
+            return None;
+        }
+        let queue = self.queue.lock();
+        queue.iter().map(|(tid, _)| tid.epoch()).max()
+    }
+
+    /// Drops all events: what they tell of never becomes durable.
+    pub(crate) fn clear(&self) {
+        let mut queue = self.queue.lock();
+        queue.clear();
+        self.has_queued.store(false, Ordering::SeqCst);
+    }
+
+    /// Removes the events of epochs up to `durable`, in the order of their transactions; those of one
+    /// transaction in the order in which they came.
+    pub(crate) fn release(&self, durable: Epoch) -> Vec<T> {
+        if !self.has_queued.load(Ordering::SeqCst) {
+            return Vec::new();
+        }
+        let mut due: Vec<(Tid, T)> = {
+            let mut queue = self.queue.lock();
+            let due = queue.extract_if(.., |(tid, _)| tid.epoch() <= durable);
+            let due = due.collect();
+            self.has_queued.store(!queue.is_empty(), Ordering::SeqCst);
+            due
+        };
+        due.sort_by_key(|(tid, _)| *tid);
+        due.into_iter().map(|(_, event)| event).collect()
+    }
+}
