@@ -69,6 +69,7 @@
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
 //! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
+//! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 
 #![deny(unsafe_code)]
 

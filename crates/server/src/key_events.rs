@@ -17,7 +17,7 @@ use base::key_event::KeyEvent;
 use base::{Epoch, Tid};
 
 use crate::channels::ChannelMessage;
-use crate::event_queue::EventQueue;
+use crate::durable_queue::DurableQueue;
 
 /// The classes of events that clients can ask for, as bits, by their letters in `notify-keyspace-events`.
 const LETTERS: [(char, u32); 13] = [
@@ -127,7 +127,7 @@ pub(crate) struct QueuedEvent {
 #[derive(Default)]
 pub(crate) struct KeyEvents {
     classes: AtomicU32,
-    pub(crate) queue: EventQueue<QueuedEvent>,
+    pub(crate) queue: DurableQueue<QueuedEvent>,
 }
 
 impl KeyEvents {

@@ -75,6 +75,7 @@
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 //! - `docs/decisions/0084-messages-leave-with-their-publishers-reply.md`
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
+//! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 
 #![forbid(unsafe_code)]
 
@@ -98,7 +99,7 @@ mod connection;
 mod coordination;
 mod cursors;
 mod dump_payload;
-mod event_queue;
+mod durable_queue;
 mod execution;
 mod failures;
 mod glob;
@@ -123,6 +124,7 @@ mod partition;
 mod pending_command;
 mod published;
 mod read_atomic;
+mod read_tracking;
 mod refusal;
 mod render;
 pub mod replication;

@@ -49,6 +49,7 @@ use crate::held_messages::HeldMessages;
 use crate::input::{self, CommandBatch};
 use crate::limits::{KEEP_ALIVE, READ_BUFFER};
 use crate::partition::Worker;
+use crate::read_tracking;
 use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
 use crate::server_state::ServerState;
@@ -464,7 +465,7 @@ impl<N: Network> Runtime<N> {
         connection.session.output.clear();
         let context = &mut self.executor.context;
         context.end_monitor(key);
-        context.end_tracking(&mut connection.session);
+        read_tracking::end_tracking(context, &mut connection.session);
         let subscriptions = &mut connection.session.subscriptions;
         context
             .subscribers

@@ -9,20 +9,15 @@ use std::time::Duration;
 
 use base::Epoch;
 use base::log_limit::LogLimit;
-use resp::Args;
 
 use crate::channels::SubscriberTable;
-use crate::command::{CommandDefinition, CommandFlags};
 use crate::command_statistics::CommandRecorder;
 use crate::config::Durability;
 use crate::failures::CommandFailures;
 use crate::interpreter_pool::InterpreterPool;
 use crate::refusal::error_code;
-use crate::routing::Routes;
 use crate::script_registry::LastScript;
 use crate::server_state::ServerState;
-use crate::session::ClientSession;
-use crate::tracking::TrackedClient;
 
 /// The interval at which clients can cause one log line of each kind, in each runtime.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -92,56 +87,6 @@ pub(crate) struct RuntimeContext {
 }
 
 impl RuntimeContext {
-    /// Returns a client of this runtime as the table of tracked keys has it.
-    pub(crate) fn tracked(&self, session: &ClientSession, ignores_own: bool) -> TrackedClient {
-        TrackedClient {
-            id: session.client.id,
-            runtime: session.client.runtime,
-            connection: session.key,
-            ignores_own,
-        }
-    }
-
-    /// Tracks the keys that a command is about to read, if its client wants that.
-    #[inline]
-    pub(crate) fn track_reads(
-        &self,
-        session: &mut ClientSession,
-        command: &CommandDefinition,
-        args: Args<'_>,
-    ) {
-        if session.tracking.is_some() && command.flags.has(CommandFlags::READ) {
-            self.track(session, command.keys.indexes(args).map(|at| args.at(at)));
-        }
-    }
-
-    #[cold]
-    fn track<'a>(&self, session: &mut ClientSession, keys: impl Iterator<Item = &'a [u8]>) {
-        let Some(tracking) = session.tracking.as_ref().filter(|own| own.tracks_reads()) else {
-            return;
-        };
-        let client = self.tracked(session, tracking.ignores_own);
-        let shared = &self.shared;
-        for key in keys {
-            let elsewhere = |routes: &Arc<Routes>| !routes.is_own(cluster::slot::of(key));
-            if shared.routes.as_ref().is_some_and(elsewhere) {
-                session.untracked.push(key.into());
-            } else if shared.tracking.add(key, client) {
-                shared.signals[0].wake();
-            }
-        }
-    }
-
-    /// Ends the client-side caching of a client, if it is on.
-    pub(crate) fn end_tracking(&self, session: &mut ClientSession) {
-        if let Some(tracking) = session.tracking.take() {
-            let id = session.client.id;
-            self.shared.tracking.end(id, &tracking.prefixes);
-            session.client.note_tracking(None);
-            self.shared.update_listening();
-        }
-    }
-
     pub(crate) fn new(shared: Arc<ServerState>, runtime: usize) -> RuntimeContext {
         let group = shared.config.durability == Durability::Group;
         let durable = shared.partition.durable();

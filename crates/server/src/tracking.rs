@@ -26,7 +26,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use crate::event_queue::EventQueue;
+use crate::durable_queue::DurableQueue;
 
 /// The parts of the table of keys, each with a lock of its own.
 const SHARDS: usize = 64;
@@ -106,7 +106,7 @@ pub(crate) struct TrackingTable {
     /// The most keys; 0: no bound.
     most: AtomicUsize,
     prefixes: RwLock<HashMap<Box<[u8]>, Vec<TrackedClient>>>,
-    pub(crate) queue: EventQueue<Invalidation>,
+    pub(crate) queue: DurableQueue<Invalidation>,
 }
 
 thread_local! {
@@ -130,7 +130,7 @@ impl Default for TrackingTable {
             items: AtomicUsize::new(0),
             most: AtomicUsize::new(1_000_000),
             prefixes: RwLock::default(),
-            queue: EventQueue::default(),
+            queue: DurableQueue::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use resp::Args;
 
 use super::arguments::{int, is};
+use crate::read_tracking::{end_tracking, tracked};
 use crate::refusal::{Refusal, shown};
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
@@ -28,7 +29,7 @@ pub(super) fn client_tracking(
         if is(args.at(2), "on") {
             begin(context, session, options)
         } else if is(args.at(2), "off") {
-            context.end_tracking(session);
+            end_tracking(context, session);
             Ok(())
         } else {
             Err(Refusal::Syntax)
@@ -157,7 +158,7 @@ fn install(
     reads: TrackedReads,
     options: TrackingOptions,
 ) {
-    let client = context.tracked(session, options.ignores_own);
+    let client = tracked(session, options.ignores_own);
     let table = &context.shared.tracking;
     let before = session.tracking.take();
     let mut prefixes = Vec::new();

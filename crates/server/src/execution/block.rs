@@ -11,6 +11,7 @@ use crate::block_transaction::{BlockDecision, BlockTransaction};
 use crate::command_block::CommandBlock;
 use crate::connection::Connection;
 use crate::pending_command::PendingTransaction;
+use crate::read_tracking::track_reads;
 use crate::{read_atomic, refusal};
 
 /// Begins a block.
@@ -57,7 +58,7 @@ impl Executor {
         }
         for call in &block.commands {
             let session = &mut connection.session;
-            self.context.track_reads(session, call.command, call.args());
+            track_reads(&self.context, session, call.command, call.args());
         }
         if block
             .commands

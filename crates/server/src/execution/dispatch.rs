@@ -9,8 +9,8 @@ use super::{block, snapshot, watch};
 use crate::command::{CommandDefinition, CommandKind};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
-use crate::refusal;
 use crate::session::ReplyMode;
+use crate::{read_tracking, refusal};
 
 impl Executor {
     /// Runs a command. Its reply is at the end of the connection's output afterwards, or the
@@ -22,8 +22,7 @@ impl Executor {
         command: &'static CommandDefinition,
         args: Args<'_>,
     ) {
-        self.context
-            .track_reads(&mut connection.session, command, args);
+        read_tracking::track_reads(&self.context, &mut connection.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
@@ -73,7 +72,7 @@ impl Executor {
         self.context.end_monitor(key);
         session.monitors = false;
         session.client.monitors.store(false, Ordering::Relaxed);
-        self.context.end_tracking(session);
+        read_tracking::end_tracking(&self.context, session);
         session.reads_stale = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);

@@ -13,7 +13,7 @@ use crate::failures::FailureKind;
 use crate::pending_command::{PausedCommand, PendingCommand};
 use crate::refusal;
 use crate::session::ReplyMode;
-use crate::tracking::{self, ClientTracking};
+use crate::tracking;
 
 impl Executor {
     /// Executes one command; its reply is at the end of the connection's output afterwards, except
@@ -43,8 +43,8 @@ impl Executor {
         if session.replies == ReplyMode::SkipNext {
             session.replies = ReplyMode::Skip;
         }
-        let ignores_own = |own: &Box<ClientTracking>| own.ignores_own;
-        let is_noted = session.tracking.as_ref().is_some_and(ignores_own);
+        let tracking = session.tracking.as_deref();
+        let is_noted = tracking.is_some_and(|own| own.ignores_own);
         if is_noted {
             tracking::note_client(session.client.id);
         }

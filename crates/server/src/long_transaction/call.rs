@@ -10,6 +10,7 @@ use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
 use crate::command_table::CommandTable;
 use crate::limits::READ_BUFFER;
 use crate::lookup_counts::count_lookups;
+use crate::read_tracking::track_reads;
 use crate::refusal;
 use crate::render::RenderContext;
 use crate::runtime_context::RuntimeContext;
@@ -62,7 +63,7 @@ impl CallContext<'_> {
     /// It needs reads first; nothing has happened.
     pub(super) fn execute(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Result<(), Need> {
         let (command, args) = (call.command, call.args);
-        self.context.track_reads(self.session, command, args);
+        track_reads(self.context, self.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.execute_plan(call, to, plan)?;

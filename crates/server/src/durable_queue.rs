@@ -9,21 +9,21 @@ use base::{Epoch, Tid};
 use parking_lot::Mutex;
 
 /// See the module's description.
-pub(crate) struct EventQueue<T> {
+pub(crate) struct DurableQueue<T> {
     queue: Mutex<Vec<(Tid, T)>>,
     has_queued: AtomicBool,
 }
 
-impl<T> Default for EventQueue<T> {
-    fn default() -> EventQueue<T> {
-        EventQueue {
+impl<T> Default for DurableQueue<T> {
+    fn default() -> DurableQueue<T> {
+        DurableQueue {
             queue: Mutex::default(),
             has_queued: AtomicBool::new(false),
         }
     }
 }
 
-impl<T> EventQueue<T> {
+impl<T> DurableQueue<T> {
     /// Queues an event of a transaction. Returns `true` if the queue was empty: its reader is to be woken.
     pub(crate) fn push(&self, tid: Tid, event: T) -> bool {
         let mut queue = self.queue.lock();
