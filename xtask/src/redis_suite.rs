@@ -38,6 +38,7 @@ const UNITS: &[&str] = &[
     "multi",
     "quit",
     "latency-monitor",
+    "tracking",
     "pubsub",
     "pubsubshard",
     "slowlog",

@@ -323,6 +323,12 @@ impl Engine {
         self.read_atomic.declare(keys);
     }
 
+    /// Ends the current epoch, unless epochs have a length of their own or a transaction of an earlier one is
+    /// still on its way.
+    pub fn end_epoch(&self) {
+        self.epochs.hurry();
+    }
+
     /// Sets the listener for changes of keys, in place of another. It is not called before
     /// [`Engine::listen`].
     pub fn set_key_listener(&self, listener: Arc<dyn KeyListener>) {

@@ -102,6 +102,15 @@ impl Partition {
         }
     }
 
+    /// Ends the current epoch, if that is possible at once.
+    pub(crate) fn end_epoch(&self) {
+        match self {
+            Partition::Local(db) => db.end_epoch(),
+            // Entries are its epochs.
+            Partition::Replicated(_) => {}
+        }
+    }
+
     /// Returns the reason why nothing can be written here any more; `None` if writing is possible.
     pub(crate) fn failed(&self) -> Option<String> {
         match self {

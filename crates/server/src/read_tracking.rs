@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use resp::Args;
 
-use crate::command::{CommandDefinition, CommandFlags};
+use crate::command::{CommandDefinition, CommandFlags, CommandKind};
 use crate::routing::Routes;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
@@ -28,13 +28,19 @@ pub(crate) fn track_reads(
     command: &CommandDefinition,
     args: Args<'_>,
 ) {
-    if session.tracking.is_some() && command.flags.has(CommandFlags::READ) {
+    // Scripts are not reads of their own: the commands that they call are.
+    let reads = command.flags.has(CommandFlags::READ) && !is_script(command);
+    if session.tracking.is_some() && reads {
         track(
             context,
             session,
             command.keys.indexes(args).map(|at| args.at(at)),
         );
     }
+}
+
+fn is_script(command: &CommandDefinition) -> bool {
+    matches!(command.kind, CommandKind::Script(_))
 }
 
 #[cold]

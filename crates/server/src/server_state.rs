@@ -265,6 +265,13 @@ impl ServerState {
         self.partition.listen(listens);
     }
 
+    /// Sets the most keys in the table of tracked keys; 0: no bound.
+    pub(crate) fn limit_tracked_keys(&self, most: usize) {
+        if self.tracking.set_most_keys(most) {
+            self.signals[0].wake();
+        }
+    }
+
     /// Takes an event of a key, from the commit that causes it.
     pub(crate) fn key_changed(&self, key: &[u8], event: KeyEvent, tid: Tid) {
         let wakes = [

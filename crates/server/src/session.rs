@@ -37,7 +37,7 @@ pub(crate) struct ClientSession {
     /// News of keys that it may keep, to be written behind the reply to its command.
     pub(crate) notices: Vec<InvalidationNotice>,
     /// Keys of other nodes that its command reads, of which no news come.
-    pub(crate) untracked: Vec<Arc<[u8]>>,
+    pub(crate) untracked: Vec<Box<[u8]>>,
     /// The messages that it has published in this turn.
     pub(crate) published: Vec<PublishedMessage>,
     /// How long the answer to its next wrong password is put off.

@@ -21,7 +21,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use base::Tid;
+use base::{Epoch, Tid};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
@@ -45,13 +45,36 @@ pub(crate) struct TrackedClient {
 /// Clients that are to be sent the news of a key.
 pub(crate) type TrackedClients = SmallVec<[TrackedClient; 2]>;
 
-/// The news that a key has changed, or all of them.
+/// Keys that have changed, as one notice has them; `None`: all keys.
+pub(crate) type ChangedKeys = Option<Arc<[Box<[u8]>]>>;
+
+/// The news that keys have changed.
 #[derive(Debug)]
 pub(crate) struct Invalidation {
-    /// `None`: all keys.
-    pub(crate) key: Option<Box<[u8]>>,
+    pub(crate) keys: ChangedKeys,
     /// Not used if all keys have changed: all clients that track keys get the news then.
     pub(crate) clients: TrackedClients,
+    /// `true` if the clients have read the keys, `false` if they get the news of prefixes.
+    pub(crate) of_reads: bool,
+}
+
+/// The keys of a prefix that a transaction has changed, for these clients.
+struct PrefixNews {
+    tid: Tid,
+    prefix: Arc<[u8]>,
+    clients: TrackedClients,
+    keys: Vec<Box<[u8]>>,
+}
+
+/// A change that waits until it is durable.
+pub(crate) struct QueuedChange {
+    tid: Tid,
+    /// `None`: of all keys.
+    key: Option<Box<[u8]>>,
+    /// The clients that have read the key.
+    readers: TrackedClients,
+    /// The prefixes of the key whose changes clients get, with these clients.
+    prefixes: SmallVec<[(Arc<[u8]>, TrackedClients); 1]>,
 }
 
 /// The keys of which a client gets news.
@@ -96,6 +119,16 @@ impl ClientTracking {
 /// A part of the table of keys.
 type KeyShard = HashMap<Box<[u8]>, TrackedClients>;
 
+/// By prefix, the clients that get the news of all keys with it.
+type PrefixTable = HashMap<Arc<[u8]>, TrackedClients>;
+
+fn add_prefixes(table: &mut PrefixTable, client: TrackedClient, prefixes: &[Box<[u8]>]) {
+    for prefix in prefixes {
+        let clients = table.entry(Arc::from(&**prefix)).or_default();
+        clients.push(client);
+    }
+}
+
 /// See the module's description.
 pub(crate) struct TrackingTable {
     clients: AtomicUsize,
@@ -105,8 +138,8 @@ pub(crate) struct TrackingTable {
     items: AtomicUsize,
     /// The most keys; 0: no bound.
     most: AtomicUsize,
-    prefixes: RwLock<HashMap<Box<[u8]>, Vec<TrackedClient>>>,
-    pub(crate) queue: DurableQueue<Invalidation>,
+    prefixes: RwLock<PrefixTable>,
+    pub(crate) queue: DurableQueue<QueuedChange>,
 }
 
 thread_local! {
@@ -158,37 +191,48 @@ impl TrackingTable {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Sets the most keys; 0: no bound.
-    pub(crate) fn set_most_keys(&self, most: usize) {
+    /// Sets the most keys; 0: no bound. Keys beyond them leave the table. Returns `true` if the reader of
+    /// the queue is to be woken.
+    pub(crate) fn set_most_keys(&self, most: usize) -> bool {
         self.most.store(most, Ordering::Relaxed);
+        let mut wakes = false;
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            while most > 0
+                && self.keys.load(Ordering::Relaxed) > most
+                && let Some(key) = shard.keys().next().cloned()
+            {
+                wakes |= self.evict(&mut shard, key);
+            }
+        }
+        wakes
     }
 
     /// Adds a client that tracks keys.
     pub(crate) fn begin(&self, client: TrackedClient, prefixes: &[Box<[u8]>]) {
+        let mut table = self.prefixes.write();
         self.clients.fetch_add(1, Ordering::SeqCst);
-        self.add_prefixes(client, prefixes);
+        add_prefixes(&mut table, client, prefixes);
     }
 
     /// Has a client get the news of all keys with these prefixes, too.
     pub(crate) fn add_prefixes(&self, client: TrackedClient, prefixes: &[Box<[u8]>]) {
-        let mut table = self.prefixes.write();
-        for prefix in prefixes {
-            table.entry(prefix.clone()).or_default().push(client);
-        }
+        add_prefixes(&mut self.prefixes.write(), client, prefixes);
     }
 
-    /// Removes a client that was added before. The keys that it has read leave the table when they change.
+    /// Removes a client that was added before. The keys that it has read leave the table when they change, or
+    /// when no client is left.
     pub(crate) fn end(&self, client: u64, prefixes: &[Box<[u8]>]) {
-        self.clients.fetch_sub(1, Ordering::SeqCst);
-        if prefixes.is_empty() {
-            return;
-        }
+        // No client can begin meanwhile.
         let mut table = self.prefixes.write();
+        if self.clients.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.clear();
+        }
         for prefix in prefixes {
-            if let Some(clients) = table.get_mut(prefix) {
+            if let Some(clients) = table.get_mut(&**prefix) {
                 clients.retain(|other| other.id != client);
                 if clients.is_empty() {
-                    table.remove(prefix);
+                    table.remove(&**prefix);
                 }
             }
         }
@@ -215,15 +259,24 @@ impl TrackingTable {
             && self.keys.load(Ordering::Relaxed) >= most
             && let Some(other) = shard.keys().next().cloned()
         {
-            let clients = self.take(&mut shard, &other).unwrap_or_default();
-            let key = Some(other);
-            wakes = self.queue.push(Tid::ZERO, Invalidation { key, clients });
+            wakes = self.evict(&mut shard, other);
         }
         let clients = std::iter::once(client).collect();
         shard.insert(key.into(), clients);
         self.keys.fetch_add(1, Ordering::Relaxed);
         self.items.fetch_add(1, Ordering::Relaxed);
         wakes
+    }
+
+    /// Removes a key that has not changed, with news. Returns `true` if the reader of the queue is to be woken.
+    fn evict(&self, shard: &mut KeyShard, key: Box<[u8]>) -> bool {
+        let change = QueuedChange {
+            tid: Tid::ZERO,
+            readers: self.take(shard, &key).unwrap_or_default(),
+            prefixes: SmallVec::new(),
+            key: Some(key),
+        };
+        self.queue.push(Tid::ZERO, change)
     }
 
     /// Removes a key. Returns the clients that may keep it.
@@ -240,21 +293,40 @@ impl TrackingTable {
         if self.clients() == 0 {
             return false;
         }
-        let mut clients = self
-            .take(&mut self.shard(key).lock(), key)
-            .unwrap_or_default();
-        for (prefix, others) in self.prefixes.read().iter() {
-            if key.starts_with(prefix) {
-                clients.extend(others.iter().copied());
-            }
-        }
         let own = CLIENT.get();
-        clients.retain(|client| !(client.ignores_own && client.id == own));
-        if clients.is_empty() {
+        let wants = |client: &TrackedClient| !(client.ignores_own && client.id == own);
+        let readers = self.take(&mut self.shard(key).lock(), key);
+        let mut readers = readers.unwrap_or_default();
+        readers.retain(|client| wants(client));
+        let table = self.prefixes.read();
+        let matching = table.iter().filter(|(prefix, _)| key.starts_with(prefix));
+        let prefixes = matching.map(|(prefix, clients)| {
+            let clients: TrackedClients = clients.iter().copied().filter(wants).collect();
+            (Arc::clone(prefix), clients)
+        });
+        let change = QueuedChange {
+            tid,
+            key: Some(key.into()),
+            readers,
+            prefixes: prefixes
+                .filter(|(_, clients)| !clients.is_empty())
+                .collect(),
+        };
+        if change.readers.is_empty() && change.prefixes.is_empty() {
             return false;
         }
-        let key = Some(key.into());
-        self.queue.push(tid, Invalidation { key, clients })
+        self.queue.push(tid, change)
+    }
+
+    /// Removes all keys.
+    fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let items: usize = shard.values().map(|clients| clients.len()).sum();
+            self.keys.fetch_sub(shard.len(), Ordering::Relaxed);
+            self.items.fetch_sub(items, Ordering::Relaxed);
+            shard.clear();
+        }
     }
 
     /// Takes the removal of all keys by transaction `tid`. Returns `true` if the reader of the queue is to
@@ -263,24 +335,67 @@ impl TrackingTable {
         if self.clients() == 0 {
             return false;
         }
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let items: usize = shard.values().map(|clients| clients.len()).sum();
-            self.keys.fetch_sub(shard.len(), Ordering::Relaxed);
-            self.items.fetch_sub(items, Ordering::Relaxed);
-            shard.clear();
+        self.clear();
+        let change = QueuedChange {
+            tid,
+            key: None,
+            readers: SmallVec::new(),
+            prefixes: SmallVec::new(),
+        };
+        self.queue.push(tid, change)
+    }
+
+    /// Removes the changes of epochs up to `durable`. Returns the news of them: of keys that clients have read
+    /// one by one, of prefixes those of a transaction together.
+    pub(crate) fn release(&self, durable: Epoch) -> Vec<Invalidation> {
+        let mut news = Vec::new();
+        let mut gathered: Vec<PrefixNews> = Vec::new();
+        for change in self.queue.release(durable) {
+            let Some(key) = change.key else {
+                let clients = TrackedClients::new();
+                news.push(Invalidation {
+                    keys: None,
+                    clients,
+                    of_reads: false,
+                });
+                continue;
+            };
+            for (prefix, clients) in change.prefixes {
+                let mut known = gathered.iter_mut();
+                match known.find(|own| own.tid == change.tid && own.prefix == prefix) {
+                    Some(own) if own.keys.contains(&key) => {}
+                    Some(own) => own.keys.push(key.clone()),
+                    None => gathered.push(PrefixNews {
+                        tid: change.tid,
+                        prefix,
+                        clients,
+                        keys: vec![key.clone()],
+                    }),
+                }
+            }
+            if !change.readers.is_empty() {
+                news.push(Invalidation {
+                    keys: Some(Arc::from([key])),
+                    clients: change.readers,
+                    of_reads: true,
+                });
+            }
         }
-        let clients = TrackedClients::new();
-        self.queue.push(tid, Invalidation { key: None, clients })
+        news.extend(gathered.into_iter().map(|own| Invalidation {
+            keys: Some(own.keys.into()),
+            clients: own.clients,
+            of_reads: false,
+        }));
+        news
     }
 }
 
 /// News on their way to one client.
 #[derive(Clone, Debug)]
 pub(crate) enum InvalidationNotice {
-    /// This key has changed, or all of them.
+    /// These keys have changed.
     Changed {
-        key: Option<Arc<[u8]>>,
+        keys: ChangedKeys,
         /// `true` if the news are about keys of another client.
         redirected: bool,
     },

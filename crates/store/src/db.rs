@@ -269,6 +269,12 @@ impl Db {
         self.state().durable_epoch()
     }
 
+    /// Ends the current epoch, unless epochs have a length of their own or a transaction of an earlier one is
+    /// still on its way.
+    pub fn end_epoch(&self) {
+        self.state().engine.end_epoch();
+    }
+
     /// Returns the newest epoch in which no transaction can commit any more.
     #[must_use]
     pub fn finished_epoch(&self) -> Epoch {

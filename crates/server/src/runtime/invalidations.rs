@@ -15,7 +15,7 @@ use crate::clients::ConnectedClient;
 use crate::connection::Connection;
 use crate::runtime_signal::RuntimeNews;
 use crate::session::ClientSession;
-use crate::tracking::{Invalidation, InvalidationNotice};
+use crate::tracking::{ChangedKeys, Invalidation, InvalidationNotice, TrackedReads};
 
 /// The channel on which clients that speak the older protocol get the news.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -41,16 +41,16 @@ impl<N: Network> Runtime<N> {
             false => context.durable,
         };
         if self.has_events_to_send() {
-            self.executor.worker.refresh();
+            shared.partition.end_epoch();
         }
         let complete = durable.min(shared.partition.finished_epoch());
         for message in shared.key_events.release(complete) {
             self.dispatch(&Arc::new(message));
         }
-        for invalidation in shared.tracking.queue.release(complete) {
+        for invalidation in shared.tracking.release(complete) {
             let concerned = |runtime: usize| {
                 let mut clients = invalidation.clients.iter();
-                invalidation.key.is_none() || clients.any(|client| client.runtime == runtime)
+                invalidation.keys.is_none() || clients.any(|client| client.runtime == runtime)
             };
             let runtimes: Vec<usize> = (0..shared.signals.len())
                 .filter(|&i| concerned(i))
@@ -107,8 +107,7 @@ impl<N: Network> Runtime<N> {
 
     /// Gives the news to this runtime's clients that have asked for them.
     fn invalidate(&mut self, invalidation: &Invalidation) {
-        let key: Option<Arc<[u8]>> = invalidation.key.as_deref().map(Arc::from);
-        let clients: Vec<Arc<ConnectedClient>> = match key {
+        let clients: Vec<Arc<ConnectedClient>> = match invalidation.keys {
             None => {
                 let tracking = self.connections.iter();
                 let tracking = tracking.filter(|(_, own)| own.session.tracking.is_some());
@@ -122,18 +121,21 @@ impl<N: Network> Runtime<N> {
                 let session = own.filter_map(|client| {
                     let connection = self.connections.get(client.connection)?;
                     let is_it = connection.session.client.id == client.id;
-                    is_it.then(|| Arc::clone(&connection.session.client))
+                    // One that has begun anew may still be known as a reader.
+                    let tracking = connection.session.tracking.as_ref()?;
+                    let wants = tracking.reads != TrackedReads::Prefixed || !invalidation.of_reads;
+                    (is_it && wants).then(|| Arc::clone(&connection.session.client))
                 });
                 session.collect()
             }
         };
         for client in clients {
-            self.invalidate_for(&client, key.clone());
+            self.invalidate_for(&client, invalidation.keys.clone());
         }
     }
 
     /// Gives one client the news, or the client that gets them in its place.
-    fn invalidate_for(&mut self, client: &Arc<ConnectedClient>, key: Option<Arc<[u8]>>) {
+    fn invalidate_for(&mut self, client: &Arc<ConnectedClient>, keys: ChangedKeys) {
         let shared = Arc::clone(&self.executor.context.shared);
         let Some(connection) = self.connections.get_mut(client.connection()) else {
             return;
@@ -143,7 +145,7 @@ impl<N: Network> Runtime<N> {
         };
         let Some(id) = tracking.redirect else {
             let redirected = false;
-            return self.notify(client, InvalidationNotice::Changed { key, redirected });
+            return self.notify(client, InvalidationNotice::Changed { keys, redirected });
         };
         let Some(target) = shared.clients.get(id) else {
             if !std::mem::replace(&mut tracking.is_broken, true) {
@@ -153,7 +155,7 @@ impl<N: Network> Runtime<N> {
             return;
         };
         let redirected = true;
-        let notice = InvalidationNotice::Changed { key, redirected };
+        let notice = InvalidationNotice::Changed { keys, redirected };
         match target.runtime == self.index {
             true => self.notify(&target, notice),
             false => shared.signals[target.runtime].send(RuntimeNews::Notice {
@@ -184,9 +186,7 @@ impl<N: Network> Runtime<N> {
         if !connection.session.untracked.is_empty() {
             let keys = std::mem::take(&mut connection.session.untracked);
             let client = Arc::clone(&connection.session.client);
-            for key in keys {
-                self.invalidate_for(&client, Some(key));
-            }
+            self.invalidate_for(&client, Some(keys.into()));
         }
         let connection = &mut self.connections[key];
         let session = &mut connection.session;
@@ -211,7 +211,7 @@ fn write_notice(session: &mut ClientSession, notice: &InvalidationNotice) {
             writer.bulk(b"tracking-redir-broken");
             writer.int(*target as i64);
         }
-        InvalidationNotice::Changed { key, redirected } => {
+        InvalidationNotice::Changed { keys, redirected } => {
             if speaks_push {
                 writer.push(2);
                 writer.bulk(b"invalidate");
@@ -222,17 +222,17 @@ fn write_notice(session: &mut ClientSession, notice: &InvalidationNotice) {
             } else {
                 return;
             }
-            write_keys(key.as_deref(), &mut writer);
+            write_keys(keys.as_deref(), &mut writer);
         }
         InvalidationNotice::Broken { .. } => {}
     }
 }
 
-fn write_keys(key: Option<&[u8]>, writer: &mut Writer<'_>) {
-    match key {
-        Some(key) => {
-            writer.array(1);
-            writer.bulk(key);
+fn write_keys(keys: Option<&[Box<[u8]>]>, writer: &mut Writer<'_>) {
+    match keys {
+        Some(keys) => {
+            writer.array(keys.len());
+            keys.iter().for_each(|key| writer.bulk(key));
         }
         None => writer.null_array(),
     }

@@ -263,7 +263,7 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         change: Integer {
             least: 0,
             greatest: i64::MAX,
-            set: |state, most| state.tracking.set_most_keys(most as usize),
+            set: |state, most| state.limit_tracked_keys(most as usize),
         },
         option: None,
     },
