@@ -22,7 +22,7 @@
 //! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
 //! | | `announce` | the events of what it has changed, for the listener |
 //! | | `version_ids`, `access` | reading, writing and scanning keys within it |
-//! | | `fencing`, `deadlines`, `strings`, `one_shot`, [`interactive`] | operations in terms of these; the two ways to run them |
+//! | | `fencing`, `libraries`, `deadlines`, `strings`, `one_shot`, [`interactive`] | operations in terms of these; the two ways to run them |
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
 //! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
 //! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
@@ -93,6 +93,7 @@ mod holds;
 mod index;
 pub mod interactive;
 pub mod janitor;
+mod libraries;
 mod listening;
 mod live_snapshots;
 pub mod load;

@@ -13,7 +13,7 @@ use crate::strings::{bytes_or_nil, int};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
-use crate::{deadlines, fencing, strings, version_ids};
+use crate::{deadlines, fencing, libraries, strings, version_ids};
 
 /// Executes the operations within the transaction, which gets their replies.
 #[inline]
@@ -32,7 +32,7 @@ pub(crate) fn run(
         let allocated = txn.allocated();
         let reply = match txn.hashes[at] {
             Some(hash) => execute(thread, txn, at, op, hash)?.unwrap_or_else(Reply::Error),
-            None => execute_keyless(thread, txn, op)?,
+            None => execute_keyless(thread, txn, at, op)?,
         };
         if notes && let Some(hash) = txn.hashes[at] {
             note(&thread.engine, txn, (op, hash), allocated);
@@ -124,7 +124,14 @@ fn execute(
         Op::GetExpire { .. } | Op::Expire { .. } | Op::Persist { .. } => {
             deadlines::execute(thread, txn, op, hash)
         }
-        Op::Guard { .. } | Op::Now | Op::Count | Op::Scan { .. } | Op::Flush => {
+        Op::Guard { .. }
+        | Op::Now
+        | Op::Libraries
+        | Op::CheckLibraries { .. }
+        | Op::SetLibraries { .. }
+        | Op::Count
+        | Op::Scan { .. }
+        | Op::Flush => {
             unreachable!("has no key")
         }
     })
@@ -134,11 +141,18 @@ fn execute(
 fn execute_keyless(
     thread: &ThreadContext,
     txn: &mut TransactionState,
+    at: usize,
     op: &Op<'_>,
 ) -> Result<Reply<'static>, TransactionError> {
     let engine = &thread.engine;
     match *op {
         Op::Guard { lock, token } => fencing::guard(thread, txn, lock, token).map(|()| Reply::Ok),
+        Op::Libraries => libraries::read(engine, txn).map(bytes_or_nil),
+        Op::CheckLibraries { generation } => libraries::check(engine, txn, at, generation),
+        Op::SetLibraries {
+            generation,
+            libraries,
+        } => libraries::set(thread, txn, at, (generation, libraries)),
         Op::Now => Ok(Reply::Int(fencing::return_time(txn))),
         Op::Count if txn.is_deterministic => Ok(Reply::Int(count_by_scan(engine, txn))),
         Op::Count => {

@@ -7,8 +7,9 @@
 //! | a transaction over several partitions | 32 bytes: sixteen times 255, and the transaction's id (its timestamp and a number that tells attempts of one timestamp apart, 8 bytes each, big-endian) | see below |
 //! | a lock | 33 times 255, and the lock's name | the greatest token that was seen of the lock, 8 bytes |
 //! | the time that a worker has told | 32 times 255, a 0, and the worker's number (4 bytes, big-endian) | that time, milliseconds since the Unix epoch, 8 bytes |
+//! | the libraries of functions | 32 times 255, and a 1 | their generation, 8 bytes; the libraries, as the server stores them |
 //!
-//! Keys of transactions begin with [`RESERVED`]; those of module `fencing` follow. Numbers in values are
+//! Keys of transactions begin with [`RESERVED`]; those of modules `fencing` and `libraries` follow. Numbers in values are
 //! little-endian. Reserved keys are the last ones in the order of keys; clients can neither write nor
 //! see them.
 //!

@@ -32,7 +32,7 @@ impl Library {
     ///
     /// # Errors
     /// The line is wrong: the text of the error reply, without its mark.
-    pub(crate) fn parse(source: &[u8]) -> Result<Library, Vec<u8>> {
+    pub fn parse(source: &[u8]) -> Result<Library, Vec<u8>> {
         let Some(rest) = source.strip_prefix(b"#!") else {
             return Err("ERR Missing library metadata".into());
         };
@@ -53,7 +53,7 @@ impl Library {
         }
         let name = name.ok_or("ERR Library name was not given")?;
         let name = check_name(name).ok_or(BAD_NAME)?;
-        if engine != b"lua" {
+        if !engine.eq_ignore_ascii_case(b"lua") {
             return Err([b"ERR Engine '", engine, b"' not found"].concat());
         }
         Ok(Library {
@@ -63,6 +63,13 @@ impl Library {
             sha1: sha1_hex(source),
             code: end + 2,
         })
+    }
+
+    /// Returns the library with the functions that its code was found to register before.
+    #[must_use]
+    pub fn with_functions(mut self, functions: Vec<LibraryFunction>) -> Library {
+        self.functions = functions;
+        self
     }
 
     /// Returns its name.
@@ -126,7 +133,8 @@ impl Registration {
         flags: ScriptFlags,
     ) -> Result<bool, &'static str> {
         let name = check_name(name).ok_or(BAD_NAME)?;
-        if self.functions.iter().any(|function| function.name == name) {
+        let is_same = |function: &LibraryFunction| function.name.eq_ignore_ascii_case(&name);
+        if self.functions.iter().any(is_same) {
             return Err("ERR Function already exists in the library");
         }
         let is_wanted = self.wanted.as_ref() == Some(&name);

@@ -20,8 +20,22 @@ pub struct ScriptFlags {
 }
 
 impl ScriptFlags {
+    /// Returns the names of the flags that are set, without the shebang.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            ("no-writes", self.no_writes),
+            ("allow-oom", self.allow_oom),
+            ("allow-stale", self.allow_stale),
+            ("no-cluster", self.no_cluster),
+            ("allow-cross-slot-keys", self.allow_cross_slot_keys),
+        ];
+        flags
+            .into_iter()
+            .filter_map(|(name, set)| set.then_some(name))
+    }
+
     /// Sets the flag of a name. Returns `false` if there is none.
-    pub(crate) fn set(&mut self, name: &[u8]) -> bool {
+    pub fn set(&mut self, name: &[u8]) -> bool {
         let flag = match name {
             b"no-writes" => &mut self.no_writes,
             b"allow-oom" => &mut self.allow_oom,

@@ -38,6 +38,7 @@ pub(crate) use key_positions::KeyPositions;
 
 use crate::background_job::BackgroundJob;
 use crate::cursors::Cursors;
+use crate::function_libraries::FunctionLibraries;
 use crate::key_walk::KeyWalk;
 use crate::refusal::Refusal;
 use crate::render::Render;
@@ -53,6 +54,13 @@ pub(crate) type Planned<'a> = Result<Render<'a>, Refusal>;
 pub(crate) type Plan = for<'a> fn(Args<'a>, &mut Ops<'a>) -> Planned<'a>;
 /// Executes a command on the keys of its arguments, which the set has, and writes its reply.
 pub(crate) type Compound = fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), Refusal>;
+/// Executes a command on the libraries of functions, which it may change, and writes its reply.
+pub(crate) type LibraryCommand = fn(
+    &RuntimeContext,
+    Args<'_>,
+    &mut Arc<FunctionLibraries>,
+    &mut Writer<'_>,
+) -> Result<(), Refusal>;
 /// Finds the key that a [`PlanFromKey`] needs.
 pub(crate) type FindKey = fn(Args<'_>, &Cursors) -> Result<Arc<[u8]>, Refusal>;
 /// Answers without the store, at the end of the session's output.
@@ -75,6 +83,8 @@ pub(crate) enum CommandKind {
     Compound(Compound),
     /// By a script, which is one transaction of all the keys that it touches.
     Script(ScriptCommand),
+    /// By a function on the libraries of functions: a transaction in several steps.
+    Libraries(LibraryCommand),
     /// `SCAN`: by operations from a remembered position on.
     Scan(PlanFromKey),
     /// `KEYS`: alone it walks a snapshot in slices; in a block it is one operation.
@@ -111,7 +121,10 @@ pub(crate) enum CommandKind {
 impl CommandKind {
     /// Returns `true` if such a command runs as a long transaction.
     pub(crate) fn is_long(self) -> bool {
-        matches!(self, CommandKind::Compound(_) | CommandKind::Script(_))
+        matches!(
+            self,
+            CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_)
+        )
     }
 }
 
@@ -128,6 +141,8 @@ pub(crate) struct ScriptCommand {
 pub(crate) enum ScriptSource {
     Body,
     Checksum,
+    /// The name of a function of a library.
+    Function,
 }
 
 /// A plan that needs a key which is not among the arguments: where a scan continues, or its upper

@@ -1,5 +1,6 @@
 //! The commands, a module for each family: its rows of the table, and what they do. A family uses
-//! only what the families share: `arguments`, `bit_fields`, `client_name`, `client_tracking`, `help`.
+//! only what the families share: `arguments`, `bit_fields`, `client_name`, `client_tracking`, `help`,
+//! `script_kill`.
 //!
 //! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
 //! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
@@ -19,6 +20,7 @@ mod connection;
 mod copies;
 mod debug;
 mod dump;
+mod functions;
 mod help;
 mod introspection;
 mod keys;
@@ -29,6 +31,7 @@ mod objects;
 mod persistence;
 mod publish_subscribe;
 mod replication;
+mod script_kill;
 mod scripting;
 mod server;
 mod slow_log;
@@ -44,7 +47,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 27] = [
+const FAMILIES: [&[CommandDefinition]; 28] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -71,6 +74,7 @@ const FAMILIES: [&[CommandDefinition]; 27] = [
     snapshots::COMMANDS,
     publish_subscribe::COMMANDS,
     scripting::COMMANDS,
+    functions::COMMANDS,
     cluster::COMMANDS,
 ];
 

@@ -17,6 +17,9 @@
 //! | 11 | 0, 1 or 2 | a decimal integer as 1, 2 or 4 bytes, little-endian |
 //! | 11 | 3 | the compressed length and the length, each as of a string; the bytes, compressed by [`lzf`](crate::lzf) |
 //!
+//! The payload of `FUNCTION DUMP` has, in place of the first two rows, for each library a byte, 245, and its
+//! source as a string.
+//!
 //! Invariants:
 //! 1. No input makes the decoder panic, or take more memory than the longest value and the input have.
 //! 2. A value is written as Redis writes it, byte for byte.
@@ -32,6 +35,10 @@ const VERSION: u16 = 10;
 const FOOTER: usize = 10;
 /// The type of a string.
 const STRING: u8 = 0;
+/// The type of a library of functions.
+const LIBRARY: u8 = 245;
+/// That of a library in the format of a release before the first one.
+const EARLY_LIBRARY: u8 = 246;
 /// The longest text that is tried as an integer: that of 32 bits with its sign.
 const LONGEST_INTEGER: usize = 11;
 /// The longest text that is not compressed.
@@ -57,15 +64,43 @@ pub(crate) enum PayloadError {
     TooLong,
 }
 
+/// Why the libraries of a payload are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LibraryPayloadError {
+    /// Its version is a later one, or its checksum is wrong.
+    Footer,
+    /// It has a value that is no library.
+    OtherType,
+    /// It has a library in the format of a release before the first one.
+    Early,
+    /// A source is malformed, or longer than values may be.
+    Malformed,
+}
+
 /// Encodes a string.
 pub(crate) fn encode(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 16);
     out.push(STRING);
     encode_string(value, &mut out);
-    out.extend(VERSION.to_le_bytes());
-    let checksum = CRC.checksum(&out);
-    out.extend(checksum.to_le_bytes());
+    encode_footer(&mut out);
     out
+}
+
+/// Encodes libraries with these sources.
+pub(crate) fn encode_libraries<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for source in sources {
+        out.push(LIBRARY);
+        encode_string(source, &mut out);
+    }
+    encode_footer(&mut out);
+    out
+}
+
+fn encode_footer(out: &mut Vec<u8>) {
+    out.extend(VERSION.to_le_bytes());
+    let checksum = CRC.checksum(out);
+    out.extend(checksum.to_le_bytes());
 }
 
 fn encode_string(value: &[u8], out: &mut Vec<u8>) {
@@ -119,19 +154,45 @@ fn encode_length(length: usize, out: &mut Vec<u8>) {
 /// # Errors
 /// See [`PayloadError`].
 pub(crate) fn decode(payload: &[u8], longest: usize) -> Result<Vec<u8>, PayloadError> {
-    let end = payload.len().checked_sub(FOOTER);
-    let (body, footer) = payload.split_at(end.ok_or(PayloadError::Footer)?);
-    let (version, checksum) = footer.split_at(2);
-    let is_known = u16::from_le_bytes([version[0], version[1]]) <= VERSION;
-    let own = CRC.checksum(&payload[..body.len() + version.len()]);
-    if !is_known || checksum != own.to_le_bytes() {
-        return Err(PayloadError::Footer);
-    }
-    let mut rest = PayloadReader { rest: body };
+    let rest = body_of(payload).ok_or(PayloadError::Footer)?;
+    let mut rest = PayloadReader { rest };
     match rest.byte()? {
         STRING => rest.string(longest),
         _ => Err(PayloadError::Malformed),
     }
+}
+
+/// Decodes a payload to the sources of libraries, each of at most `longest` bytes.
+///
+/// # Errors
+/// See [`LibraryPayloadError`].
+pub(crate) fn decode_libraries(
+    payload: &[u8],
+    longest: usize,
+) -> Result<Vec<Vec<u8>>, LibraryPayloadError> {
+    let rest = body_of(payload).ok_or(LibraryPayloadError::Footer)?;
+    let mut rest = PayloadReader { rest };
+    let mut sources = Vec::new();
+    while let Ok(kind) = rest.byte() {
+        match kind {
+            LIBRARY => {
+                let source = rest.string(longest);
+                sources.push(source.map_err(|_| LibraryPayloadError::Malformed)?);
+            }
+            EARLY_LIBRARY => return Err(LibraryPayloadError::Early),
+            _ => return Err(LibraryPayloadError::OtherType),
+        }
+    }
+    Ok(sources)
+}
+
+/// Returns a payload without its footer; `None`: that is wrong.
+fn body_of(payload: &[u8]) -> Option<&[u8]> {
+    let (body, footer) = payload.split_at(payload.len().checked_sub(FOOTER)?);
+    let (version, checksum) = footer.split_at(2);
+    let is_known = u16::from_le_bytes([version[0], version[1]]) <= VERSION;
+    let own = CRC.checksum(&payload[..body.len() + version.len()]);
+    (is_known && checksum == own.to_le_bytes()).then_some(body)
 }
 
 /// The part of a payload that is not yet decoded.

@@ -7,6 +7,7 @@
 //! | [`limits`] `config_file` [`config`] | sizes that clients control; the file of the options; how a server is set up |
 //! | `glob` `cursors` `unix_time` `hexadecimal` `bit_field` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text; numbers among bits |
 //! | `lzf` `dump_payload` | the compression of Redis's files; values as `DUMP` carries them |
+//! | `function_libraries` | the libraries of functions, as partitions store them |
 //! | `refusal` `render` | errors and replies as RESP |
 //! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
 //! | `output` `clients` | a connection's replies, and the epochs they wait for; the connected clients |
@@ -102,6 +103,7 @@ mod dump_payload;
 mod durable_queue;
 mod execution;
 mod failures;
+mod function_libraries;
 mod glob;
 mod held_messages;
 mod hexadecimal;

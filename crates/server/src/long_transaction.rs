@@ -20,7 +20,9 @@
 //!    has read once and written nothing, that of its read.
 
 mod call;
+mod libraries;
 mod script;
+mod script_code;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +36,7 @@ use script::{ActiveScript, ScriptEnd, ScriptPause};
 
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
+use crate::function_libraries::LibraryCache;
 use crate::limits::POOLED_CAPACITY;
 use crate::partition::Partition;
 use crate::session::PublishedMessage;
@@ -252,6 +255,7 @@ impl LongTransaction {
                 messages: &mut run.messages,
                 reply: &mut run.reply,
                 log: &mut run.log,
+                conflicts: self.conflicts,
             };
             let done = match call.command.kind {
                 CommandKind::Script(_) => context.run_script(&call, &mut results, &mut run.script),
@@ -298,6 +302,13 @@ impl LongTransaction {
         self.run.need = Some(need);
     }
 
+    /// Returns the operations of reads, and of the check that the libraries which it uses are the newest ones.
+    pub(crate) fn read_ops<'n>(&self, need: &'n Need) -> Ops<'n> {
+        let mut ops = need.ops();
+        ops.extend(self.run.set.libraries.check());
+        ops
+    }
+
     /// Adds the answers to reads, which show data of `epoch`.
     pub(crate) fn add(&mut self, need: Need, answers: ReadAnswers, epoch: Epoch) {
         let run = &mut self.run;
@@ -307,21 +318,30 @@ impl LongTransaction {
     }
 
     /// Returns the operations of its commit; none if the reads of the run are all that it has done, and
-    /// are those of one moment.
-    pub(crate) fn commit_ops(&self) -> Ops<'_> {
+    /// are those of one moment. `places` are keys of all partitions, none without a cluster.
+    pub(crate) fn commit_ops<'s>(&'s self, places: &'s [Vec<u8>]) -> Ops<'s> {
+        let set = &self.run.set;
         let mut ops: Ops<'_> = Ops::new();
         for (key, &version) in &self.watches {
             ops.push(Op::Check { key, version });
         }
+        ops.extend(set.libraries.commit());
+        let libraries = ops.len() - self.watches.len();
         for call in &self.calls {
             if let CommandKind::Guard(plan) = call.command.kind {
                 // It was planned before, from the same arguments.
                 let _ = plan(call.args(), &mut ops);
             }
         }
-        if !ops.is_empty() || self.run.reads > 1 || !self.run.set.only_reads() {
-            self.run.set.add_commit_ops(&mut ops);
-            self.run.set.add_events(&mut ops);
+        if ops.len() == libraries && self.run.reads == 1 && set.only_reads() {
+            return Ops::new();
+        }
+        set.add_commit_ops(&mut ops);
+        set.add_events(&mut ops);
+        if set.libraries.are_changed() {
+            ops.extend(places.iter().map(|key| Op::Exists { key }));
+        } else if ops.iter().all(Op::goes_along) && !ops.is_empty() {
+            ops.extend(places.first().map(|key| Op::Exists { key }));
         }
         ops
     }
@@ -331,19 +351,45 @@ impl LongTransaction {
         self.run.observed
     }
 
-    /// Decides how it continues after its commit did not take effect.
-    pub(crate) fn revise(&mut self, abort: Abort) -> Continuation {
+    /// Decides how it continues after its commit did not take effect. Libraries that it has used and that are
+    /// not the newest ones leave the cache.
+    pub(crate) fn revise(&mut self, abort: Abort, cache: &LibraryCache) -> Continuation {
         match abort {
             Abort::Precondition { op } if op >= self.watches.len() => {
-                self.conflicts += 1;
-                match self.conflicts {
-                    RUNS.. => Continuation::Answer(Abort::Conflict {
-                        attempts: self.conflicts,
-                    }),
-                    _ => Continuation::RunAgain,
+                if op == self.watches.len() {
+                    self.forget_libraries(cache);
                 }
+                self.note_conflict()
             }
             abort => Continuation::Answer(abort),
+        }
+    }
+
+    /// As [`LongTransaction::revise`], after operations that read.
+    pub(crate) fn revise_read(&mut self, abort: Abort, cache: &LibraryCache) -> Continuation {
+        match abort {
+            // Nothing else of a read is checked.
+            Abort::Precondition { .. } => {
+                self.forget_libraries(cache);
+                self.note_conflict()
+            }
+            abort => Continuation::Answer(abort),
+        }
+    }
+
+    fn forget_libraries(&self, cache: &LibraryCache) {
+        if let Some(generation) = self.run.set.libraries.generation() {
+            cache.forget(generation);
+        }
+    }
+
+    fn note_conflict(&mut self) -> Continuation {
+        self.conflicts += 1;
+        match self.conflicts {
+            RUNS.. => Continuation::Answer(Abort::Conflict {
+                attempts: self.conflicts,
+            }),
+            _ => Continuation::RunAgain,
         }
     }
 

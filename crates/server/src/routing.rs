@@ -28,6 +28,8 @@ pub(crate) struct Routes {
     pub(crate) own: Option<PartitionId>,
     /// The leaders of partitions, as far as this node knows.
     pub(crate) leaders: Arc<Leaders>,
+    /// A key of each partition that has slots; this node's own partition is the first.
+    pub(crate) places: Vec<Vec<u8>>,
     /// The state of the links to each node, in the order of the topology.
     reachability: Box<[NodeReachability]>,
     /// The attempts that wait to be prepared, at any runtime.
@@ -78,8 +80,14 @@ impl Routes {
     /// Creates the routes of a server with so many runtimes.
     pub(crate) fn new(membership: &Membership, runtimes: usize) -> Routes {
         let topology = Arc::clone(&membership.topology);
+        let own = topology.partition_at(membership.node);
+        let partitions = topology.partitions().iter();
+        let mut with_slots: Vec<_> = partitions.filter(|one| !one.slots.is_empty()).collect();
+        with_slots.sort_by_key(|one| Some(one.id) != own);
+        let key_of = |one: &PartitionInfo| key_of(&topology, one).into_bytes();
         Routes {
-            own: topology.partition_at(membership.node),
+            own,
+            places: with_slots.into_iter().map(key_of).collect(),
             me: membership.node,
             leaders: Arc::new(Leaders::new(&topology)),
             reachability: topology
@@ -157,10 +165,7 @@ impl Routes {
         let partitions = self.topology.partitions().iter();
         let others = partitions
             .filter(|one| one.nodes.len() > 1 && Some(one.id) != self.own && !one.slots.is_empty());
-        others.filter_map(|one| {
-            let mut keys = (0_u32..).map(|number| number.to_string());
-            keys.find(|key| self.topology.partition_of(key.as_bytes()) == one.id)
-        })
+        others.map(|one| key_of(&self.topology, one))
     }
 
     /// Returns the nodes of a partition, its master first.
@@ -273,6 +278,13 @@ impl ClusterStatistics {
         self.send_receive += other.send_receive;
         self.encrypted += other.encrypted;
     }
+}
+
+/// Returns a key of a partition that has slots.
+fn key_of(topology: &Topology, partition: &PartitionInfo) -> String {
+    let mut keys = (0_u32..).map(|number| number.to_string());
+    let found = keys.find(|key| topology.partition_of(key.as_bytes()) == partition.id);
+    found.expect("every slot has keys")
 }
 
 /// Computes the last step of SplitMix64, which spreads numbers that differ in few bits.

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -44,7 +45,37 @@ struct RegisteredScript {
 
 /// A script that has not ended within its first slice.
 pub(crate) struct LongScript {
+    pub(crate) description: RunningScript,
     killed: AtomicBool,
+}
+
+/// What is shown of a script that runs.
+pub(crate) struct RunningScript {
+    pub(crate) kind: RunningKind,
+    /// The hash of a script, or the name of a function.
+    pub(crate) name: String,
+    /// The command that has begun it, with its arguments.
+    pub(crate) command: Vec<Vec<u8>>,
+    /// The time since the server's start.
+    pub(crate) began: Duration,
+}
+
+/// The kinds of what runs, which different commands end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RunningKind {
+    /// A script: `SCRIPT KILL`.
+    Script,
+    /// A function of a library: `FUNCTION KILL`.
+    Function,
+}
+
+/// Why nothing was ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NothingKilled {
+    /// Nothing runs for long.
+    Idle,
+    /// What runs is of this kind.
+    Other(RunningKind),
 }
 
 /// The script that one runtime has evaluated last: its next `EVAL` is often that of the same script.
@@ -140,8 +171,9 @@ impl ScriptRegistry {
     }
 
     /// Records a script that runs for long. It is forgotten with the last reference to the result.
-    pub(crate) fn note_long(&self) -> Arc<LongScript> {
+    pub(crate) fn note_long(&self, description: RunningScript) -> Arc<LongScript> {
         let script = Arc::new(LongScript {
+            description,
             killed: AtomicBool::new(false),
         });
         let mut long = self.long.lock();
@@ -150,14 +182,35 @@ impl ScriptRegistry {
         script
     }
 
-    /// Ends the scripts that run for long. Returns `false` if there is none.
-    pub(crate) fn kill(&self) -> bool {
+    /// Ends what runs for long and is of this kind.
+    ///
+    /// # Errors
+    /// There is nothing to end.
+    pub(crate) fn kill(&self, kind: RunningKind) -> Result<(), NothingKilled> {
+        let mut result = Err(NothingKilled::Idle);
+        for script in self.running() {
+            let own = script.description.kind;
+            if own == kind {
+                script.killed.store(true, Ordering::Relaxed);
+                result = Ok(());
+            } else if result.is_err() {
+                result = Err(NothingKilled::Other(own));
+            }
+        }
+        result
+    }
+
+    /// Returns the function that runs for long, and longest.
+    pub(crate) fn running_function(&self) -> Option<Arc<LongScript>> {
+        let is_function =
+            |script: &Arc<LongScript>| script.description.kind == RunningKind::Function;
+        self.running().into_iter().find(is_function)
+    }
+
+    /// Returns the scripts that run for long, in the order in which they were recorded.
+    fn running(&self) -> Vec<Arc<LongScript>> {
         let long = self.long.lock();
-        let scripts = long.iter().filter_map(Weak::upgrade);
-        scripts
-            .map(|script| script.killed.store(true, Ordering::Relaxed))
-            .count()
-            > 0
+        long.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn tick(&self) -> u64 {
@@ -195,6 +248,7 @@ impl LongScript {
 
 #[cfg(test)]
 mod tests {
+    use super::RunningKind::{Function, Script};
     use super::*;
 
     #[test]
@@ -241,7 +295,7 @@ mod tests {
     fn scripts_of_load_have_a_bound() {
         let registry = ScriptRegistry::default();
         let body = |letter: u8| vec![letter; LOADED_BYTES / 2];
-        let script = |letter| Arc::new(Script::new(&body(letter)).ok().unwrap());
+        let script = |letter| Arc::new(scripts::Script::new(&body(letter)).ok().unwrap());
         assert!(registry.load(&script(b'a')).is_ok() && registry.load(&script(b'b')).is_ok());
         assert!(registry.load(&script(b'c')).is_err());
         registry.clear();
@@ -251,10 +305,25 @@ mod tests {
     #[test]
     fn a_script_can_be_killed_while_it_runs() {
         let registry = ScriptRegistry::default();
-        assert!(!registry.kill());
-        let [one, two] = [(); 2].map(|()| registry.note_long());
-        assert!(!one.is_killed() && registry.kill() && one.is_killed() && two.is_killed());
+        let note = |kind| {
+            registry.note_long(RunningScript {
+                kind,
+                name: "f".to_owned(),
+                command: Vec::new(),
+                began: Duration::ZERO,
+            })
+        };
+        assert_eq!(registry.kill(Script), Err(NothingKilled::Idle));
+        let [one, two] = [(); 2].map(|()| note(Script));
+        assert_eq!(registry.kill(Function), Err(NothingKilled::Other(Script)));
+        assert!(!one.is_killed() && registry.kill(Script).is_ok());
+        assert!(one.is_killed() && two.is_killed() && registry.running_function().is_none());
         drop((one, two));
-        assert!(!registry.kill());
+        let function = note(Function);
+        assert_eq!(registry.kill(Script), Err(NothingKilled::Other(Function)));
+        assert!(registry.running_function().is_some() && !function.is_killed());
+        assert!(registry.kill(Function).is_ok() && function.is_killed());
+        drop(function);
+        assert_eq!(registry.kill(Function), Err(NothingKilled::Idle));
     }
 }

@@ -24,6 +24,7 @@ use crate::command_statistics::CommandStatistics;
 use crate::config::Config;
 use crate::cursors::Cursors;
 use crate::failures::SharedFailures;
+use crate::function_libraries::LibraryCache;
 use crate::key_events::{EventClasses, KeyEvents};
 use crate::latency_monitor::LatencyMonitor;
 use crate::memory_watch::MemoryWatch;
@@ -65,6 +66,7 @@ pub(crate) struct ServerState {
     listening: Mutex<()>,
     pub(crate) cursors: Cursors,
     pub(crate) scripts: ScriptRegistry,
+    pub(crate) libraries: LibraryCache,
     /// The number of the next transaction that holds keys.
     pub(crate) holds: AtomicU64,
     /// The number of snapshots that clients have open.
@@ -136,6 +138,7 @@ impl ServerState {
             snapshots: SnapshotPermits::default(),
             cursors: Cursors::new(config.limits.cursors, config.limits.cursor_bytes),
             scripts: ScriptRegistry::default(),
+            libraries: LibraryCache::default(),
             // Transactions of the cluster have random numbers.
             holds: AtomicU64::new(random.hash_one("holds")),
             memory: MemoryWatch::new(config.maxmemory),

@@ -15,6 +15,8 @@
 //! 3. A walk over keys sees the transaction's own writes, but nothing checks that others have added no
 //!    key to what it walked over.
 
+mod libraries;
+
 use std::collections::BTreeMap;
 
 use base::key_event::KeyEvent;
@@ -25,6 +27,8 @@ use base::transaction::{Expiry, Kind, When, byte_range};
 use base::{Op, OpError, Reply, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+
+pub(crate) use libraries::WorkingLibraries;
 
 /// Operations, as plans have them.
 type Operations<'a> = SmallVec<[Op<'a>; 4]>;
@@ -53,6 +57,7 @@ pub(crate) struct WorkingSet {
     events: Vec<(Box<[u8]>, KeyEvent)>,
     /// The number of times that a key was set or deleted.
     changes: u64,
+    pub(crate) libraries: WorkingLibraries,
 }
 
 /// A key, as the transaction sees it.
@@ -85,6 +90,8 @@ pub(crate) enum Need {
         to: Option<Box<[u8]>>,
         limit: usize,
     },
+    /// The libraries of functions, from the partition of this key; `None`: from that of this node.
+    Libraries(Option<Box<[u8]>>),
 }
 
 /// The answers to a [`Need`].
@@ -115,6 +122,10 @@ impl Need {
                     values,
                 };
                 [scan].into_iter().collect()
+            }
+            Need::Libraries(place) => {
+                let place = place.iter().map(|key| Op::Exists { key });
+                [Op::Libraries].into_iter().chain(place).collect()
             }
         }
     }
@@ -158,6 +169,7 @@ impl WorkingSet {
             notes_events: false,
             events: Vec::new(),
             changes: 0,
+            libraries: WorkingLibraries::default(),
         }
     }
 
@@ -169,6 +181,7 @@ impl WorkingSet {
         self.time_ms = time_ms;
         self.bytes = 0;
         self.answer = None;
+        self.libraries.begin();
         self.events.clear();
     }
 
@@ -258,6 +271,11 @@ impl WorkingSet {
                 own.value = value;
             }
         }
+    }
+
+    /// Removes the answer to [`Need::Libraries`], if it has come.
+    pub(crate) fn take_answer(&mut self) -> Option<OwnedReply> {
+        self.answer.take()
     }
 
     /// Returns the value of a key that was read or written.
@@ -363,7 +381,7 @@ impl WorkingSet {
 
     /// Returns `true` if it has changed nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        !self.flushed && self.keys.values().all(|own| !own.changed)
+        !self.flushed && !self.libraries.are_changed() && self.keys.values().all(|own| !own.changed)
     }
 
     /// Returns `true` if the value of a key is known: it was read, or cannot be there.

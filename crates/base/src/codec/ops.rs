@@ -27,7 +27,10 @@
 //! | 23 | flush | none |
 //! | 24 | now | none |
 //! | 25 | guard | lock (bytes), token (8 bytes) |
-//! | 26 | announce | key, 1 byte: the number of the event |
+//! | 26 | libraries | none |
+//! | 27 | check libraries | generation (8 bytes) |
+//! | 28 | set libraries | generation (8 bytes), libraries (bytes) |
+//! | 29 | announce | key, 1 byte: the number of the event |
 //!
 //! | field | encoding |
 //! |---|---|
@@ -68,7 +71,10 @@ mod tag {
     pub(super) const FLUSH: u8 = 23;
     pub(super) const NOW: u8 = 24;
     pub(super) const GUARD: u8 = 25;
-    pub(super) const ANNOUNCE: u8 = 26;
+    pub(super) const LIBRARIES: u8 = 26;
+    pub(super) const CHECK_LIBRARIES: u8 = 27;
+    pub(super) const SET_LIBRARIES: u8 = 28;
+    pub(super) const ANNOUNCE: u8 = 29;
 }
 
 /// The flags of a scan.
@@ -132,6 +138,14 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
             put_bytes(to, lock);
             return put_u64(to, token);
         }
+        Op::CheckLibraries { generation } => return put_u64(to, generation),
+        Op::SetLibraries {
+            generation,
+            libraries,
+        } => {
+            put_u64(to, generation);
+            return put_bytes(to, libraries);
+        }
         Op::Put {
             when, expiry, get, ..
         } => {
@@ -193,6 +207,9 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Flush => tag::FLUSH,
         Op::Now => tag::NOW,
         Op::Guard { .. } => tag::GUARD,
+        Op::Libraries => tag::LIBRARIES,
+        Op::CheckLibraries { .. } => tag::CHECK_LIBRARIES,
+        Op::SetLibraries { .. } => tag::SET_LIBRARIES,
         Op::Announce { .. } => tag::ANNOUNCE,
     }
 }
@@ -207,6 +224,19 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
             let lock = from.bytes()?;
             let token = from.u64()?;
             return Ok(Op::Guard { lock, token });
+        }
+        tag::LIBRARIES => return Ok(Op::Libraries),
+        tag::CHECK_LIBRARIES => {
+            let generation = from.u64()?;
+            return Ok(Op::CheckLibraries { generation });
+        }
+        tag::SET_LIBRARIES => {
+            let generation = from.u64()?;
+            let libraries = from.bytes()?;
+            return Ok(Op::SetLibraries {
+                generation,
+                libraries,
+            });
         }
         tag::SCAN => return read_scan(from),
         tag::PUT => return read_put(from),

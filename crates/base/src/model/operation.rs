@@ -166,6 +166,22 @@ pub enum Op<'a> {
     /// within a partition, also not over a restart or when another node leads. It is executed where
     /// the transaction's keys are, which must be of one partition. Answers `Int`.
     Now,
+    /// Returns the libraries of functions that the partition has: their generation (8 bytes,
+    /// little-endian) and what was stored with it. It is executed where the transaction's keys are.
+    /// Answers `Bytes`, or `Nil` if none were ever stored.
+    Libraries,
+    /// Aborts the transaction ([`Abort::Precondition`](super::abort::Abort::Precondition)) if the
+    /// partition has libraries of a later generation. It is executed in every partition that takes
+    /// part in the transaction. Answers `Ok`.
+    CheckLibraries { generation: u64 },
+    /// Stores the libraries of functions, which [`Op::Flush`] leaves alone, unless the partition has
+    /// those of this generation or a later one: then it aborts the transaction, as
+    /// [`Op::CheckLibraries`] does. It is executed in every partition that takes part in the
+    /// transaction. Answers `Ok`.
+    SetLibraries {
+        generation: u64,
+        libraries: &'a [u8],
+    },
 
     /// Returns the value. Answers `Bytes` or `Nil`.
     Get { key: &'a [u8] },
@@ -258,7 +274,14 @@ impl<'a> Op<'a> {
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Op::Guard { .. } | Op::Now | Op::Count | Op::Scan { .. } | Op::Flush => None,
+            Op::Guard { .. }
+            | Op::Now
+            | Op::Libraries
+            | Op::CheckLibraries { .. }
+            | Op::SetLibraries { .. }
+            | Op::Count
+            | Op::Scan { .. }
+            | Op::Flush => None,
             Op::Check { key, .. }
             | Op::Require { key, .. }
             | Op::Watch { key }
@@ -287,7 +310,14 @@ impl<'a> Op<'a> {
     /// transaction's other operations are.
     #[must_use]
     pub fn goes_along(&self) -> bool {
-        matches!(self, Op::Guard { .. } | Op::Now)
+        matches!(
+            self,
+            Op::Guard { .. }
+                | Op::Now
+                | Op::Libraries
+                | Op::CheckLibraries { .. }
+                | Op::SetLibraries { .. }
+        )
     }
 
     /// Returns the number of bytes that the operation may add to the partition's data, not counting
@@ -296,6 +326,7 @@ impl<'a> Op<'a> {
     pub fn brings(&self) -> usize {
         match self {
             Op::Put { key, value, .. } | Op::Append { key, value } => key.len() + value.len(),
+            Op::SetLibraries { libraries, .. } => libraries.len(),
             Op::SetRange { value: [], .. } => 0,
             Op::SetRange { key, offset, value } => {
                 let end = offset.saturating_add(value.len());
@@ -344,11 +375,14 @@ impl<'a> Op<'a> {
             | Op::Exists { .. }
             | Op::KindOf { .. }
             | Op::ExpiryOf { .. }
+            | Op::Libraries
+            | Op::CheckLibraries { .. }
             | Op::Count
             | Op::Scan { .. } => true,
             Op::GetExpire { expiry, .. } => *expiry == Expiry::Keep,
             Op::Guard { .. }
             | Op::Now
+            | Op::SetLibraries { .. }
             | Op::Put { .. }
             | Op::Delete { .. }
             | Op::GetDelete { .. }

@@ -102,8 +102,10 @@ fn validate<P: Participant + ?Sized>(
         let keys = part.ops.iter().filter_map(|&op| ops[op].key());
         let checks = keys.zip(versions(part));
         let checks = checks.map(|(key, version)| Op::Check { key, version });
+        let along = part.ops.iter().map(|&op| ops[op].clone());
+        let along = along.filter(|op| matches!(op, Op::CheckLibraries { .. }));
         let request = Request::Execute {
-            ops: checks.collect(),
+            ops: checks.chain(along).collect(),
         };
         let purpose = transaction.purpose(AttemptStep::Validate { part: at });
         missing += 1;

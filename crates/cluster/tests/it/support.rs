@@ -53,7 +53,7 @@ pub(crate) fn participant_list(random: &mut Rng) -> ParticipantList {
 }
 
 /// Number of kinds of operations.
-pub(crate) const OPS: usize = 25;
+pub(crate) const OPS: usize = 28;
 
 /// Draws an operation of the kind with this number.
 pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
@@ -136,6 +136,14 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
         23 => Op::Guard {
             lock: key,
             token: number(random),
+        },
+        24 => Op::Libraries,
+        25 => Op::CheckLibraries {
+            generation: number(random),
+        },
+        26 => Op::SetLibraries {
+            generation: number(random),
+            libraries: value,
         },
         _ => Op::Flush,
     }

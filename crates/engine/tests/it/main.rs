@@ -7,6 +7,7 @@ mod events;
 mod guards;
 mod holds;
 mod ignored_holds;
+mod libraries;
 mod memory;
 mod prepare;
 mod prepared_restart;

@@ -23,13 +23,12 @@ impl Interpreter {
     /// that it registers.
     ///
     /// # Errors
-    /// The source is wrong: the text of the error reply, without its mark.
+    /// The code is wrong: the text of the error reply, without its mark.
     ///
     /// # Panics
     /// Panics if a script runs.
-    pub fn load_library(&mut self, source: &[u8]) -> Result<Library, Vec<u8>> {
+    pub fn load_library(&mut self, library: Library) -> Result<Library, Vec<u8>> {
         assert!(!self.is_running(), "a script runs");
-        let mut library = Library::parse(source)?;
         self.begin_run(b"", Protocol::Resp2, Stage::Loading);
         let state = Rc::clone(&self.state);
         let mut stack = state.stack();
@@ -54,8 +53,7 @@ impl Interpreter {
         if registration.functions.is_empty() {
             return Err("ERR No functions registered".into());
         }
-        library.functions = registration.functions;
-        Ok(library)
+        Ok(library.with_functions(registration.functions))
     }
 
     /// Starts a function of a library.

@@ -11,7 +11,8 @@ const HEAD: &str = "#!lua name=mylib\n";
 
 fn load(interpreter: &mut Interpreter, code: &str) -> Arc<Library> {
     let source = format!("{HEAD}{code}");
-    Arc::new(interpreter.load_library(source.as_bytes()).unwrap())
+    let library = Library::parse(source.as_bytes()).unwrap();
+    Arc::new(interpreter.load_library(library).unwrap())
 }
 
 fn start(interpreter: &mut Interpreter, library: &Arc<Library>) -> Step {
@@ -42,7 +43,8 @@ fn libraries_behave_as_in_redis() {
         match mark {
             "> " => source = text.replace("\\n", "\n"),
             "= " => {
-                let loaded = interpreter.load_library(source.as_bytes());
+                let parsed = Library::parse(source.as_bytes());
+                let loaded = parsed.and_then(|library| interpreter.load_library(library));
                 let reply = match &loaded {
                     Ok(library) => {
                         let name = library.name();

@@ -7,11 +7,12 @@ use scripts::{Options, Script};
 
 use super::arguments::is;
 use super::help::help;
+use super::script_kill::kill;
 use crate::command::CommandKind::{Container, Local, Script as Runs};
 use crate::command::{CommandDefinition, ScriptCommand, ScriptSource, commands};
 use crate::refusal::Refusal;
 use crate::runtime_context::RuntimeContext;
-use crate::script_registry::RegistryFull;
+use crate::script_registry::{RegistryFull, RunningKind};
 use crate::session::ClientSession;
 
 /// The commands of this family.
@@ -115,12 +116,7 @@ fn script_flush(context: &mut RuntimeContext, session: &mut ClientSession, args:
 }
 
 fn script_kill(context: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {
-    match context.shared.scripts.kill() {
-        true => session.writer().ok(),
-        false => session
-            .writer()
-            .error("NOTBUSY No scripts in execution right now."),
-    }
+    kill(context, session, RunningKind::Script);
 }
 
 fn script_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {

@@ -27,7 +27,7 @@ impl Executor {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.run_plan(connection, command, args, plan);
             }
-            CommandKind::Compound(_) | CommandKind::Script(_) => {
+            CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
                 self.begin_long(connection, CommandCall::new(command, args))
             }
             CommandKind::Local(local) => local(&mut self.context, &mut connection.session, args),

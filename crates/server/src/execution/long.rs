@@ -15,7 +15,7 @@ use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
 use crate::pending_command::{PendingCommand, PendingTransaction};
-use crate::routing::Route;
+use crate::routing::{Route, Routes};
 use crate::session::PublishedMessage;
 use crate::working_set::ReadAnswers;
 use crate::{read_atomic, refusal};
@@ -103,15 +103,10 @@ impl Executor {
                     answer(connection, &mut transaction, error);
                 }
                 // The outcome was returned when everything that it shows was durable.
-                Err(abort) => match transaction.revise(abort) {
-                    Continuation::RunAgain => {
-                        let again = self.begin_again(transaction);
-                        self.continue_long(connection, again);
-                    }
-                    Continuation::Answer(abort) => {
-                        self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
-                    }
-                },
+                Err(abort) => {
+                    let next = transaction.revise(abort, &self.context.shared.libraries);
+                    self.continue_after(connection, transaction, next);
+                }
             };
         };
         match outcome {
@@ -121,7 +116,28 @@ impl Executor {
                 transaction.add(need, answers, Epoch::ZERO);
                 self.continue_long(connection, transaction);
             }
-            Err(abort) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
+            Err(abort) => {
+                let next = transaction.revise_read(abort, &self.context.shared.libraries);
+                self.continue_after(connection, transaction, next);
+            }
+        }
+    }
+
+    /// Continues a transaction whose operations others have refused.
+    fn continue_after(
+        &mut self,
+        connection: &mut Connection,
+        transaction: Box<LongTransaction>,
+        next: Continuation,
+    ) {
+        match next {
+            Continuation::RunAgain => {
+                let again = self.begin_again(transaction);
+                self.continue_long(connection, again);
+            }
+            Continuation::Answer(abort) => {
+                self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
+            }
         }
     }
 
@@ -132,7 +148,7 @@ impl Executor {
         mut transaction: Box<LongTransaction>,
     ) -> Option<Box<LongTransaction>> {
         let need = transaction.take_need()?;
-        let ops = need.ops();
+        let ops = transaction.read_ops(&need);
         let room = self.context.shared.config.limits.block_bytes;
         let checked = match transaction.bytes() > room {
             true => Err(Abort::TooLarge { what: "bytes" }),
@@ -171,7 +187,15 @@ impl Executor {
                 let transaction = waits(transaction);
                 self.redirect(connection, &ops, leader, transaction);
             }
-            (Err(abort), _) => self.refuse_long(connection, &transaction, &abort, Epoch::ZERO),
+            (Err(abort), _) => {
+                drop(ops);
+                match transaction.revise_read(abort, &self.context.shared.libraries) {
+                    Continuation::RunAgain => return Some(self.begin_again(transaction)),
+                    Continuation::Answer(abort) => {
+                        self.refuse_long(connection, &transaction, &abort, Epoch::ZERO);
+                    }
+                }
+            }
         }
         None
     }
@@ -184,7 +208,8 @@ impl Executor {
     ) -> Option<Box<LongTransaction>> {
         let from = connection.session.output.position();
         transaction.end_holds();
-        let ops = transaction.commit_ops();
+        let routes = self.context.shared.routes.clone();
+        let ops = transaction.commit_ops(places_of(routes.as_deref()));
         if ops.is_empty() {
             drop(ops);
             answer(connection, &mut transaction, None);
@@ -224,7 +249,7 @@ impl Executor {
                 self.wait_for_locks(connection, pending, by);
                 None
             }
-            Err(abort) => match transaction.revise(abort) {
+            Err(abort) => match transaction.revise(abort, &self.context.shared.libraries) {
                 Continuation::RunAgain => Some(self.begin_again(transaction)),
                 Continuation::Answer(abort) => {
                     let epoch = self.worker.observed().epoch;
@@ -267,7 +292,8 @@ impl Executor {
         connection: &mut Connection,
         transaction: Box<LongTransaction>,
     ) -> Option<Box<LongTransaction>> {
-        let ops = transaction.commit_ops();
+        let routes = self.context.shared.routes.clone();
+        let ops = transaction.commit_ops(places_of(routes.as_deref()));
         let number = self.coordinate(connection, &ops);
         drop(ops);
         wait_for_coordinated(connection, PendingTransaction::Long(transaction), number);
@@ -318,6 +344,11 @@ fn answer(connection: &mut Connection, transaction: &mut LongTransaction, error:
         None => session.output.buffer().extend_from_slice(replies),
         Some(error) => refusal::write_op_error(error, "", &mut session.writer()),
     }
+}
+
+/// Returns a key of each partition of the cluster.
+fn places_of(routes: Option<&Routes>) -> &[Vec<u8>] {
+    routes.map_or(&[], |routes| &routes.places)
 }
 
 fn error_of(reply: &Reply<'_>) -> Option<OpError> {

@@ -203,7 +203,7 @@ pub(super) fn wait_for_coordinated(
 fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bool {
     match command.kind {
         CommandKind::Scan(_) => true,
-        CommandKind::Watch | CommandKind::WatchVersion => false,
+        CommandKind::Watch | CommandKind::WatchVersion | CommandKind::Libraries(_) => false,
         _ => connection.watches.is_empty(),
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Results<'a> {
     pub(super) messages: &'a mut Vec<PublishedMessage>,
     /// Lines that scripts have logged.
     pub(super) log: &'a mut Vec<(ScriptLogLevel, Vec<u8>)>,
+    /// The number of runs that have met a conflict.
+    pub(super) conflicts: u32,
 }
 
 impl CallContext<'_> {
@@ -90,6 +92,7 @@ impl CallContext<'_> {
                     refusal.write(command.name, &mut writer);
                 }
             }
+            CommandKind::Libraries(command) => self.execute_on_libraries(call, to, command)?,
             CommandKind::Introspection(answer) => {
                 let mut writer = Writer::new(to.output, call.protocol);
                 answer(self.commands.all(), args, &mut writer);

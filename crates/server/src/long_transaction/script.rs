@@ -7,25 +7,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::number::parse_int;
 use resp::{Args, Protocol, Writer};
-use scripts::{Answer, Script, ScriptCall, ScriptLogLevel, ScriptOutcome, Step};
+use scripts::{Answer, ScriptLogLevel, ScriptOutcome, Step};
 use smallvec::SmallVec;
 
 use super::call::{Call, CallContext, Results};
-use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand, ScriptSource};
+use super::script_code::ScriptCode;
+use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand};
 use crate::interpreter_pool::LentInterpreter;
 use crate::refusal;
-use crate::script_registry::LongScript;
+use crate::script_registry::{LongScript, RunningKind, RunningScript};
 use crate::working_set::Need;
 
 /// The error that ends a script on request.
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
-/// The answer to a script that needs memory when there is none left.
-const OUT_OF_MEMORY: &str = "OOM allow-oom flag is not set on the script, can not run it when used memory > \
-    'maxmemory'";
-/// The answer to a call of a script that the registry does not have.
-const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// The time for which a script runs before other connections have their turn.
 const SLICE: Duration = Duration::from_micros(200);
@@ -37,6 +32,7 @@ const LOGGED: Duration = Duration::from_secs(5);
 /// A script that runs.
 pub(super) struct ActiveScript {
     interpreter: LentInterpreter,
+    code: ScriptCode,
     /// The script only reads.
     reads_only: bool,
     /// Its commands may need memory when there is none left.
@@ -89,7 +85,7 @@ impl CallContext<'_> {
     ) -> Result<ScriptEnd, ScriptPause> {
         let (mut script, mut step) = match active.take() {
             Some(script) => self.next_step(script, to),
-            None => match self.start(call, to) {
+            None => match self.start(call, to).map_err(ScriptPause::Read)? {
                 Some(started) => started,
                 None => return Ok(ScriptEnd::Ended),
             },
@@ -111,7 +107,7 @@ impl CallContext<'_> {
                 script.step = waits_for;
                 if let ScriptPause::Slice = pause {
                     script.slice = TimeSlice::default();
-                    self.note_long(&mut script);
+                    self.note_long(&mut script, call.args);
                 }
                 *active = Some(script);
                 return Err(pause);
@@ -164,87 +160,74 @@ impl CallContext<'_> {
     }
 
     /// Starts a script. `None`: it is refused, and the reason is written.
-    fn start(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Option<(ActiveScript, Step)> {
+    ///
+    /// # Errors
+    /// It needs reads first.
+    fn start(
+        &mut self,
+        call: &Call<'_>,
+        to: &mut Results<'_>,
+    ) -> Result<Option<(ActiveScript, Step)>, Need> {
         let CommandKind::Script(kind) = call.command.kind else {
             unreachable!("{} is no script", call.command.name)
         };
-        let mut writer = Writer::new(to.output, call.protocol);
         let started = self
-            .script_of(kind, call.args)
-            .and_then(|(script, count)| Ok((self.lend(kind, &script)?, script, count)));
-        let (mut active, script, count) = match started {
+            .code_of(kind, call.args, to)?
+            .and_then(|(code, count)| Ok((self.lend(kind, code)?, count)));
+        let (mut active, count) = match started {
             Ok(started) => started,
             Err(text) => {
-                writer.error_bytes(&text);
-                return None;
+                Writer::new(to.output, call.protocol).error_bytes(&text);
+                return Ok(None);
             }
         };
         let values: SmallVec<[&[u8]; 8]> = call.args.from(3).iter().collect();
-        let (keys, arguments) = values.split_at(count);
-        let step = active.interpreter.start(ScriptCall {
-            script: &script,
-            keys,
-            arguments,
-            protocol: call.protocol,
-        });
-        Some((active, step))
+        let values = values.split_at(count);
+        let step = active
+            .code
+            .start(&mut active.interpreter, values, call.protocol);
+        Ok(Some((active, step)))
     }
 
     /// Records that a script has not ended within its slice.
-    fn note_long(&mut self, script: &mut ActiveScript) {
+    fn note_long(&mut self, script: &mut ActiveScript, args: Args<'_>) {
         let registry = &self.context.shared.scripts;
-        script.long.get_or_insert_with(|| registry.note_long());
+        let (kind, name) = (script.code.kind(), script.code.name());
+        script.long.get_or_insert_with(|| {
+            registry.note_long(RunningScript {
+                kind,
+                name: name.to_owned(),
+                command: args.iter().map(<[u8]>::to_vec).collect(),
+                began: script.began,
+            })
+        });
         let since = self.context.now.saturating_sub(script.began);
         if since > LOGGED && !std::mem::replace(&mut script.is_logged, true) {
             let client = self.session.client.address;
-            tracing::warn!(%client, "a script runs for {} s already; SCRIPT KILL ends it", since.as_secs());
+            let (what, ends) = match kind {
+                RunningKind::Script => ("a script", "SCRIPT KILL"),
+                RunningKind::Function => ("a function", "FUNCTION KILL"),
+            };
+            tracing::warn!(%client, "{what} runs for {} s already; {ends} ends it", since.as_secs());
         }
-    }
-
-    /// Returns the script of a call, and the number of its keys.
-    ///
-    /// # Errors
-    /// Returns the text of the error.
-    fn script_of(
-        &mut self,
-        kind: ScriptCommand,
-        args: Args<'_>,
-    ) -> Result<(Arc<Script>, usize), Vec<u8>> {
-        let registry = &self.context.shared.scripts;
-        let source = args.at(1);
-        if let ScriptSource::Checksum = kind.source
-            && source.len() != 40
-        {
-            return Err(NO_SCRIPT.into());
-        }
-        let count = parse_int(args.at(2)).ok_or("ERR value is not an integer or out of range")?;
-        if count > args.len() as i64 - 3 {
-            return Err("ERR Number of keys can't be greater than number of args".into());
-        }
-        let count = usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative")?;
-        let script = match kind.source {
-            ScriptSource::Body => registry.evaluate(source, &mut self.context.last_script)?,
-            ScriptSource::Checksum => registry.find(source).ok_or(NO_SCRIPT)?,
-        };
-        Ok((script, count))
     }
 
     /// Lends an interpreter to a script that may run now.
     ///
     /// # Errors
     /// Returns the text of the error.
-    fn lend(&mut self, kind: ScriptCommand, script: &Script) -> Result<ActiveScript, Vec<u8>> {
+    fn lend(&mut self, kind: ScriptCommand, code: ScriptCode) -> Result<ActiveScript, Vec<u8>> {
         let shared = &self.context.shared;
-        let flags = script.flags();
-        if flags.has_shebang && kind.reads_only && !flags.no_writes {
+        let flags = code.flags();
+        if code.declares() && kind.reads_only && !flags.no_writes {
             return Err("ERR Can not execute a script with write flag using *_ro command.".into());
         }
         if flags.no_cluster && shared.routes.is_some() {
             return Err("ERR Can not run script on cluster, 'no-cluster' flag is set.".into());
         }
         let may_exceed_memory = flags.allow_oom || flags.no_writes;
-        if flags.has_shebang && !may_exceed_memory && self.is_full(0) {
-            return Err(OUT_OF_MEMORY.into());
+        if code.declares() && !may_exceed_memory && self.is_full(0) {
+            return Err(code.out_of_memory().into());
         }
         let options = scripts::Options {
             memory: shared.config.limits.script_memory,
@@ -254,6 +237,7 @@ impl CallContext<'_> {
         let interpreter = lent.map_err(|error| format!("ERR the script cannot run: {error}"))?;
         Ok(ActiveScript {
             interpreter,
+            code,
             reads_only: kind.reads_only || flags.no_writes,
             may_exceed_memory,
             step: WaitingStep::Slice,
@@ -292,6 +276,7 @@ impl CallContext<'_> {
             reply: &mut Vec::new(),
             messages: to.messages,
             log: to.log,
+            conflicts: to.conflicts,
         };
         self.execute(&call, &mut results)?;
         self.context.recorder.count(command.number);

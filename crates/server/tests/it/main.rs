@@ -13,6 +13,7 @@ mod cluster_transactions;
 mod configuration;
 mod connections;
 mod durability;
+mod functions;
 mod idle;
 mod info;
 mod key_events;
