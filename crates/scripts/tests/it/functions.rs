@@ -91,6 +91,19 @@ fn a_library_has_what_it_registers() {
     assert_eq!(g.flags, flags);
 }
 
+/// Functions are called by their names in any case. Redis accepts both, and then cannot remove the library.
+#[test]
+fn names_of_functions_differ_in_more_than_their_case() {
+    let mut interpreter = interpreter(16 << 20);
+    let source = format!(
+        "{HEAD}redis.register_function('f', function() end) redis.register_function('F', function() end)"
+    );
+    let library = Library::parse(source.as_bytes()).unwrap();
+    let refused = interpreter.load_library(library).unwrap_err();
+    let text = "ERR Error registering functions: ERR Function already exists in the library";
+    assert_eq!(String::from_utf8_lossy(&refused), text);
+}
+
 #[test]
 fn no_variable_keeps_a_value_from_one_call_to_the_next() {
     let mut interpreter = interpreter(16 << 20);
