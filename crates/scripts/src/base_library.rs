@@ -2,6 +2,7 @@
 
 use crate::failure::{CallStatus, FunctionFailure};
 use crate::lua::{Kind, LuaStack, NativeFunction};
+use crate::number::truncate;
 use crate::protection::{RegistryItem, push_real, read_real, refuse_if, set_functions};
 
 /// Values that scripts get as Lua has them.
@@ -42,6 +43,7 @@ pub(crate) fn fill(stack: &mut LuaStack<'_>, lua: i32, globals: i32) {
         ("setmetatable", refuse_metatable),
         ("load", read_texts),
         ("loadstring", read_text),
+        ("unpack", refuse_range),
     ] {
         guard_field(stack, lua, name, check);
     }
@@ -92,6 +94,26 @@ fn refuse_insert(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
 /// Guards `table.remove`.
 fn refuse_remove(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
     refuse_holes(stack)?;
+    Ok(0)
+}
+
+/// Guards `unpack`: Lua computes the number of results in 32 bits, and would write past the end of its stack.
+fn refuse_range(stack: &mut LuaStack<'_>) -> Result<i32, FunctionFailure> {
+    if stack.kind(1) != Kind::Table {
+        return Ok(0);
+    }
+    let mut bounds = [1, i32::try_from(stack.raw_len(1)).unwrap_or(i32::MAX)];
+    for (bound, index) in bounds.iter_mut().zip(2..) {
+        if let Some(number) = stack.number(index) {
+            *bound = truncate(number) as i32;
+            stack.push_number(f64::from(*bound));
+            stack.replace(index);
+        }
+    }
+    let [first, last] = bounds.map(i64::from);
+    if last - first >= i64::from(i32::MAX) {
+        return Err(FunctionFailure::message("too many results to unpack"));
+    }
     Ok(0)
 }
 

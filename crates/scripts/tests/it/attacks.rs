@@ -78,6 +78,8 @@ fn nesting_is_bounded() {
             "stack overflow",
         ),
         ("return unpack({}, 1, 1e8)".to_owned(), "too many results to unpack"),
+        ("return unpack({}, 0, 2147483647)".to_owned(), "too many results to unpack"),
+        ("return unpack({}, -2147483648)".to_owned(), "too many results to unpack"),
         ("return string.byte(('x'):rep(1e6), 1, -1)".to_owned(), "string slice too long"),
     ] {
         let error = error(&body);
