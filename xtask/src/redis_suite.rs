@@ -43,6 +43,7 @@ const UNITS: &[&str] = &[
     "pubsubshard",
     "slowlog",
     "scripting",
+    "functions",
     "introspection",
     "introspection-2",
     "bitops",

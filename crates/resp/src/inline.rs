@@ -34,6 +34,16 @@ pub(crate) fn split(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), Unbala
     }
 }
 
+/// Returns the words of a line, as those of an inline request. `None`: a quote lacks its partner, or a letter
+/// follows a closing quote.
+#[must_use]
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut line, mut spans) = (line.to_vec(), Vec::new());
+    split(&mut line, &mut spans).ok()?;
+    let words = spans.iter().map(|span| line[span.range()].to_vec());
+    Some(words.collect())
+}
+
 struct Cursor<'a> {
     line: &'a mut [u8],
     read: usize,
@@ -136,15 +146,7 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Option<Vec<Vec<u8>>> {
-        let mut line = line.as_bytes().to_vec();
-        let mut spans = Vec::new();
-        split(&mut line, &mut spans).ok()?;
-        Some(
-            spans
-                .iter()
-                .map(|span| line[span.range()].to_vec())
-                .collect(),
-        )
+        split_words(line.as_bytes())
     }
 
     #[test]

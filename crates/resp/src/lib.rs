@@ -26,6 +26,7 @@ pub mod request;
 pub mod writer;
 
 pub use args::{Args, Span};
+pub use inline::split_words;
 pub use reply::{ReplyParser, Value};
 pub use request::{Limits, Parser, ProtocolError};
 pub use writer::{Protocol, Writer};

@@ -1,6 +1,6 @@
 //! Libraries of functions: their sources, and what they register.
 
-use crate::script::{ScriptFlags, sha1_hex, words};
+use crate::script::{ScriptFlags, sha1_hex, shebang_end};
 
 /// A function of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,13 +33,14 @@ impl Library {
     /// # Errors
     /// The line is wrong: the text of the error reply, without its mark.
     pub fn parse(source: &[u8]) -> Result<Library, Vec<u8>> {
-        let Some(rest) = source.strip_prefix(b"#!") else {
+        const INVALID: &str = "ERR Invalid library metadata";
+        if !source.starts_with(b"#!") {
             return Err("ERR Missing library metadata".into());
-        };
-        let end = rest.iter().position(|&byte| byte == b'\n');
-        let end = end.ok_or("ERR Invalid library metadata")?;
-        let is_glued = rest.first().is_some_and(|byte| !byte.is_ascii_whitespace());
-        let mut words = words(&rest[..end]);
+        }
+        let end = shebang_end(source).ok_or(INVALID)?;
+        let words = resp::split_words(&source[2..end]).ok_or(INVALID)?;
+        let mut words = words.iter().map(Vec::as_slice);
+        let is_glued = !source[2].is_ascii_whitespace();
         let engine = if is_glued { words.next() } else { None }.unwrap_or_default();
         let mut name = None;
         for word in words {
@@ -61,7 +62,7 @@ impl Library {
             source: source.to_vec(),
             functions: Vec::new(),
             sha1: sha1_hex(source),
-            code: end + 2,
+            code: end,
         })
     }
 

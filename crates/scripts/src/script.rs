@@ -72,8 +72,7 @@ impl Script {
             code: 0,
         };
         if body.starts_with(b"#!") {
-            let end = body.iter().position(|&byte| byte == b'\n');
-            script.code = end.ok_or("ERR Invalid script shebang")?;
+            script.code = shebang_end(body).ok_or("ERR Invalid script shebang")?;
             script.flags = parse_shebang(&body[..script.code])?;
         }
         Ok(script)
@@ -118,15 +117,16 @@ pub fn sha1_hex(bytes: &[u8]) -> [u8; 40] {
     hex
 }
 
-/// Splits a line into its words.
-pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace())
-        .filter(|word| !word.is_empty())
+/// Returns the end of a source's first line, which has no zero byte.
+pub(crate) fn shebang_end(source: &[u8]) -> Option<usize> {
+    let end = source.iter().position(|byte| matches!(byte, b'\n' | 0));
+    end.filter(|&end| source[end] == b'\n')
 }
 
 fn parse_shebang(line: &[u8]) -> Result<ScriptFlags, Vec<u8>> {
     let refuse = |text: &str, word: &[u8]| Err([text.as_bytes(), word].concat());
-    let mut words = words(line);
+    let words = resp::split_words(line).ok_or("ERR Invalid engine in script shebang")?;
+    let mut words = words.iter().map(Vec::as_slice);
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
         return refuse("ERR Unexpected engine in script shebang: ", engine);

@@ -20,21 +20,6 @@ use crate::{build, process};
 /// Where the suite lies, below `target/peers`.
 const FOLDER: &str = "redis-suite";
 
-/// Changes of the suite for a server without functions: the file, what it has, and what it has instead. Every
-/// unit begins with `FUNCTION FLUSH`, and one runs all its tests with functions first.
-const WITHOUT_FUNCTIONS: [(&str, &str, &str); 2] = [
-    (
-        "support/server.tcl",
-        "    r function flush\n",
-        "    catch {r function flush}\n",
-    ),
-    (
-        "unit/scripting.tcl",
-        "foreach is_eval {0 1}",
-        "foreach is_eval {1}",
-    ),
-];
-
 /// Installs the suite unless it is there, and prints its version.
 ///
 /// # Errors
@@ -50,10 +35,6 @@ pub(super) fn install() -> Result<()> {
         apt::source("redis", work.path())?;
         let (version, source) = unpacked(work.path())?;
         fs::rename(source.path().join("tests"), folder.join("tests"))?;
-        for (file, text, instead) in WITHOUT_FUNCTIONS {
-            let file = folder.join("tests").join(file);
-            fs::write(&file, fs::read_to_string(&file)?.replace(text, instead))?;
-        }
         fs::write(&mark, version)?;
     }
     println!("peers: {:<16} {}", FOLDER, fs::read_to_string(&mark)?);

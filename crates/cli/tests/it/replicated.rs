@@ -2,6 +2,7 @@
 //! writes stay, and commands continue.
 
 mod deadlines;
+mod functions;
 mod membership;
 
 use std::process::Command;
