@@ -16,7 +16,7 @@ use testkit::process::{Redis, Server};
 use testkit::wait::go_on_until;
 use testkit::workload::transfers::Options;
 use testkit::workload::{Ended, Subject, Workload};
-use testkit::{Client, Frame, eventually};
+use testkit::{Client, Frame, Reply, eventually};
 
 /// Returns a proxy of two threads with clients, and with `more`.
 fn before(file: &str, more: &[&str]) -> Server {
@@ -73,6 +73,41 @@ fn a_cluster_answers_as_one_server() {
     assert!(told(&mut client, "EXEC").starts_with("-FENCED "));
     let info = told(&mut client, "INFO");
     assert!(info.contains("proxy_before:kumiki"), "{info}");
+}
+
+/// The proxy sends changes of libraries to all nodes, as nodes of Redis need it.
+#[test]
+fn functions_work_as_on_one_server() {
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let proxy = before(&cluster.file(), &[]);
+    let mut client = Client::connect(proxy.address);
+    let source = |name: &str, step: &str| {
+        let body = format!("for _, key in ipairs(keys) do redis.call('incrby', key, {step}) end");
+        format!(
+            "#!lua name={name}\nredis.register_function('f', function(keys) {body} return {step} end)"
+        )
+    };
+    let mut call = |args: &[&str]| client.call(args);
+    for step in ["1", "5"] {
+        let loaded = call(&["FUNCTION", "LOAD", "REPLACE", &source("lib", step)]);
+        assert_eq!(loaded, Reply::bulk("lib"));
+        let called = call(&["FCALL", "f", "3", "hello", "somekey", "foo"]);
+        assert_eq!(called.shown(), step);
+    }
+    assert_eq!(
+        call(&["MGET", "hello", "somekey", "foo"]).shown(),
+        "[6 6 6]"
+    );
+    assert_eq!(
+        call(&["FUNCTION", "LOAD", &source("lib", "5")]),
+        Reply::bulk("lib")
+    );
+    assert_eq!(call(&["FUNCTION", "DELETE", "lib"]).shown(), "+OK");
+    assert_eq!(
+        call(&["FCALL", "f", "1", "foo"]).shown(),
+        "-ERR Function not found"
+    );
+    assert_eq!(call(&["FUNCTION", "LIST"]).shown(), "[]");
 }
 
 #[test]
