@@ -67,6 +67,8 @@ pub struct Janitor {
     swept: u16,
     /// The walk that completes the look-aside table: the table, and the key from which to go on.
     listing: Option<(Arc<HintTable>, Vec<u8>)>,
+    /// The greatest deadline that was found passed.
+    passed_ms: u64,
 }
 
 /// A read-atomic key that must be looked at again.
@@ -91,6 +93,9 @@ pub struct JanitorReport {
     pub more: bool,
     /// The next time at which a key expires, milliseconds since the Unix epoch.
     pub next_deadline_ms: Option<u64>,
+    /// The greatest deadline of a key that was found to have passed so far; 0: none. The log need not
+    /// know of a time after it.
+    pub passed_ms: u64,
 }
 
 impl Engine {
@@ -109,6 +114,7 @@ impl Engine {
             // The restored versions may be of any generation.
             swept: self.current_generation().wrapping_sub(1),
             listing: None,
+            passed_ms: 0,
         }
     }
 }
@@ -162,6 +168,7 @@ impl Janitor {
                 });
                 deadline.into_iter().chain(retained).min()
             },
+            passed_ms: self.passed_ms,
         }
     }
 
@@ -182,6 +189,9 @@ impl Janitor {
         };
         let version = RecordRef::version(seen);
         self.announce_expiry(record, version);
+        if let Some(deadline) = version.deadline().filter(|at| *at <= now.time_ms) {
+            self.passed_ms = self.passed_ms.max(deadline);
+        }
         let retains = self.engine.read_atomic.covers(record.key());
         if retains {
             cut_retained(&self.engine, version, now.old);

@@ -33,7 +33,7 @@
 //! | 4 | 4 | kind | 1: transactions of one epoch; 2: a mark, without payload |
 //! | 8 | 8 | sequence | number of the block within the run and log, from 0 without gaps |
 //! | 16 | 8 | epoch | of the transactions; of a mark: 0 |
-//! | 24 | 8 | stamp | the epoch's time, milliseconds since the Unix epoch; of a mark: 0 |
+//! | 24 | 8 | stamp | the epoch's time, milliseconds since the Unix epoch; of a mark: a time that had passed before, or 0 |
 //! | 32 | 8 | closed | with this block, all epochs up to this are complete in this log |
 //! | 40 | 8 | durable | all epochs up to this were durable, in all logs, before this was written |
 //! | 48 | 4 | length | of the payload |

@@ -277,6 +277,16 @@ impl Journal {
             .inspect_err(|failed| self.shared.refuse(failed))
     }
 
+    /// Records that the time `passed_ms` has passed, unless the log says so already: the time of the
+    /// next start will not be before it, whatever the clock says. Waits for a sync.
+    ///
+    /// # Errors
+    /// Returns an error if the journal has failed, or there is no room for the record.
+    pub fn note_time(&self, passed_ms: u64) -> Result<(), JournalFailure> {
+        let noted = self.shared.loggers[0].note_time(&self.shared.context(), passed_ms);
+        noted.inspect_err(|failed| self.shared.refuse(failed))?
+    }
+
     /// Begins a checkpoint of the store in `dir`, the journal's directory on `disk`: every log
     /// continues in a new segment. The caller then draws the epoch that the checkpoint holds, so
     /// that it is not below any epoch that was logged before this call, and writes the parts.

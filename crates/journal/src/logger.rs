@@ -74,6 +74,10 @@ struct LoggerState {
     noted: Epoch,
     /// The durable epoch that the last synced block carries.
     recorded: Epoch,
+    /// The greatest stamp of a block.
+    stamp_ms: u64,
+    /// A time that has passed, which the next mark says.
+    passed_ms: u64,
     last_write: Instant,
     pacer: Pacer,
     /// `true` if the cycle that runs was put off until it was due.
@@ -121,6 +125,8 @@ impl Logger {
             written: start,
             noted: start,
             recorded: start,
+            stamp_ms: 0,
+            passed_ms: 0,
             last_write: Instant::now(),
             pacer: Pacer::new(durability_target),
             gathered: false,
@@ -364,6 +370,7 @@ impl Logger {
             at,
             closed: context.horizon.closed(self.index),
             durable,
+            passed_ms: state.passed_ms,
         };
         if let Some((last, others)) = buffers.split_last_mut() {
             for buffer in others {
@@ -373,6 +380,9 @@ impl Logger {
             let epochs = buffers.iter().flat_map(|buffer| &buffer.blocks);
             let newest = epochs.map(|block| block.epoch).max();
             state.written = state.written.max(newest.unwrap_or_default());
+            let stamps = buffers.iter().flat_map(|buffer| &buffer.blocks);
+            let stamp = stamps.map(|block| block.stamp_ms).max();
+            state.stamp_ms = state.stamp_ms.max(stamp.unwrap_or_default());
         }
         let mark;
         let mut parts: Vec<IoSlice<'_>> = buffers
@@ -383,6 +393,7 @@ impl Logger {
             mark = sealer.mark(state.closed, alignment);
             parts.push(IoSlice::new(&mark));
             context.counters.marks.fetch_add(1, Ordering::Relaxed);
+            state.stamp_ms = state.stamp_ms.max(state.passed_ms);
         }
         let (bytes, blocks) = (sealer.at - at, sealer.sequence - state.sequence);
         state.sequence = sealer.sequence;
@@ -429,6 +440,22 @@ impl Logger {
             if state.noted >= epoch {
                 return Ok(Ok(()));
             }
+            Ok(self.write(context, state, &mut [])?.map(|_| ()))
+        })
+    }
+
+    /// Records that the time `passed_ms` has passed, unless a block of this log says so. The inner error
+    /// says that there is no room for that.
+    pub(crate) fn note_time(
+        &self,
+        context: &LoggerContext<'_>,
+        passed_ms: u64,
+    ) -> Result<Result<(), JournalFailure>, JournalFailure> {
+        self.guarded(context, &mut self.state.lock(), |state| {
+            if state.stamp_ms >= passed_ms {
+                return Ok(Ok(()));
+            }
+            state.passed_ms = passed_ms;
             Ok(self.write(context, state, &mut [])?.map(|_| ()))
         })
     }

@@ -20,6 +20,8 @@ pub(crate) struct Sealer {
     /// The epoch that was closed before this write.
     pub(crate) closed: Epoch,
     pub(crate) durable: Epoch,
+    /// The time that a mark says has passed, or 0.
+    pub(crate) passed_ms: u64,
 }
 
 impl Sealer {
@@ -64,7 +66,7 @@ impl Sealer {
             kind: BlockKind::Mark,
             sequence: self.sequence,
             epoch: Epoch::ZERO,
-            stamp_ms: 0,
+            stamp_ms: self.passed_ms,
             closed,
             durable: self.durable,
             length: 0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Janitor;
 
@@ -15,6 +15,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// The same if there is something to do that is not yet due.
 const BUSY: Duration = Duration::from_millis(5);
 
+/// The least time between two records of passed deadlines.
+const NOTES: Duration = Duration::from_secs(1);
+
 /// Starts the thread. It runs until it is stopped. It also asks for a checkpoint when the logs have
 /// grown by `log_size`.
 pub(crate) fn start(
@@ -26,8 +29,10 @@ pub(crate) fn start(
     std::thread::Builder::new()
         .name("kumiki-janitor".to_owned())
         .spawn(move || {
+            let mut deadlines = PassedDeadlines::default();
             loop {
                 let tidied = janitor.tidy(db.durable_epoch(), BUDGET);
+                deadlines.note(&db, tidied.passed_ms);
                 db.hold_waiters.sweep();
                 db.checkpoints.request_if_grown(db.log_bytes(), log_size);
                 let now = db.clock.now_ms();
@@ -36,8 +41,41 @@ pub(crate) fn start(
                     .map(|at| Duration::from_millis(at.saturating_sub(now)));
                 let idle = until.map_or(IDLE, |until| until.clamp(BUSY, IDLE));
                 if db.stop.sleep(if tidied.more { BUSY } else { idle }) {
-                    return;
+                    return deadlines.record(&db);
                 }
             }
         })
+}
+
+/// The deadlines that have passed, as far as the log must know of them: a key that a client has seen
+/// expire stays expired, also if the clock is set back while the database is closed.
+#[derive(Default)]
+struct PassedDeadlines {
+    /// The greatest of them.
+    passed_ms: u64,
+    recorded_ms: u64,
+    recorded: Option<Instant>,
+}
+
+impl PassedDeadlines {
+    /// Records the greatest deadline that has passed, unless another was recorded just now. Where
+    /// clients write, the log knows of the time without that.
+    fn note(&mut self, db: &DbState, passed_ms: u64) {
+        self.passed_ms = passed_ms;
+        if self.recorded.is_none_or(|at| at.elapsed() >= NOTES) {
+            self.record(db);
+        }
+    }
+
+    fn record(&mut self, db: &DbState) {
+        if self.passed_ms <= self.recorded_ms {
+            return;
+        }
+        let Some(journal) = &db.journal else { return };
+        // A log that has failed refuses writes, and says why; without room it is tried again.
+        if journal.note_time(self.passed_ms).is_ok() {
+            self.recorded_ms = self.passed_ms;
+        }
+        self.recorded = Some(Instant::now());
+    }
 }

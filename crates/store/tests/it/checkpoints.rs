@@ -511,6 +511,43 @@ fn expiry_flushes_and_a_clock_that_steps_back() {
     assert_eq!(keys(&db), named(&["new", "newer"]));
 }
 
+/// A client sees a key expire, nothing is written after that, and the clock is set back while the
+/// database is closed, or while its machine is down: the key stays expired.
+#[test]
+fn a_key_that_was_seen_to_expire_is_not_seen_again() {
+    let disk = FaultDisk::new();
+    let clock = Arc::new(ManualClock::new(10_000));
+    let options = |disk: &FaultDisk| Options {
+        clock: Arc::clone(&clock) as _,
+        ..on(disk)
+    };
+    let db = Db::open(options(&disk)).unwrap();
+    let put = Op::Put {
+        key: b"k",
+        value: b"1",
+        when: When::Always,
+        expiry: Expiry::AtMs(10_500),
+        get: false,
+    };
+    durably(&db, &[put]).unwrap();
+    clock.set(10_600);
+    testkit::eventually("the key expires", || content(&db).is_empty());
+    clock.set(9_000);
+    testkit::eventually("the log knows of the deadline", || {
+        let disk = disk.crash(Crash::DropAll, 1);
+        content(&Db::open(options(&disk)).unwrap()).is_empty()
+    });
+    db.close().unwrap();
+    drop(db);
+    // The first start says as much as it has read.
+    for _ in 0..2 {
+        let db = Db::open(options(&disk)).unwrap();
+        assert!(content(&db).is_empty());
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+    }
+}
+
 /// Several threads transfer between accounts, checkpoints are made one after another, and the power
 /// fails at any moment: the sum stays, and no acknowledged transfer is lost.
 #[test]
