@@ -256,7 +256,7 @@ fn abort(error: client::Error) -> Abort {
     let what = error.to_string();
     match error {
         client::Error::Aborted(abort) => abort,
-        client::Error::Unknown { .. } => Abort::Unknown { what },
+        client::Error::Unknown { .. } | client::Error::Committed { .. } => Abort::Unknown { what },
         client::Error::TooLong { .. } => Abort::Unsupported { what },
         // Nothing has happened.
         _ => Abort::Unavailable { what },

@@ -31,6 +31,20 @@ pub(crate) fn judge_other(
     })
 }
 
+/// Returns the error of a transaction that is not sent again.
+pub(crate) fn final_error(abort: Abort) -> Error {
+    match abort {
+        Abort::Unknown { what } => Error::Unknown { why: what },
+        Abort::Unacknowledged { partitions } => Error::Committed {
+            why: format!(
+                "keys of the partitions {partitions:?}, of which nothing was heard in time, may have their \
+                 old values for a while"
+            ),
+        },
+        abort => Error::Aborted(abort),
+    }
+}
+
 /// Judges the answer to an attempt without a number; see the table of the module `execute`.
 pub(crate) fn judge(
     answer: Result<Answer, RequestFailure>,
@@ -50,8 +64,7 @@ pub(crate) fn judge(
             | Abort::Overtaken { .. }
             | Abort::Refused => again(abort.to_string(), false),
             Abort::Unknown { what } if reads => again(what, true),
-            Abort::Unknown { what } => unknown(what),
-            abort => Err(Error::Aborted(abort)),
+            abort => Err(final_error(abort)),
         },
         Err(RequestFailure::NotSent(why)) => again(why, true),
         Err(RequestFailure::TooLong(why)) => Err(Error::TooLong { why }),

@@ -16,6 +16,7 @@ use base::partition::OwnedReply;
 use base::{Abort, Op, PartitionId};
 use cluster::message::{Answer, Request};
 
+use crate::attempt::final_error;
 use crate::client::Client;
 use crate::cluster_map::{ClusterMap, Route, route};
 use crate::connection_pool::RequestFailure;
@@ -119,7 +120,6 @@ fn judge(answer: Result<Vec<OwnedReply>, Abort>, count: usize, reads: bool) -> B
             | Abort::Refused,
         ) => return BulkResult::Retry,
         Err(Abort::Unknown { .. }) if reads => return BulkResult::Retry,
-        Err(Abort::Unknown { what }) => Err(Error::Unknown { why: what }),
-        Err(abort) => Err(Error::Aborted(abort)),
+        Err(abort) => Err(final_error(abort)),
     })
 }

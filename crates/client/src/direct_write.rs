@@ -7,7 +7,7 @@
 //! | a participant does not prepare | owes the others the notice to abort; tries again under another id, if that may help |
 //! | an answer to `Prepare` is lost | asks the home to abort the attempt, until it has an answer |
 //! | an answer to `Commit` is lost | asks again, possibly another node |
-//! | the time is up meanwhile | [`Error::Unknown`]; the home decides |
+//! | the time is up meanwhile | [`Error::Committed`] if all have prepared, else [`Error::Unknown`]; the home goes on |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use cluster::message::{Answer, Notice, Request};
 use cluster::ramp::{Algorithm, ReadAtomicWrite, WriteStep};
 use cluster::{LostRequest, Timeouts};
 
-use crate::attempt::judge;
+use crate::attempt::{final_error, judge};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::cluster_map::ClusterMap;
@@ -110,8 +110,7 @@ impl Client {
                 WriteStep::Unknown(why) => return Err(Error::Unknown { why }),
                 WriteStep::Wait => {
                     if !backoff.pause() {
-                        let why = write.open_question();
-                        return Err(Error::Unknown { why });
+                        return Err(final_error(write.open_outcome()));
                     }
                 }
             }

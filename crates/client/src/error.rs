@@ -48,6 +48,13 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The transaction has committed, but the call has no complete answer: its replies could not be used,
+    /// or some of its keys may have their old values for a while. It must not be repeated.
+    #[error("the transaction has committed: {why}; do not repeat it")]
+    Committed {
+        /// What is missing.
+        why: String,
+    },
     /// The transaction did not take effect, and repeating it as it is does not help. After
     /// [`Abort::ReadOnly`] a transaction that writes may have taken effect nevertheless.
     #[error(transparent)]
@@ -97,6 +104,15 @@ impl Error {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         matches!(self, Error::Aborted(Abort::Stale { .. }))
+    }
+
+    /// Returns `true` if the transaction has committed, but the call has no complete answer.
+    #[must_use]
+    pub fn is_committed(&self) -> bool {
+        matches!(
+            self,
+            Error::Committed { .. } | Error::Aborted(Abort::Unacknowledged { .. })
+        )
     }
 
     /// Returns `true` if it is not known whether the transaction took effect.

@@ -13,6 +13,7 @@
 //! | `Forgotten` | – | – | again, under another session; [`Error::Unknown`] if in doubt |
 //! | a malformed answer | [`Error::Answer`] | [`Error::Unknown`] | again, with the same number |
 //! | a stale token (`Stale`) | – | [`Error::Aborted`] | [`Error::Aborted`] |
+//! | `Unacknowledged` (read-atomic writes) | – | [`Error::Committed`] | – |
 //! | any other abort | [`Error::Aborted`] | [`Error::Aborted`] | [`Error::Aborted`]; [`Error::Unknown`] if in doubt |
 //!
 //! A numbered transaction is *in doubt* from the time when an answer did not come until it gets replies.

@@ -16,7 +16,7 @@ use base::{Abort, Op};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::Error;
-use crate::replies::{check, unexpected, value};
+use crate::replies::{check, unexpected_read, value};
 
 /// The transaction that the closure of [`Client::transact`] reads and writes by.
 pub struct ClientTxn<'a> {
@@ -126,7 +126,7 @@ impl ClientTxn<'_> {
         for (at, key) in keys.iter().enumerate() {
             let version = match replies.next() {
                 Some(OwnedReply::Version(version)) => version,
-                other => return Err(unexpected(&other.unwrap_or(OwnedReply::Nil))),
+                other => return Err(unexpected_read(&other.unwrap_or(OwnedReply::Nil))),
             };
             let reply = replies.next().unwrap_or(OwnedReply::Nil);
             let value = value(2 * at + 1, reply)?;

@@ -97,6 +97,7 @@ pub(crate) fn write_abort(abort: &Abort, writer: &mut Writer<'_>) {
             writer.error(&format!("CLUSTERDOWN {abort}"))
         }
         Abort::OutOfMemory => writer.error(OUT_OF_MEMORY),
+        Abort::Unacknowledged { .. } => writer.error(&format!("COMMITTED {abort}")),
         Abort::Unknown { .. } => writer.error(&format!(
             "UNKNOWN {abort}; read what it writes to find out, before it is given again"
         )),
@@ -241,6 +242,9 @@ mod tests {
         assert!(unknown.starts_with("-UNKNOWN node 2"), "{unknown}");
         assert!(unknown.contains("not known") && unknown.ends_with("\r\n"));
         assert_eq!(unknown.matches("\r\n").count(), 1);
+        let partitions = vec![1, 3];
+        let committed = written(Abort::Unacknowledged { partitions });
+        assert!(committed.starts_with("-COMMITTED ") && !committed.contains("not known"));
     }
 
     #[test]

@@ -31,6 +31,7 @@
 //! | 13 | unsupported | text |
 //! | 14 | stale | lock (bytes), token (8 bytes), the greatest that was seen (8 bytes) |
 //! | 15 | out of memory | none |
+//! | 16 | unacknowledged | count, then so many numbers of partitions (2 bytes each) |
 
 use crate::model::abort::{Abort, Holder};
 use crate::model::ids::{NodeId, Timestamp, Version};
@@ -175,6 +176,12 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
         }
         Abort::Forgotten => to.push(12),
         Abort::OutOfMemory => to.push(15),
+        Abort::Unacknowledged { partitions } => {
+            to.push(16);
+            put_count(to, partitions.len() as u64);
+            let partitions = partitions.iter().map(|of| of.to_le_bytes());
+            to.extend(partitions.flatten());
+        }
         Abort::Stale {
             lock,
             token,
@@ -241,6 +248,9 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
             highest: from.u64()?,
         },
         15 => Abort::OutOfMemory,
+        16 => Abort::Unacknowledged {
+            partitions: from.list(Reader::u16)?,
+        },
         other => return Err(from.malformed(MalformedKind::Kind(other, "abort"))),
     })
 }

@@ -1,9 +1,10 @@
-//! Why a transaction did not take effect, and what its caller may do.
+//! Why a transaction did not take effect, or what is missing to its end, and what its caller may do.
 
 use super::ids::{NodeId, Timestamp, TransactionId};
 use super::op_error::OpError;
 
-/// The reason why a transaction did not take effect, and what its caller may do.
+/// The reason why a transaction did not take effect, and what its caller may do. [`Abort::Unknown`] and
+/// [`Abort::Unacknowledged`] say that it may have taken effect, and that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
     /// A precondition ([`Op::Check`](super::operation::Op::Check) or
@@ -70,6 +71,16 @@ pub enum Abort {
     Unknown {
         /// The partition, and the reason.
         what: String,
+    },
+    /// The transaction has committed: all of its partitions keep it. Some have not said in time that
+    /// readers see it there; they will. It must not be repeated.
+    #[error(
+        "the transaction has committed, and keys of the partitions {partitions:?}, of which nothing was \
+         heard in time, may have their old values for a while; do not repeat it"
+    )]
+    Unacknowledged {
+        /// The partitions that have not answered.
+        partitions: Vec<u16>,
     },
     /// The partition does not remember the session of the transaction, and did not execute it. If
     /// it was sent before, it is not known if it was executed then. Open another session.

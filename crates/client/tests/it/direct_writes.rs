@@ -128,10 +128,11 @@ fn commits_are_repeated_until_they_are_answered() {
 }
 
 #[test]
-fn an_outcome_that_does_not_come_in_time_is_unknown() {
+fn an_answer_that_does_not_come_in_time_leaves_an_outcome_that_the_error_gives() {
     let short = Duration::from_millis(700);
-    // Commits are not answered; the home does not say what has become of the attempt.
-    for (vote, silent) in [(Fault::None, 1), (Fault::Silence, 2)] {
+    // Commits are not answered: the write has committed. Or the home does not say what has become of the
+    // attempt.
+    for (vote, silent, committed) in [(Fault::None, 1, true), (Fault::Silence, 2, false)] {
         let cluster = Cluster::new();
         let client = client(&cluster, short);
         cluster.fault(1, vote);
@@ -140,7 +141,9 @@ fn an_outcome_that_does_not_come_in_time_is_unknown() {
             cluster.fault(silent, Fault::Silence);
         }
         let error = put(&client, "1").unwrap_err();
-        assert!(error.is_unknown(), "{error}");
+        let known = (error.is_committed(), error.is_unknown());
+        assert_eq!(known, (committed, !committed), "{error}");
+        assert_ne!(committed, error.to_string().contains("not known"));
     }
     // Without an answer to anything but the vote against, nothing has happened.
     let cluster = Cluster::new();

@@ -44,7 +44,7 @@ impl<C> CallerOutcomes<C> {
     ) {
         let counters = &mut router.context.counters;
         match &outcome {
-            Ok(_) => counters.committed += 1,
+            Ok(_) | Err(Abort::Unacknowledged { .. }) => counters.committed += 1,
             Err(Abort::Unknown { .. }) => counters.unknown += 1,
             Err(_) => counters.aborted += 1,
         }

@@ -18,7 +18,7 @@ use crate::router::PartitionRouter;
 pub(crate) struct AwaitingCaller<C> {
     pub(crate) caller: TransactionCaller<C>,
     pub(crate) replies: Vec<OwnedReply>,
-    /// When it gets the answer that they have not.
+    /// When it gets the answer that some have not acknowledged.
     pub(crate) until: Duration,
 }
 
@@ -231,12 +231,8 @@ impl<C> CommitPhase<C> {
             })
             .collect();
         late.sort_unstable_by_key(|(id, ..)| *id);
-        for (_, caller, missing) in late {
-            let what = format!(
-                "the transaction is kept by all partitions, but not yet seen in all: of {missing:?} \
-                 nothing was heard in time"
-            );
-            outcomes.finish(router, caller, Err(Abort::Unknown { what }));
+        for (_, caller, partitions) in late {
+            outcomes.finish(router, caller, Err(Abort::Unacknowledged { partitions }));
         }
     }
 }

@@ -259,19 +259,17 @@ impl ReadAtomicWrite {
         WriteStep::Done
     }
 
-    /// Says what is not known when the driver gives up.
+    /// Returns the outcome as far as it is known when the driver gives up before the end.
     #[must_use]
-    pub fn open_question(&self) -> String {
+    pub fn open_outcome(&self) -> Abort {
         let missing = self.parts.iter().filter(|part| part.is_missing);
-        let missing: Vec<u16> = missing.map(|part| part.of.0).collect();
-        match (&self.abandoned, self.stage) {
-            (_, WriteStage::Committing) => format!(
-                "the write is kept by all partitions, but not yet seen in all: of {missing:?} nothing \
-                 was heard in time"
-            ),
+        let partitions: Vec<u16> = missing.map(|part| part.of.0).collect();
+        let what = match (&self.abandoned, self.stage) {
+            (_, WriteStage::Committing) => return Abort::Unacknowledged { partitions },
             (Some(Abort::Unavailable { what }), _) => what.clone(),
-            _ => format!("of the partitions {missing:?} nothing was heard in time"),
-        }
+            _ => format!("of the partitions {partitions:?} nothing was heard in time"),
+        };
+        Abort::Unknown { what }
     }
 }
 
@@ -336,12 +334,16 @@ mod tests {
         assert_eq!(write.answered(prepare, OTHER, vote()), WriteStep::Wait);
         assert_eq!(write.answered(prepare, OTHER, vote()), WriteStep::Wait);
         assert_eq!(asked(&write), [ONE]);
+        let open = write.open_outcome();
+        assert!(matches!(open, Abort::Unknown { .. }), "{open:?}");
         assert_eq!(write.answered(prepare, ONE, vote()), WriteStep::NextStage);
         assert_eq!(asked(&write), [ONE, OTHER]);
         let done = || Ok(Answer::Done);
         assert_eq!(write.answered(commit, ONE, done()), WriteStep::Wait);
         assert_eq!(write.answered(commit, OTHER, lost(true)), WriteStep::Wait);
         assert_eq!(asked(&write), [OTHER]);
+        let partitions = vec![OTHER.0];
+        assert_eq!(write.open_outcome(), Abort::Unacknowledged { partitions });
         assert_eq!(write.answered(commit, OTHER, done()), WriteStep::Done);
         assert_eq!(asked(&write), NONE);
     }

@@ -256,8 +256,8 @@ impl SimulatedClients {
         }
         match answered.0 {
             Ok(replies) => self.end(env, at, Outcome::Committed, Some(&replies)),
-            Err(Abort::Unknown { what }) => {
-                env.trace.note(env.now, format_args!("client {at}: {what}"));
+            Err(open @ (Abort::Unknown { .. } | Abort::Unacknowledged { .. })) => {
+                env.trace.note(env.now, format_args!("client {at}: {open}"));
                 self.end(env, at, Outcome::Unknown, None);
             }
             Err(abort) => {

@@ -233,6 +233,9 @@ fn abort(random: &mut Rng) -> Abort {
             leader: random.bool().then(|| NodeId(random.u16(..))),
         },
         11 => Abort::Forgotten,
+        12 => Abort::Unacknowledged {
+            partitions: vec![random.u16(..); random.usize(..3)],
+        },
         _ => Abort::Cancelled,
     }
 }

@@ -34,9 +34,10 @@ impl Failure {
             | Abort::Refused
             | Abort::Elsewhere { .. }
             | Abort::Unavailable { .. } => Failure::Nothing(what),
-            Abort::Unknown { .. } | Abort::Forgotten | Abort::ReadOnly { .. } => {
-                Failure::Unknown(what)
-            }
+            Abort::Unknown { .. }
+            | Abort::Unacknowledged { .. }
+            | Abort::Forgotten
+            | Abort::ReadOnly { .. } => Failure::Unknown(what),
             Abort::Stale { .. }
             | Abort::Unsupported { .. }
             | Abort::TooLarge { .. }

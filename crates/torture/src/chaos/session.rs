@@ -242,7 +242,7 @@ impl ErrorMeaning {
             Some("MOVED" | "CLUSTERDOWN" | "TRYAGAIN" | "LOADING" | "EXECABORT") => {
                 ErrorMeaning::Void
             }
-            Some("UNKNOWN" | "MISCONF") => ErrorMeaning::Unknown,
+            Some("UNKNOWN" | "COMMITTED" | "MISCONF") => ErrorMeaning::Unknown,
             _ => ErrorMeaning::Wrong,
         }
     }

@@ -252,5 +252,7 @@ fn is_void(error: &str) -> bool {
 
 /// Returns `true` if an error says that anything may have happened.
 fn is_unknown(error: &str) -> bool {
-    error.starts_with("UNKNOWN ") || error.starts_with("MISCONF ")
+    ["UNKNOWN ", "COMMITTED ", "MISCONF "]
+        .iter()
+        .any(|code| error.starts_with(code))
 }

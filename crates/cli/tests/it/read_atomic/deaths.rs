@@ -235,7 +235,7 @@ impl Run {
             }
             match put(client, &BOTH, number) {
                 Ok(()) => self.acknowledged.store(number, Ordering::SeqCst),
-                Err(error) if error.is_unknown() => {
+                Err(error) if error.is_unknown() || error.is_committed() => {
                     self.unknown.lock().expect("no panic").insert(number);
                 }
                 Err(error) => assert!(error.is_retryable(), "{error}"),

@@ -74,7 +74,8 @@ pub(crate) fn write_and_read(seed: usize, fabrics: &[SocketAddr], stop: &AtomicB
         match outcome {
             Ok(()) => done += 1,
             Err(error) => {
-                assert!(error.is_retryable() || error.is_unknown(), "{error}");
+                let is_open = error.is_unknown() || error.is_committed();
+                assert!(error.is_retryable() || is_open, "{error}");
                 failed += 1;
             }
         }

@@ -237,7 +237,7 @@ fn a_dead_writers_attempt_is_decided_as_a_whole() {
 }
 
 #[test]
-fn a_write_that_a_participant_does_not_acknowledge_is_not_known_to_be_seen() {
+fn a_write_that_a_participant_does_not_acknowledge_has_committed_and_its_caller_learns_that() {
     let (mut bottle, keys) = three();
     bottle.begin(0, 1, &put_all(&keys, "1"));
     bottle.pass(is_decision);
@@ -245,10 +245,12 @@ fn a_write_that_a_participant_does_not_acknowledge_is_not_known_to_be_seen() {
     bottle.wait(Duration::from_secs(15));
     assert_eq!(bottle.outcome(1), None, "it may come back");
     bottle.wait(Duration::from_secs(10));
-    let Some(Err(Abort::Unknown { what })) = bottle.outcome(1) else {
-        panic!("{:?}", bottle.outcome(1));
-    };
-    assert!(what.contains("[3]"), "{what}");
+    let partitions = vec![3];
+    let unacknowledged = Abort::Unacknowledged { partitions };
+    let text = unacknowledged.to_string();
+    assert!(text.contains("has committed") && !text.contains("not known"));
+    assert_eq!(bottle.outcome(1), Some(&Err(unacknowledged)));
+    assert_eq!(bottle.models[1].value(&keys[1]), Some("1"));
     bottle.start(2);
     bottle.wait(Duration::from_secs(60));
     assert_eq!(bottle.models[2].value(&keys[2]), Some("1"));
