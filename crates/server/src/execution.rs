@@ -9,6 +9,7 @@
 //! | `long` | commands that read before they write, and blocks with one of them |
 //! | `watch` | `WATCH` and its kin, the preconditions of blocks |
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
+//! | `key_lookup` | `MGET` and its kin with very many keys, in slices |
 //! | `key_walk` | `KEYS` and its kin, in slices |
 //! | `dispatch` | how each kind of command runs |
 //! | `timing` | how long commands take |
@@ -19,6 +20,7 @@
 mod block;
 mod dispatch;
 mod executor;
+mod key_lookup;
 mod key_walk;
 mod long;
 mod other_nodes;

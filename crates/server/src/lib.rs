@@ -20,7 +20,7 @@
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
-//! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
+//! | `background_job` `key_walk` `key_lookup` | work that lasts: of another thread; a walk through all keys, and the look-up of very many, in slices |
 //! | `script_registry` `interpreter_pool` | the scripts that clients have given the server; what runs them |
 //! | `working_set` | the keys that a transaction in several steps has read and written |
 //! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
@@ -111,6 +111,7 @@ mod info;
 mod input;
 mod interpreter_pool;
 mod key_events;
+mod key_lookup;
 mod key_walk;
 mod latency_monitor;
 pub mod limits;

@@ -17,6 +17,7 @@ use crate::background_job::BackgroundJob;
 use crate::block_transaction::BlockTransaction;
 use crate::command::DeferredAnswer;
 use crate::command_call::CommandCall;
+use crate::key_lookup::KeyLookup;
 use crate::key_walk::KeyWalk;
 use crate::long_transaction::LongTransaction;
 use crate::runtime_context::RuntimeContext;
@@ -26,6 +27,8 @@ use crate::server_state::CountedWait;
 pub(crate) enum PendingCommand {
     /// Runs in slices, one in each turn.
     KeyWalk(Box<KeyWalk>),
+    /// Runs in slices, one in each turn.
+    KeyLookup(Box<KeyLookup>),
     /// A script, which continues in the next turn.
     Slice(Box<LongTransaction>),
     /// Entries of the connection's snapshot, this many at most, in the next turn.
@@ -56,12 +59,13 @@ pub(crate) enum Readiness {
 }
 
 impl PendingCommand {
-    /// Returns the memory that a transaction in several steps takes, in bytes.
+    /// Returns the memory that a command in several steps takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             PendingCommand::LockWait(wait) => wait.transaction.bytes(),
             PendingCommand::Coordinated(coordinated) => coordinated.transaction.bytes(),
             PendingCommand::Slice(transaction) => transaction.bytes(),
+            PendingCommand::KeyLookup(lookup) => lookup.bytes(),
             _ => 0,
         }
     }
@@ -71,6 +75,7 @@ impl PendingCommand {
         let (partition, now) = (&context.shared.partition, context.now);
         match self {
             PendingCommand::KeyWalk(_)
+            | PendingCommand::KeyLookup(_)
             | PendingCommand::Slice(_)
             | PendingCommand::SnapshotPage { .. } => Readiness::Now,
             PendingCommand::Job(job) if job.is_done() => Readiness::Now,

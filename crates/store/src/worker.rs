@@ -93,6 +93,16 @@ impl Worker {
         self.inner.scan_snapshot(snapshot, from, to, limit, visit)
     }
 
+    /// Looks at one key of a view. Returns what `visit` returns, or `None` if the key is not in the view.
+    pub fn read_snapshot<T>(
+        &mut self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        visit: impl FnOnce(SnapshotEntry<'_>) -> T,
+    ) -> Option<T> {
+        self.inner.read_snapshot(snapshot, key, visit)
+    }
+
     /// Visits the records from `from` to `to` (exclusive) in byte order. `visit` gets the view's
     /// version of each record, or `None` if its key is not in the view. System records are among
     /// them. Stops after a record for which `visit` returns `false`, and returns the key to go on

@@ -25,7 +25,9 @@ impl Executor {
         read_tracking::track_reads(&self.context, &mut connection.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
-                self.run_plan(connection, command, args, plan);
+                if !self.looks_up(connection, command, args) {
+                    self.run_plan(connection, command, args, plan);
+                }
             }
             CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
                 self.begin_long(connection, CommandCall::new(command, args))

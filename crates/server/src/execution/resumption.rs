@@ -31,6 +31,7 @@ impl Executor {
         from: usize,
     ) {
         match pending {
+            PendingCommand::KeyLookup(lookup) => self.continue_lookup(connection, lookup),
             PendingCommand::KeyWalk(walk) => self.continue_walk(connection, walk),
             PendingCommand::Job(job) if job.is_done() => {
                 job.finish(&self.context, &mut connection.session);

@@ -99,7 +99,8 @@ impl Executor {
             self.context.recorder.end(command.number, took);
         }
         let is_slow = self.timing.add_measured(took);
-        if let Some(PendingCommand::KeyWalk(_)) = connection.pending {
+        if let Some(PendingCommand::KeyWalk(_) | PendingCommand::KeyLookup(_)) = connection.pending
+        {
             let call = CommandCall::new(command, args);
             connection.sliced = Some(Box::new(SlicedCall { call, took }));
         } else if is_slow {

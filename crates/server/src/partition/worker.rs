@@ -192,6 +192,20 @@ impl Worker {
         }
     }
 
+    /// Looks at one key of a view. Returns `true` if the view has it.
+    pub(crate) fn read_snapshot(
+        &mut self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        visit: &mut dyn FnMut(SnapshotEntry<'_>),
+    ) -> bool {
+        let found = match self {
+            Worker::Local(worker) => worker.read_snapshot(snapshot, key, visit),
+            Worker::Replicated(worker) => worker.inner().read_snapshot(snapshot, key, visit),
+        };
+        found.is_some()
+    }
+
     /// Returns the worker as a participant of transactions over several partitions.
     pub(crate) fn participant(&mut self) -> &mut dyn Participant {
         match self {

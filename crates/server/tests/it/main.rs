@@ -17,6 +17,7 @@ mod functions;
 mod idle;
 mod info;
 mod key_events;
+mod key_lookups;
 mod latency;
 mod long_transactions;
 mod monitor;
