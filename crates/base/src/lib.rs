@@ -11,6 +11,7 @@
 //! | [`text`] | numbers and sizes as texts |
 //! | [`private`] | files with secrets |
 //! | [`log_limit`] | the rate of log lines |
+//! | [`passwords`] | the comparison of passwords, and the delay of the answer to a wrong one |
 //! | [`planted`] | bugs that tests plant |
 //!
 //! It holds no behaviour on which two crates could disagree, and depends on no other crate of the
@@ -28,6 +29,7 @@ pub mod log_limit;
 pub mod memory;
 pub mod model;
 pub mod numa;
+pub mod passwords;
 pub mod planted;
 pub mod private;
 pub mod text;

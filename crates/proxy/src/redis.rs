@@ -15,6 +15,7 @@
 //! | [`multi_block`] | a block, and the watched keys |
 //! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`local_commands`] | commands that the proxy answers |
+//! | [`delayed_refusals`] | the answers to wrong passwords |
 //! | [`lock`] | commands about locks |
 //! | [`slot_map`] | which node has which slot |
 //! | [`shared_state`] | the state that all threads with clients share |
@@ -37,6 +38,7 @@ pub(crate) mod client;
 pub(crate) mod command_docs;
 pub(crate) mod commands;
 pub(crate) mod control_connection;
+pub(crate) mod delayed_refusals;
 pub(crate) mod local_commands;
 pub(crate) mod lock;
 pub(crate) mod multi_block;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
+use base::passwords::LoginDelay;
 use resp::{Protocol, Writer};
 
 use crate::channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
@@ -40,8 +40,7 @@ pub(crate) struct ClientSession {
     pub(crate) untracked: Vec<Box<[u8]>>,
     /// The messages that it has published in this turn.
     pub(crate) published: Vec<PublishedMessage>,
-    /// How long the answer to its next wrong password is put off.
-    pub(crate) password_delay: Duration,
+    pub(crate) login_delay: LoginDelay,
     /// Nothing more is read or executed; the connection closes once the output is taken.
     pub(crate) closing: bool,
 }
@@ -89,7 +88,7 @@ impl ClientSession {
             notices: Vec::new(),
             untracked: Vec::new(),
             published: Vec::new(),
-            password_delay: Duration::ZERO,
+            login_delay: LoginDelay::default(),
             closing: false,
         }
     }

@@ -67,7 +67,7 @@ use tokio::task::JoinSet;
 
 use crate::error::Error;
 use crate::serve::activity::{Activity, Own};
-use crate::serve::auth::{Authenticator, PasswordHash};
+use crate::serve::auth::{Authenticator, PasswordHash, WrongPasswords};
 use crate::serve::catalogue_tables::SharedCatalogue;
 use crate::serve::connection::{Newcomer, PgConnection};
 use crate::serve::handler::Handler;
@@ -108,6 +108,7 @@ pub struct SqlServer {
     listener: TcpListener,
     shared: Shared,
     secret: Option<PasswordHash>,
+    wrong_passwords: Arc<WrongPasswords>,
     certificate: Option<Arc<ServerTls>>,
     manager: Arc<ConnectionManager>,
     running: Arc<Semaphore>,
@@ -162,6 +163,7 @@ impl SqlServer {
             listener,
             shared,
             secret,
+            wrong_passwords: Arc::default(),
             certificate: options.certificate.clone(),
             manager: Arc::new(ConnectionManager::new()),
             running: Arc::new(Semaphore::new(options.queries.get())),
@@ -230,6 +232,7 @@ impl SqlServer {
                 &self.manager,
                 self.certificate.is_some(),
                 &self.connections,
+                &self.wrong_passwords,
             )),
             cancel: Arc::new(DefaultCancelHandler::new(Arc::clone(&self.manager))),
             newcomer: Newcomer::admit(&self.newcomers),

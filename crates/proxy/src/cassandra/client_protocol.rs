@@ -108,7 +108,7 @@ impl ClientProtocol for CqlProtocol {
         self.forget_locks(client);
     }
 
-    fn collect(&mut self, into: &mut Vec<LockReply>) {
+    fn collect(&mut self, _: Duration, into: &mut Vec<LockReply>) {
         let locks = self.state.setting.lock_tables.locks.as_deref();
         self.lock_replies.collect(locks, into);
     }

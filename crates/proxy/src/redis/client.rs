@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::passwords::LoginDelay;
 use bytes::Bytes;
 use resp::{Parser, Protocol, Writer};
 
@@ -52,6 +53,7 @@ pub(crate) struct RedisClient {
     pub(crate) since: Duration,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    pub(crate) login_delay: LoginDelay,
     /// It is authenticated, or was once: then its connection may stay.
     pub(crate) begun: bool,
     pub(crate) name: Bytes,
@@ -94,6 +96,7 @@ impl RedisClient {
             since,
             protocol: Protocol::Resp2,
             authenticated,
+            login_delay: LoginDelay::default(),
             begun: authenticated,
             name: Bytes::new(),
             library: [Bytes::new(), Bytes::new()],

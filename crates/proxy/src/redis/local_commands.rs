@@ -1,6 +1,7 @@
 //! Commands that the proxy answers: they concern the connection, or the proxy itself.
 
 use admin::about::REDIS_VERSION;
+use base::passwords::is_same_password;
 use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
 
@@ -11,7 +12,8 @@ use super::shared_state::RedisState;
 use crate::error::ProxyError;
 use crate::runtime::protocol::{InputProgress, RequestContext};
 
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Returns `true` if a client may send the command before it has authenticated.
 pub(crate) fn before_authentication(name: &str) -> bool {
@@ -94,8 +96,12 @@ pub(crate) fn run(
             client.alone = true;
             return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
-        "auth" => auth(state, client, args, &mut out),
-        "hello" => hello(state, client, args, &mut out),
+        "auth" | "hello" => {
+            let answer = if word == "auth" { auth } else { hello };
+            if answer(state, client, args, &mut out).is_err() {
+                return CommandOutcome::WrongPassword;
+            }
+        }
         "client" => about_client(state, client, args, &mut out),
         "reset" => {
             if !client.is_idle() {
@@ -130,46 +136,62 @@ fn wrong_number(name: &str) -> String {
 /// one user.
 fn is_user(state: &RedisState, user: &[u8], password: &[u8]) -> bool {
     let expected = state.password.as_deref().map(str::as_bytes);
-    let right = user == b"default" && expected.is_none_or(|expected| same(expected, password));
+    let right =
+        user == b"default" && expected.is_none_or(|expected| is_same_password(password, expected));
     if !right {
         state.note_wrong_password();
     }
     right
 }
 
-/// Returns `true` if the texts are the same, in a time that does not depend on where they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    let differ = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
-    differ == 0 && a.len() == b.len()
-}
+/// The command has a wrong name or password. It is not answered yet.
+struct WrongPassword;
 
-fn auth(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
+fn auth(
+    state: &RedisState,
+    client: &mut RedisClient,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), WrongPassword> {
     let mut writer = Writer::new(out, client.protocol);
     let (user, password): (&[u8], &[u8]) = match (args.get(1), args.get(2), args.len()) {
         (Some(password), None, 2) => (b"default", password),
         (Some(user), Some(password), 3) => (user, password),
-        _ => return writer.error(&wrong_number("auth")),
+        _ => {
+            writer.error(&wrong_number("auth"));
+            return Ok(());
+        }
     };
     if state.password.is_none() && args.len() == 2 {
-        return writer.error(
+        writer.error(
             "ERR AUTH <password> called without any password configured for the default user. Are \
              you sure your configuration is correct?",
         );
+        return Ok(());
     }
-    match is_user(state, user, password) {
-        true => {
-            client.is_known();
-            writer.ok();
-        }
-        false => writer.error(WRONG_PASSWORD),
+    if !is_user(state, user, password) {
+        return Err(WrongPassword);
     }
+    client.is_known();
+    writer.ok();
+    Ok(())
 }
 
-fn hello(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
-    let error = negotiate_hello(state, client, args).err();
+fn hello(
+    state: &RedisState,
+    client: &mut RedisClient,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), WrongPassword> {
+    let negotiated = negotiate_hello(state, client, args);
     let mut writer = Writer::new(out, client.protocol);
-    if let Some(error) = error {
-        return writer.error_bytes(error.to_string().as_bytes());
+    match negotiated {
+        Ok(()) => {}
+        Err(HelloRefusal::WrongPassword) => return Err(WrongPassword),
+        Err(HelloRefusal::Other(error)) => {
+            writer.error_bytes(error.to_string().as_bytes());
+            return Ok(());
+        }
     }
     let protocol = writer.protocol().number();
     writer.map(7);
@@ -187,6 +209,7 @@ fn hello(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut
     }
     writer.bulk(b"modules");
     writer.array(0);
+    Ok(())
 }
 
 /// Returns `true` if a `HELLO` asks for another version of the protocol than the client's.
@@ -195,19 +218,30 @@ fn changes_protocol(client: &RedisClient, args: Args<'_>) -> bool {
         .is_some_and(|version| version != client.protocol.number().to_string().as_bytes())
 }
 
+/// Why a `HELLO` is refused.
+enum HelloRefusal {
+    WrongPassword,
+    Other(ProxyError),
+}
+
+impl From<ProxyError> for HelloRefusal {
+    fn from(error: ProxyError) -> HelloRefusal {
+        HelloRefusal::Other(error)
+    }
+}
+
 fn negotiate_hello(
     state: &RedisState,
     client: &mut RedisClient,
     args: Args<'_>,
-) -> Result<(), ProxyError> {
+) -> Result<(), HelloRefusal> {
     let protocol = match args.get(1) {
         None => client.protocol,
         Some(b"2") => Protocol::Resp2,
         Some(b"3") => Protocol::Resp3,
         Some(_) => {
-            return Err(ProxyError::invalid_request(
-                "NOPROTO unsupported protocol version",
-            ));
+            let text = "NOPROTO unsupported protocol version";
+            return Err(ProxyError::invalid_request(text).into());
         }
     };
     let mut at = 2;
@@ -215,7 +249,7 @@ fn negotiate_hello(
         let rest = args.len() - at - 1;
         if option.eq_ignore_ascii_case(b"auth") && rest >= 2 {
             if !is_user(state, args.at(at + 1), args.at(at + 2)) {
-                return Err(ProxyError::invalid_request(WRONG_PASSWORD));
+                return Err(HelloRefusal::WrongPassword);
             }
             client.is_known();
             at += 3;
@@ -224,9 +258,8 @@ fn negotiate_hello(
             at += 2;
         } else {
             let option = String::from_utf8_lossy(&option[..option.len().min(128)]);
-            return Err(ProxyError::invalid_request(format!(
-                "ERR Syntax error in HELLO option '{option}'"
-            )));
+            let text = format!("ERR Syntax error in HELLO option '{option}'");
+            return Err(ProxyError::invalid_request(text).into());
         }
     }
     if !client.authenticated {
@@ -234,7 +267,8 @@ fn negotiate_hello(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
                     the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
                     select the RESP protocol version at the same time",
-        ));
+        )
+        .into());
     }
     // A connection that watches keeps the version that it was made with.
     client.watches.lost |= client.protocol != protocol && client.watches.own.is_some();

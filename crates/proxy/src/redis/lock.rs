@@ -39,7 +39,8 @@ use super::client::{Pending, RedisClient};
 use super::commands::{LockCommand, NodeCommand};
 use super::outcome::CommandOutcome;
 use super::protocol::RedisProtocol;
-use crate::locks::pending_requests::{LockReply, MOST_ASKED, PendingRequest, WhenAbandoned};
+use crate::locks::LockOutcome;
+use crate::locks::pending_requests::{MOST_ASKED, PendingRequest, WhenAbandoned};
 use crate::runtime::protocol::{EndReason, InputProgress, RequestContext};
 use encoding::{SYNTAX, encode, read, usage, write};
 
@@ -96,14 +97,15 @@ impl RedisProtocol {
     pub(crate) fn deliver_lock_reply(
         &self,
         client: &mut RedisClient,
-        lock_reply: LockReply,
+        sequence: u64,
+        outcome: &LockOutcome,
         context: &mut RequestContext<'_>,
     ) {
-        let Some(question) = client.asked.remove(&lock_reply.sequence) else {
+        let Some(question) = client.asked.remove(&sequence) else {
             return;
         };
-        let reply = encode(&lock_reply.outcome, question.about, client.protocol);
-        client.settle(context.out, lock_reply.sequence, reply);
+        let reply = encode(outcome, question.about, client.protocol);
+        client.settle(context.out, sequence, reply);
     }
 
     /// Cancels the client's requests that wait for other owners. Returns `true` if there were any.

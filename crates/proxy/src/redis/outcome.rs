@@ -10,4 +10,6 @@ pub(crate) enum CommandOutcome {
     PutBack(InputProgress),
     /// It is answered, and later commands are not.
     Close,
+    /// It has a wrong password, and is refused after a delay.
+    WrongPassword,
 }

@@ -12,6 +12,7 @@ use resp::{Args, Span};
 
 use super::client::{Pending, RedisClient};
 use super::commands::{Commands, NodeCommand, Special};
+use super::delayed_refusals::{DeferredOutcome, DelayedRefusals};
 use super::multi_block;
 use super::outcome::CommandOutcome;
 use super::reply_merge::{MergeRule, ReplyMerge};
@@ -20,12 +21,11 @@ use super::route::{self, CommandPart, CommandRoute};
 use super::shared_state::RedisState;
 use super::slot_map::SlotMap;
 use super::wire::RedisConnectionProperties;
-use super::{command_docs, local_commands};
-use crate::locks::LockOutcome;
-use crate::locks::pending_requests::{LockReply, PendingRequests};
+use super::{command_docs, delayed_refusals, local_commands};
+use crate::locks::pending_requests::PendingRequests;
 use crate::runtime::inflight_budget::QueryCounts;
 use crate::runtime::protocol::{
-    ClientProtocol, Dispatch, EndReason, InputProgress, RequestContext,
+    ClientProtocol, DeferredReply, Dispatch, EndReason, InputProgress, RequestContext,
 };
 use crate::runtime::query::{BackendReply, ClientId, ConnectionKey, NodeIndex};
 
@@ -40,11 +40,12 @@ pub(crate) struct RedisProtocol {
     spans: Vec<Span>,
     /// Requests that wait for the locks.
     pub(super) lock_replies: PendingRequests,
+    delayed_refusals: DelayedRefusals,
 }
 
 impl ClientProtocol for RedisProtocol {
     type Client = RedisClient;
-    type Outcome = LockOutcome;
+    type Outcome = DeferredOutcome;
 
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> RedisClient {
         let free = self.state.password.is_none();
@@ -114,6 +115,7 @@ impl ClientProtocol for RedisProtocol {
                 CommandOutcome::Handled => {}
                 CommandOutcome::PutBack(progress) => return progress,
                 CommandOutcome::Close => return InputProgress::Close,
+                CommandOutcome::WrongPassword => self.delayed_refusals.add(client, context),
             }
         }
     }
@@ -147,8 +149,16 @@ impl ClientProtocol for RedisProtocol {
         self.forget_locks(client);
     }
 
-    fn collect(&mut self, into: &mut Vec<LockReply>) {
-        self.lock_replies.collect(self.state.locks.as_deref(), into);
+    fn collect(&mut self, now: Duration, into: &mut Vec<DeferredReply<DeferredOutcome>>) {
+        let mut lock_replies = Vec::new();
+        let locks = self.state.locks.as_deref();
+        self.lock_replies.collect(locks, &mut lock_replies);
+        into.extend(lock_replies.into_iter().map(|reply| DeferredReply {
+            client: reply.client,
+            sequence: reply.sequence,
+            outcome: DeferredOutcome::Lock(reply.outcome),
+        }));
+        self.delayed_refusals.collect(now, into);
     }
 
     fn has_deferred_replies(&self) -> bool {
@@ -158,10 +168,20 @@ impl ClientProtocol for RedisProtocol {
     fn deliver(
         &mut self,
         client: &mut RedisClient,
-        lock_reply: LockReply,
+        reply: DeferredReply<DeferredOutcome>,
         context: &mut RequestContext<'_>,
     ) {
-        self.deliver_lock_reply(client, lock_reply, context);
+        let sequence = reply.sequence;
+        match reply.outcome {
+            DeferredOutcome::Lock(outcome) => {
+                self.deliver_lock_reply(client, sequence, &outcome, context);
+            }
+            DeferredOutcome::WrongPassword => delayed_refusals::refuse(client, sequence, context),
+        }
+    }
+
+    fn next_deferred_reply(&self) -> Option<Duration> {
+        self.delayed_refusals.next()
     }
 
     fn ended(
@@ -204,6 +224,7 @@ impl RedisProtocol {
             state,
             spans: Vec::new(),
             lock_replies: PendingRequests::default(),
+            delayed_refusals: DelayedRefusals::default(),
         }
     }
 

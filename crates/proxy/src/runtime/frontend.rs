@@ -223,7 +223,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
     /// Gives clients the deferred replies.
     fn take_deferred_replies(&mut self, now: Duration) {
         let mut deferred_replies = std::mem::take(&mut self.deferred_replies);
-        self.protocol.collect(&mut deferred_replies);
+        self.protocol.collect(now, &mut deferred_replies);
         for deferred_reply in deferred_replies.drain(..) {
             let id = deferred_reply.client;
             let place = id.place as usize;
@@ -408,6 +408,7 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             self.outbox.due(now),
             self.accepting.due(),
             self.deadlines.next(),
+            self.protocol.next_deferred_reply(),
         ];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_sub(now))

@@ -96,13 +96,18 @@ pub(crate) trait ClientProtocol: Send + 'static {
     /// Handles that the client is gone; queries with its own connection keys can be given up.
     fn gone(&mut self, client: &mut Self::Client, context: &mut RequestContext<'_>);
 
-    /// Appends the deferred replies for this thread's clients. Each belongs to a request for
-    /// which [`RequestContext::await_deferred_reply`] was called.
-    fn collect(&mut self, _into: &mut Vec<DeferredReply<Self::Outcome>>) {}
+    /// Appends the deferred replies for this thread's clients that are there at `now`. Each belongs to
+    /// a request for which [`RequestContext::await_deferred_reply`] was called.
+    fn collect(&mut self, _now: Duration, _into: &mut Vec<DeferredReply<Self::Outcome>>) {}
 
     /// Returns `true` if there are deferred replies. Called before the thread sleeps.
     fn has_deferred_replies(&self) -> bool {
         false
+    }
+
+    /// Returns the time at which the next deferred reply comes that only time brings.
+    fn next_deferred_reply(&self) -> Option<Duration> {
+        None
     }
 
     /// Gives the client a deferred reply.

@@ -1,8 +1,9 @@
 //! `AUTH` and `HELLO`: how a client proves who it is, and chooses the protocol.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use base::passwords::is_same_password;
 use resp::{Args, Protocol};
 
 use super::arguments::{int, is};
@@ -31,28 +32,9 @@ fn is_user(context: &RuntimeContext, user: &[u8], password: &[u8]) -> bool {
         // Without a password the user accepts any.
         return user == b"default";
     };
-    let same_password = same(password, expected.as_bytes());
+    let same_password = is_same_password(password, expected.as_bytes());
     user == b"default" && same_password
 }
-
-/// Compares two texts in a time that does not depend on how far they agree.
-fn same(given: &[u8], expected: &[u8]) -> bool {
-    let mut difference = u8::from(given.len() != expected.len());
-    for (at, &byte) in given.iter().enumerate() {
-        let other = if expected.is_empty() {
-            !byte
-        } else {
-            expected[at % expected.len()]
-        };
-        difference |= std::hint::black_box(byte ^ other);
-    }
-    difference == 0
-}
-
-/// The delay of the answer to a connection's first wrong password. It doubles with each further
-/// one, up to a second.
-const DELAY: Duration = Duration::from_millis(50);
-const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Refuses a client that has given a wrong name or password with this command: counts it, logs it, and answers after
 /// a delay, in which nothing else of the connection is executed. Within a block it answers at once,
@@ -80,9 +62,7 @@ fn refuse_password(
         session.writer().error(WRONG_PASSWORD);
         return None;
     }
-    let delay = session.password_delay.max(DELAY).min(LONGEST_DELAY);
-    session.password_delay = 2 * delay;
-    let until = context.shared.started.elapsed() + delay;
+    let until = context.shared.started.elapsed() + session.login_delay.count();
     Some(DeferredAnswer::WrongPassword { until })
 }
 
@@ -213,25 +193,4 @@ fn apply_hello(
     }
     session.set_protocol(protocol);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::same;
-
-    #[test]
-    fn passwords_are_compared_whole() {
-        assert!(same(b"secret", b"secret"));
-        for given in [
-            &b""[..],
-            b"s",
-            b"secre",
-            b"secretsecret",
-            b"Secret",
-            b"secret\0",
-        ] {
-            assert!(!same(given, b"secret"), "{given:?}");
-        }
-        assert!(same(b"", b"") && !same(b"x", b""));
-    }
 }

@@ -1,9 +1,13 @@
 //! Authentication: with a password, by SCRAM-SHA-256, or none.
 
 use std::fmt::{self, Debug};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use base::log_limit::LogLimit;
+use base::passwords::LoginDelay;
 use futures::Sink;
 use parking_lot::Mutex;
 use pgwire::api::auth::noop::NoopStartupHandler;
@@ -32,6 +36,34 @@ pub(crate) struct Authenticator {
     places: Arc<Semaphore>,
     /// This client's place, once it has one.
     place: Mutex<Option<OwnedSemaphorePermit>>,
+    wrong_passwords: Arc<WrongPasswords>,
+}
+
+/// Wrong passwords are logged at most once in this time, with their number.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Counts the wrong passwords of all connections, and logs them at a limited rate.
+pub(crate) struct WrongPasswords {
+    started: Instant,
+    log_limit: Mutex<LogLimit<()>>,
+}
+
+impl Default for WrongPasswords {
+    fn default() -> WrongPasswords {
+        WrongPasswords {
+            started: Instant::now(),
+            log_limit: Mutex::new(LogLimit::new(LOG_INTERVAL)),
+        }
+    }
+}
+
+impl WrongPasswords {
+    fn note(&self, client: SocketAddr) {
+        let now = self.started.elapsed();
+        if let Some(left_out) = self.log_limit.lock().count((), now) {
+            tracing::warn!(%client, "a client gave a wrong password{left_out}");
+        }
+    }
 }
 
 enum Lock {
@@ -56,12 +88,14 @@ impl Authenticator {
         connections: &Arc<ConnectionManager>,
         encrypted: bool,
         places: &Arc<Semaphore>,
+        wrong_passwords: &Arc<WrongPasswords>,
     ) -> Authenticator {
         Authenticator {
             lock: Lock::new(secret, Arc::clone(connections)),
             encrypted,
             places: Arc::clone(places),
             place: Mutex::default(),
+            wrong_passwords: Arc::clone(wrong_passwords),
         }
     }
 }
@@ -105,10 +139,18 @@ impl StartupHandler for Authenticator {
             tracing::warn!("a client is refused: there are as many as --connections allows");
             fatal(TOO_MANY_CLIENTS, FULL)
         })?;
-        match &self.lock {
-            Lock::Open(open) => open.on_startup(client, message).await?,
-            Lock::Locked(locked) => locked.on_startup(client, message).await?,
+        let started = match &self.lock {
+            Lock::Open(open) => open.on_startup(client, message).await,
+            Lock::Locked(locked) => locked.on_startup(client, message).await,
+        };
+        if let Err(PgWireError::InvalidPassword(_)) = &started {
+            // A client that waits for its refusal takes no place from others.
+            drop(place);
+            self.wrong_passwords.note(client.socket_addr());
+            tokio::time::sleep(LoginDelay::default().count()).await;
+            return started;
         }
+        started?;
         if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
             *self.place.lock() = Some(place);
         }

@@ -167,6 +167,38 @@ fn a_password_is_asked_for_and_public_addresses_need_one() {
     assert!(runtime.block_on(SqlServer::bind(&insecure, shared)).is_ok());
 }
 
+/// Sends the messages of SCRAM with a proof that fits no password.
+fn send_wrong_proof(client: &mut Client) {
+    assert_eq!(client.receive().unwrap().0, b'R');
+    let first = b"n,,n=,r=nonce";
+    let length = (first.len() as u32).to_be_bytes();
+    client.send(b'p', &[&b"SCRAM-SHA-256\0"[..], &length, first].concat());
+    let challenge = client.receive().unwrap().1[4..].to_vec();
+    let challenge = String::from_utf8(challenge).unwrap();
+    let nonce = challenge.split(',').next().unwrap();
+    let proof = "A".repeat(43) + "=";
+    client.send(b'p', format!("c=biws,{nonce},p={proof}").as_bytes());
+}
+
+/// The server answers a wrong password after a delay, and gives the client's place to others meanwhile.
+#[test]
+fn a_wrong_password_is_answered_later() {
+    let served = Served::start(|options| {
+        options.password = Some("secret".to_owned());
+        options.connections = NonZeroUsize::MIN;
+    });
+    let begun = Instant::now();
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::greet(served.address)).collect();
+    for client in &mut clients {
+        send_wrong_proof(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.until_ready().error().0, "28P01");
+        assert_eq!(client.receive(), None);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+}
+
 #[test]
 fn more_connections_than_allowed_are_closed() {
     let served = Served::start(|options| options.connections = NonZeroUsize::MIN);

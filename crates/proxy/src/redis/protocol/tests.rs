@@ -133,6 +133,19 @@ impl Stage {
         };
         self.with(|protocol, client, _, context| protocol.reply(client, reply, context));
     }
+
+    /// Delivers the deferred replies that are there at `now`, and returns their number.
+    fn deliver(&mut self, now: Duration) -> usize {
+        self.now = now;
+        let mut replies = Vec::new();
+        self.protocol.collect(now, &mut replies);
+        let count = replies.len();
+        for reply in replies {
+            self.under_way -= 1;
+            self.with(|protocol, client, _, context| protocol.deliver(client, reply, context));
+        }
+        count
+    }
 }
 
 fn plain(bytes: &'static [u8]) -> Result<BackendAnswer, QueryFailure> {
@@ -268,11 +281,46 @@ fn no_request_or_reply_breaks_a_protocol() {
             for query in queries {
                 stage.answer(query, plain(b"+OK\r\n"));
             }
+            if let Some(due) = stage.protocol.next_deferred_reply() {
+                stage.deliver(due);
+            }
         }
         assert!(stage.client.is_idle(), "seed {seed}");
         assert!(stage.input.is_empty(), "seed {seed}");
         assert_eq!(stage.under_way, 0, "seed {seed}");
     }
+}
+
+#[test]
+fn a_wrong_password_is_answered_later_and_holds_up_its_client() {
+    let ms = Duration::from_millis;
+    let mut stage = Stage::new(NodeKind::Kumiki);
+    let wrong: [&[&[u8]]; 2] = [
+        &[b"AUTH", b"default", b"x"],
+        &[b"HELLO", b"3", b"AUTH", b"default", b"x"],
+    ];
+    Arc::get_mut(&mut stage.protocol.state)
+        .expect("one owner")
+        .password = Some("secret".to_owned());
+    let mut due = Duration::ZERO;
+    for (words, delay) in wrong
+        .into_iter()
+        .cycle()
+        .zip([50, 100, 200, 400, 800, 1000, 1000])
+    {
+        stage.send(words);
+        assert_eq!(stage.send(&[b"PING"]), InputProgress::AwaitsReply);
+        due += ms(delay);
+        assert_eq!(stage.protocol.next_deferred_reply(), Some(due));
+        assert_eq!(stage.deliver(due - ms(1)), 0);
+        assert_eq!(stage.out.text(), "");
+        assert_eq!(stage.deliver(due), 1);
+        assert!(stage.out.text().starts_with("-WRONGPASS"));
+        assert_eq!(stage.read(), InputProgress::Done);
+        stage.out = OutBatch::default();
+    }
+    stage.send(&[b"AUTH", b"secret"]);
+    assert_eq!(stage.out.text(), "+OK\r\n");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Stage {
     fn lock_replies(&mut self) {
         for _ in 0..1000 {
             let mut lock_replies: Vec<LockReply> = Vec::new();
-            self.protocol.collect(&mut lock_replies);
+            self.protocol.collect(Duration::ZERO, &mut lock_replies);
             for lock_reply in lock_replies {
                 self.with(|protocol, client, context| {
                     context.forget_deferred_reply();
@@ -279,7 +279,7 @@ fn a_client_that_has_gone_waits_for_no_lock_reply() {
     stage.with(|protocol, client, context| protocol.gone(client, context));
     assert!(stage.client.asked.is_empty());
     let mut lock_replies = Vec::new();
-    stage.protocol.collect(&mut lock_replies);
+    stage.protocol.collect(Duration::ZERO, &mut lock_replies);
     assert!(lock_replies.is_empty());
 }
 
@@ -316,7 +316,7 @@ fn what_frees_a_lock_is_carried_out_though_its_client_has_gone() {
         // Its answer has no receiver.
         locks.stop();
         let mut lock_replies = Vec::new();
-        stage.protocol.collect(&mut lock_replies);
+        stage.protocol.collect(Duration::ZERO, &mut lock_replies);
         assert!(
             lock_replies.is_empty() && !stage.protocol.has_deferred_replies(),
             "{text}"
