@@ -10,6 +10,7 @@
 //! | [`numa`] | where this process's memory lies |
 //! | [`text`] | numbers and sizes as texts |
 //! | [`private`] | files with secrets |
+//! | [`glob`] | patterns of keys and of channels |
 //! | [`log_limit`] | the rate of log lines |
 //! | [`passwords`] | the comparison of passwords, and the delay of the answer to a wrong one |
 //! | [`planted`] | bugs that tests plant |
@@ -25,6 +26,7 @@
 pub mod affinity;
 pub mod clock;
 pub mod codec;
+pub mod glob;
 pub mod log_limit;
 pub mod memory;
 pub mod model;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::channels::SubscriptionKind;
 use crate::tracking::{ClientTracking, TrackedReads};
+use channels::SubscriptionKind;
 
 /// The state of one client.
 pub(crate) struct ConnectedClient {

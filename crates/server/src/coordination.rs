@@ -18,10 +18,10 @@ use fabric::tcp::Tcp;
 use fabric::{Event, Inbox, Link, Messages, Peer, SendError};
 use reactor::{Network, SocketEvent};
 
-use crate::channels::ChannelMessage;
 use crate::config::Membership;
 use crate::partition::Worker;
 use crate::routing::{ClusterStatistics, Routes};
+use channels::ChannelMessage;
 
 /// The shortest interval at which leaders are looked for.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);

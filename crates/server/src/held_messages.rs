@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::Epoch;
 use reactor::budget::{Budget, Share};
 
-use crate::channels::ChannelMessage;
+use channels::ChannelMessage;
 
 /// See the module's description.
 pub(crate) struct HeldMessages {

@@ -6,11 +6,11 @@ use resp::{Protocol, Writer};
 use sha2::{Digest, Sha256};
 use store::{Snapshot, SnapshotEntry};
 
-use crate::glob;
 use crate::hexadecimal::hexadecimal;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
 use crate::render::encoding;
+use base::glob;
 
 /// The bytes of a digest: as many as Redis's has.
 const DIGEST_BYTES: usize = 20;

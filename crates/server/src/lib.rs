@@ -5,7 +5,7 @@
 //! | module | concept |
 //! |---|---|
 //! | [`limits`] `config_file` [`config`] | sizes that clients control; the file of the options; how a server is set up |
-//! | `glob` `cursors` `unix_time` `hexadecimal` `bit_field` | patterns of `KEYS`, `SCAN` and `CONFIG GET`; positions of scans; times as numbers; bytes as text; numbers among bits |
+//! | `cursors` `unix_time` `hexadecimal` `bit_field` | positions of scans; times as numbers; bytes as text; numbers among bits |
 //! | `lzf` `dump_payload` | the compression of Redis's files; values as `DUMP` carries them |
 //! | `function_libraries` | the libraries of functions, as partitions store them |
 //! | `refusal` `render` | errors and replies as RESP |
@@ -14,7 +14,7 @@
 //! | `routing` `coordination` `read_atomic` | in a cluster: where keys lead; transactions with other nodes; what is refused of commands and blocks with read-atomic keys |
 //! | `published` | newest versions of read-atomic keys, in memory that clients read by themselves |
 //! | `command_statistics` `slow_log` `latency_monitor` `failures` `acl_log` | counters of each command; commands that took long; events that did; failed commands, summed up for the log; refused attempts to authenticate |
-//! | `channels` `held_messages` | publish/subscribe: channels, subscribers, messages; those that wait for durability |
+//! | `held_messages` | messages of publish/subscribe (crate `channels`) that wait for durability |
 //! | `monitors` | clients that are shown the commands of all others |
 //! | `client_pause` `memory_watch` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
@@ -84,7 +84,6 @@ mod acl_log;
 mod background_job;
 mod bit_field;
 mod block_transaction;
-mod channels;
 mod client_pause;
 mod clients;
 mod command;

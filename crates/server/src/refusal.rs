@@ -145,15 +145,6 @@ pub(crate) fn write_subcommand_syntax(container: &str, args: Args<'_>, writer: &
     writer.error_bytes(&text.concat());
 }
 
-/// Refuses a command of a client that takes only messages.
-#[cold]
-pub(crate) fn write_subscriber(command: &str, writer: &mut Writer<'_>) {
-    writer.error(&format!(
-        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
-         allowed in this context"
-    ));
-}
-
 /// Returns the code of an error, its first word. These are the bytes of the error, which begin with a dash.
 pub(crate) fn error_code(error: &[u8]) -> &str {
     let word = error.get(1..).unwrap_or_default();

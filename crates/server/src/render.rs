@@ -9,9 +9,9 @@ use base::transaction::Kind;
 use base::{OpError, Reply};
 use resp::Writer;
 
-use crate::glob;
 use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, write_op_error};
+use base::glob;
 pub(crate) use bits::BitRange;
 pub(crate) use common_subsequence::SubsequenceOptions;
 pub(crate) use computation::{Computation, encoding};

@@ -10,7 +10,6 @@ use std::time::Duration;
 use base::Epoch;
 use base::log_limit::LogLimit;
 
-use crate::channels::SubscriberTable;
 use crate::command_statistics::CommandRecorder;
 use crate::config::Durability;
 use crate::failures::CommandFailures;
@@ -18,6 +17,7 @@ use crate::interpreter_pool::InterpreterPool;
 use crate::refusal::error_code;
 use crate::script_registry::LastScript;
 use crate::server_state::ServerState;
+use channels::SubscriberTable;
 
 /// The interval at which clients can cause one log line of each kind, in each runtime.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -26,6 +26,7 @@ pub(crate) enum RuntimeNews {
         notice: InvalidationNotice,
     },
 }
+use channels::ChannelMessage;
 
 /// See the module's description.
 pub(crate) struct RuntimeSignal {

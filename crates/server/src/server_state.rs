@@ -17,7 +17,6 @@ use replica::{Role, Status};
 use store::CheckpointStatus;
 
 use crate::acl_log::AclLog;
-use crate::channels::ChannelRegistry;
 use crate::client_pause::ClientPause;
 use crate::clients::ClientRegistry;
 use crate::command_statistics::CommandStatistics;
@@ -38,6 +37,7 @@ use crate::slow_log::SlowLog;
 use crate::snapshot_permits::SnapshotPermits;
 use crate::tracking::TrackingTable;
 use crate::unix_time::unix_ms;
+use channels::ChannelRegistry;
 
 /// See the module's description.
 pub(crate) struct ServerState {

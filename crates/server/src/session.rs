@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use base::passwords::LoginDelay;
 use resp::{Protocol, Writer};
 
-use crate::channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
 use crate::tracking::{ClientTracking, InvalidationNotice};
+use channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 
 /// See the module's description.
 pub(crate) struct ClientSession {

@@ -23,11 +23,11 @@ use base::Epoch;
 use resp::{Protocol, Writer};
 use store::{Snapshot, SnapshotEntry};
 
-use crate::glob;
 use crate::limits::{SLICE_BYTES, SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
 use crate::render::kind_name;
 use crate::snapshot_permits::SnapshotPermit;
+use base::glob;
 
 /// A connection's snapshot.
 pub(crate) enum ClientSnapshot {

@@ -10,11 +10,11 @@ use super::arguments::is;
 use super::help::help;
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
-use crate::glob;
 use crate::refusal::{Refusal, shown};
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
 use crate::session::ClientSession;
+use base::glob;
 use parameters::{CheckedChange, ConfigParameter, PARAMETERS, ParameterChange};
 
 /// The commands of this family.

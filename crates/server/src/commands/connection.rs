@@ -1,5 +1,6 @@
 //! Commands on the connection itself.
 
+use channels::frames::write_subscriber_pong;
 use resp::Args;
 
 use super::arguments::int;
@@ -30,10 +31,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
 fn ping(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     match args.len() {
         1 | 2 if session.takes_only_messages() => {
-            let mut writer = session.writer();
-            writer.array(2);
-            writer.bulk(b"pong");
-            writer.bulk(args.get(1).unwrap_or_default());
+            write_subscriber_pong(args.get(1), &mut session.writer());
         }
         1 => session.writer().status("PONG"),
         2 => session.writer().bulk(args.at(1)),

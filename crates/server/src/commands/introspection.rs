@@ -7,9 +7,9 @@ use super::bit_fields::{FieldAction, FieldStep, field_steps};
 use super::help::help;
 use crate::command::CommandKind::{Introspection, Local};
 use crate::command::{CommandDefinition, KeyPositions, commands};
-use crate::glob;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
+use base::glob;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "server";

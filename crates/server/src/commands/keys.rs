@@ -10,9 +10,9 @@ use super::arguments::{in_ms, in_ms_from_now, int, is};
 use crate::command::CommandKind::{Scan, Store};
 use crate::command::{CommandDefinition, CommandKind, Ops, PlanFromKey, Planned, commands};
 use crate::cursors::Cursors;
-use crate::glob;
 use crate::refusal::{Refusal, shown};
 use crate::render::{Deadline, Render, ScanPage};
+use base::glob;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";

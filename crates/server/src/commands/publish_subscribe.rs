@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use cluster::slot;
-use resp::Args;
+use resp::{Args, Writer};
 
 use super::help::help;
-use crate::channels::{ChannelMessage, SubscriptionKind};
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
 use crate::runtime_context::RuntimeContext;
 use crate::session::{ClientSession, PublishedMessage, ReplyMode};
+use channels::frames::SubscriptionChange;
+use channels::{ChannelMessage, SubscriptionKind};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "pubsub";
@@ -67,15 +68,6 @@ const PUBSUB: &[CommandDefinition] = commands! { "pubsub";
         Local(pubsub_help), "What can be asked.";
 };
 
-/// Returns the first words of the messages about beginnings and ends of subscriptions.
-fn words(kind: SubscriptionKind) -> [&'static [u8]; 2] {
-    match kind {
-        SubscriptionKind::Channel => [b"subscribe", b"unsubscribe"],
-        SubscriptionKind::Pattern => [b"psubscribe", b"punsubscribe"],
-        SubscriptionKind::ShardChannel => [b"ssubscribe", b"sunsubscribe"],
-    }
-}
-
 fn begin(
     kind: SubscriptionKind,
     context: &mut RuntimeContext,
@@ -88,7 +80,7 @@ fn begin(
         context
             .subscribers
             .subscribe(registry, (kind, name), key, subscriptions);
-        write_change(words(kind)[0], Some(name), kind, session);
+        write_change(SubscriptionChange::Begins, Some(name), kind, session);
     }
     session.note_subscriptions();
 }
@@ -110,38 +102,24 @@ fn end(
         context
             .subscribers
             .unsubscribe(registry, (kind, name), key, subscriptions);
-        write_change(words(kind)[1], Some(name), kind, session);
+        write_change(SubscriptionChange::Ends, Some(name), kind, session);
     }
     if every.is_empty() {
-        write_change(words(kind)[1], None, kind, session);
+        write_change(SubscriptionChange::Ends, None, kind, session);
     }
     session.note_subscriptions();
 }
 
-/// Writes that a subscription has begun or ended, and how many the client has now: of shard channels,
-/// or of channels and patterns together.
+/// Writes that a subscription has begun or ended.
 fn write_change(
-    word: &[u8],
+    change: SubscriptionChange,
     name: Option<&[u8]>,
     kind: SubscriptionKind,
     session: &mut ClientSession,
 ) {
-    let count = |kind| session.subscriptions.count(kind);
-    let count = match kind {
-        SubscriptionKind::ShardChannel => count(kind),
-        SubscriptionKind::Channel | SubscriptionKind::Pattern => {
-            count(SubscriptionKind::Channel) + count(SubscriptionKind::Pattern)
-        }
-    };
     let from = session.output.position();
-    let mut writer = session.writer();
-    writer.push(3);
-    writer.bulk(word);
-    match name {
-        Some(name) => writer.bulk(name),
-        None => writer.null(),
-    }
-    writer.int(count as i64);
+    let mut writer = Writer::new(session.output.buffer(), session.protocol);
+    change.write(kind, name, &session.subscriptions, &mut writer);
     if session.replies != ReplyMode::On {
         session.announced.extend(session.output.from(from));
     }

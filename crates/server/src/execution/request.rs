@@ -143,7 +143,7 @@ impl Executor {
         }
         if connection.session.takes_only_messages() && !command.flags.has(CommandFlags::SUBSCRIBER)
         {
-            refusal::write_subscriber(command.name, &mut connection.writer());
+            channels::frames::refuse_subscriber(command.name, &mut connection.writer());
             return None;
         }
         if connection.block.is_some() && command.flags.has(CommandFlags::NO_MULTI) {

@@ -15,10 +15,10 @@ use super::row::InfoSection::{
 };
 use super::row::MetricValue::{Durable, Maybe, Samples, Saves, Seconds, Text, Whole, WholeSeconds};
 use super::row::{MetricDefinition, MetricRow};
-use crate::channels::SubscriptionKind;
 use crate::routing::ClusterStatistics;
 use crate::server_status::{ReplicaStatus, ServerStatus};
 use crate::unix_time::unix_ms;
+use channels::SubscriptionKind;
 
 /// The first class of a histogram ends here.
 const FIRST_CLASS: Duration = Duration::from_micros(2);

@@ -13,10 +13,8 @@ use std::sync::atomic::Ordering;
 
 use base::size::Size;
 use reactor::Network;
-use resp::{Protocol, Writer};
 
 use super::Runtime;
-use crate::channels::ChannelMessage;
 use crate::held_messages::{HeldMessage, NoRoom};
 use crate::runtime_signal::RuntimeNews;
 
@@ -57,6 +55,7 @@ impl EncodedMessage {
         })
     }
 }
+use channels::{ChannelMessage, EncodedMessage};
 
 impl<N: Network> Runtime<N> {
     /// Sends the messages that a connection has published since the last call, or holds them until their

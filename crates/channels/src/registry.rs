@@ -11,13 +11,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base::glob;
 use parking_lot::RwLock;
-
-use crate::glob;
 
 /// The kinds of subscriptions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SubscriptionKind {
+pub enum SubscriptionKind {
     /// `SUBSCRIBE`: to the channel of this name.
     Channel,
     /// `PSUBSCRIBE`: to the channels that match.
@@ -28,7 +27,7 @@ pub(crate) enum SubscriptionKind {
 
 impl SubscriptionKind {
     /// All kinds.
-    pub(crate) const ALL: [SubscriptionKind; 3] = [
+    pub const ALL: [SubscriptionKind; 3] = [
         SubscriptionKind::Channel,
         SubscriptionKind::Pattern,
         SubscriptionKind::ShardChannel,
@@ -37,21 +36,23 @@ impl SubscriptionKind {
 
 /// A message that a client has published.
 #[derive(Debug)]
-pub(crate) struct ChannelMessage {
+pub struct ChannelMessage {
     /// `true` if it was published to a shard channel.
-    pub(crate) sharded: bool,
-    pub(crate) channel: Box<[u8]>,
-    pub(crate) payload: Box<[u8]>,
+    pub sharded: bool,
+    /// The channel.
+    pub channel: Box<[u8]>,
+    /// What was published.
+    pub payload: Box<[u8]>,
 }
 
 impl ChannelMessage {
     /// Returns the memory that it takes, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         size_of::<ChannelMessage>() + self.channel.len() + self.payload.len()
     }
 
     /// Returns the kind of subscriptions to its channel by name.
-    pub(crate) fn kind(&self) -> SubscriptionKind {
+    pub fn kind(&self) -> SubscriptionKind {
         kind_of(self.sharded)
     }
 }
@@ -67,10 +68,10 @@ fn kind_of(sharded: bool) -> SubscriptionKind {
 /// The numbers of subscribers of a name, by runtime.
 type SubscriberCounts = Box<[u32]>;
 /// A name of a channel, or a pattern.
-type ChannelName = Arc<[u8]>;
+pub type ChannelName = Arc<[u8]>;
 
 /// See the module's description.
-pub(crate) struct ChannelRegistry {
+pub struct ChannelRegistry {
     runtimes: usize,
     /// All subscriptions: a message without a subscriber costs one load.
     subscriptions: AtomicUsize,
@@ -79,7 +80,7 @@ pub(crate) struct ChannelRegistry {
 
 impl ChannelRegistry {
     /// Creates the registry of so many runtimes.
-    pub(crate) fn new(runtimes: usize) -> ChannelRegistry {
+    pub fn new(runtimes: usize) -> ChannelRegistry {
         ChannelRegistry {
             runtimes,
             subscriptions: AtomicUsize::new(0),
@@ -116,7 +117,7 @@ impl ChannelRegistry {
 
     /// Returns the number of subscribers to whom a message would be sent; one with several
     /// subscriptions that match counts several times.
-    pub(crate) fn receivers(&self, sharded: bool, channel: &[u8]) -> u64 {
+    pub fn receivers(&self, sharded: bool, channel: &[u8]) -> u64 {
         let mut receivers = 0;
         self.for_each_match(sharded, channel, |counts| {
             receivers += counts.iter().map(|&count| u64::from(count)).sum::<u64>();
@@ -125,7 +126,7 @@ impl ChannelRegistry {
     }
 
     /// Returns the runtimes that have subscribers to whom a message must be sent.
-    pub(crate) fn runtimes_of(&self, message: &ChannelMessage) -> Vec<usize> {
+    pub fn runtimes_of(&self, message: &ChannelMessage) -> Vec<usize> {
         let mut any = vec![false; self.runtimes];
         self.for_each_match(message.sharded, &message.channel, |counts| {
             for (any, &count) in any.iter_mut().zip(counts) {
@@ -154,16 +155,12 @@ impl ChannelRegistry {
     }
 
     /// Returns how many names of a kind have subscribers.
-    pub(crate) fn names(&self, kind: SubscriptionKind) -> usize {
+    pub fn names(&self, kind: SubscriptionKind) -> usize {
         self.tables.read()[kind as usize].len()
     }
 
     /// Returns the names of a kind that match a pattern, or all of them.
-    pub(crate) fn matching(
-        &self,
-        kind: SubscriptionKind,
-        pattern: Option<&[u8]>,
-    ) -> Vec<ChannelName> {
+    pub fn matching(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<ChannelName> {
         let matches =
             |name: &&ChannelName| pattern.is_none_or(|pattern| glob::matches(pattern, name, false));
         let tables = self.tables.read();
@@ -172,7 +169,7 @@ impl ChannelRegistry {
     }
 
     /// Returns how many clients subscribe to a name.
-    pub(crate) fn subscribers(&self, kind: SubscriptionKind, name: &[u8]) -> u64 {
+    pub fn subscribers(&self, kind: SubscriptionKind, name: &[u8]) -> u64 {
         let tables = self.tables.read();
         let counts = tables[kind as usize].get(name);
         counts.map_or(0, |counts| counts.iter().map(|&n| u64::from(n)).sum())
@@ -181,7 +178,7 @@ impl ChannelRegistry {
 
 /// What one client subscribes to.
 #[derive(Default)]
-pub(crate) struct ClientSubscriptions {
+pub struct ClientSubscriptions {
     /// By kind; none for most clients.
     names: Option<Box<[BTreeSet<ChannelName>; 3]>>,
     bytes: usize,
@@ -189,31 +186,45 @@ pub(crate) struct ClientSubscriptions {
 
 impl ClientSubscriptions {
     /// Returns how many of a kind there are.
-    pub(crate) fn count(&self, kind: SubscriptionKind) -> usize {
+    pub fn count(&self, kind: SubscriptionKind) -> usize {
         let names = self.names.as_ref();
         names.map_or(0, |names| names[kind as usize].len())
     }
 
+    /// Returns how many there are, as confirmations say it: of shard channels, or of channels and
+    /// patterns together.
+    #[must_use]
+    pub fn reported_count(&self, kind: SubscriptionKind) -> usize {
+        match kind {
+            SubscriptionKind::ShardChannel => self.count(kind),
+            SubscriptionKind::Channel | SubscriptionKind::Pattern => {
+                self.count(SubscriptionKind::Channel) + self.count(SubscriptionKind::Pattern)
+            }
+        }
+    }
+
     /// Returns `true` if there are any.
     #[inline]
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.names.is_some()
     }
 
     /// Returns the memory that they take, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Returns the names of a kind.
-    pub(crate) fn names(&self, kind: SubscriptionKind) -> Vec<ChannelName> {
+    pub fn names(&self, kind: SubscriptionKind) -> Vec<ChannelName> {
         let names = self.names.as_ref();
         names.map_or_else(Vec::new, |names| {
             names[kind as usize].iter().cloned().collect()
         })
     }
 
-    fn has(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
+    /// Returns `true` if the client subscribes to the name.
+    #[must_use]
+    pub fn has(&self, kind: SubscriptionKind, name: &[u8]) -> bool {
         let names = self.names.as_ref();
         names.is_some_and(|names| names[kind as usize].contains(name))
     }
@@ -224,7 +235,7 @@ impl ClientSubscriptions {
 const SUBSCRIPTION_BYTES: usize = 160;
 
 /// The subscribers among the clients of one runtime.
-pub(crate) struct SubscriberTable {
+pub struct SubscriberTable {
     runtime: usize,
     /// By kind and name: the numbers of their connections.
     keys: [HashMap<ChannelName, Vec<usize>>; 3],
@@ -232,7 +243,7 @@ pub(crate) struct SubscriberTable {
 
 impl SubscriberTable {
     /// Creates the table of this runtime.
-    pub(crate) fn new(runtime: usize) -> SubscriberTable {
+    pub fn new(runtime: usize) -> SubscriberTable {
         SubscriberTable {
             runtime,
             keys: Default::default(),
@@ -240,7 +251,7 @@ impl SubscriberTable {
     }
 
     /// Subscribes the client of connection `key`, unless it subscribes to the name already.
-    pub(crate) fn subscribe(
+    pub fn subscribe(
         &mut self,
         registry: &ChannelRegistry,
         (kind, name): (SubscriptionKind, &[u8]),
@@ -258,7 +269,7 @@ impl SubscriberTable {
     }
 
     /// Ends a subscription of the client of connection `key`, if there is one.
-    pub(crate) fn unsubscribe(
+    pub fn unsubscribe(
         &mut self,
         registry: &ChannelRegistry,
         (kind, name): (SubscriptionKind, &[u8]),
@@ -286,7 +297,7 @@ impl SubscriberTable {
     }
 
     /// Ends all subscriptions of the client of connection `key`.
-    pub(crate) fn unsubscribe_all(
+    pub fn unsubscribe_all(
         &mut self,
         registry: &ChannelRegistry,
         key: usize,
@@ -300,14 +311,14 @@ impl SubscriberTable {
     }
 
     /// Returns the connections that subscribe to a message's channel by its name.
-    pub(crate) fn of_channel(&self, message: &ChannelMessage) -> &[usize] {
+    pub fn of_channel(&self, message: &ChannelMessage) -> &[usize] {
         let keys = self.keys[message.kind() as usize].get(&*message.channel);
         keys.map_or(&[], Vec::as_slice)
     }
 
     /// Returns the patterns that match a message's channel, each with the connections that subscribe to
     /// it.
-    pub(crate) fn of_patterns<'a>(
+    pub fn of_patterns<'a>(
         &'a self,
         message: &'a ChannelMessage,
     ) -> impl Iterator<Item = (&'a [u8], &'a [usize])> {

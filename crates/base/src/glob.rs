@@ -1,4 +1,5 @@
-//! Patterns of `KEYS`, `SCAN … MATCH` and `CONFIG GET`, as Redis understands them.
+//! Patterns of keys (`KEYS`, `SCAN … MATCH`), of channels (`PSUBSCRIBE`) and of settings (`CONFIG GET`), as
+//! Redis understands them.
 //!
 //! | pattern | matches |
 //! |---|---|
@@ -14,7 +15,7 @@
 //! interrupted.
 
 /// Returns `true` if `text` matches `pattern`.
-pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let mut steps = usize::MAX;
     let result = PatternMatch::default().resume(pattern, text, ignore_case, &mut steps);
     result.unwrap_or(false)
@@ -22,7 +23,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
 
 /// Returns `true` if `text` matches `pattern`. Subtracts the steps of the comparison from `steps`,
 /// as far as there are that many.
-pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) -> bool {
+pub fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) -> bool {
     let (mut search, mut rest) = (PatternMatch::default(), usize::MAX);
     search
         .resume(pattern, text, false, steps)
@@ -32,7 +33,7 @@ pub(crate) fn matches_counted(pattern: &[u8], text: &[u8], steps: &mut usize) ->
 
 /// The state of a comparison of one text with one pattern.
 #[derive(Default)]
-pub(crate) struct PatternMatch {
+pub struct PatternMatch {
     /// The position in the pattern.
     p: usize,
     /// The position in the text.
@@ -44,7 +45,7 @@ pub(crate) struct PatternMatch {
 impl PatternMatch {
     /// Continues for at most `steps` steps, and subtracts those that it needed. Returns `true` if
     /// the text matches, or `None` if the steps did not suffice.
-    pub(crate) fn resume(
+    pub fn resume(
         &mut self,
         pattern: &[u8],
         text: &[u8],
@@ -138,7 +139,7 @@ fn in_set(set: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
 }
 
 /// Returns the bytes with which every match starts.
-pub(crate) fn prefix(pattern: &[u8]) -> &[u8] {
+pub fn prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern
         .iter()
         .position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
@@ -147,7 +148,7 @@ pub(crate) fn prefix(pattern: &[u8]) -> &[u8] {
 
 /// Returns the least text that is greater than every text that starts with `prefix`, if there is
 /// one.
-pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
