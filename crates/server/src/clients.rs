@@ -11,11 +11,10 @@ use std::sync::atomic::{
 };
 use std::time::Instant;
 
+use channels::SubscriptionKind;
 use parking_lot::Mutex;
 
-use crate::channels::SubscriptionKind;
 use crate::tracking::{ClientTracking, TrackedReads};
-use channels::SubscriptionKind;
 
 /// The state of one client.
 pub(crate) struct ConnectedClient {

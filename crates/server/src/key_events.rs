@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::key_event::KeyEvent;
 use base::{Epoch, Tid};
+use channels::ChannelMessage;
 
-use crate::channels::ChannelMessage;
 use crate::durable_queue::DurableQueue;
 
 /// The classes of events that clients can ask for, as bits, by their letters in `notify-keyspace-events`.

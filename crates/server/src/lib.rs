@@ -103,7 +103,6 @@ mod durable_queue;
 mod execution;
 mod failures;
 mod function_libraries;
-mod glob;
 mod held_messages;
 mod hexadecimal;
 mod info;

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use channels::ChannelMessage;
 use parking_lot::Mutex;
 use reactor::Wake;
 
-use crate::channels::ChannelMessage;
 use crate::clients::ConnectedClient;
 use crate::tracking::{Invalidation, InvalidationNotice};
 
@@ -26,7 +26,6 @@ pub(crate) enum RuntimeNews {
         notice: InvalidationNotice,
     },
 }
-use channels::ChannelMessage;
 
 /// See the module's description.
 pub(crate) struct RuntimeSignal {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::passwords::LoginDelay;
+use channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use resp::{Protocol, Writer};
 
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
 use crate::tracking::{ClientTracking, InvalidationNotice};
-use channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 
 /// See the module's description.
 pub(crate) struct ClientSession {

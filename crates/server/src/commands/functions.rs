@@ -16,11 +16,11 @@ use crate::command::CommandKind::{Container, Libraries, Local, Script};
 use crate::command::{CommandDefinition, ScriptCommand, ScriptSource, commands};
 use crate::dump_payload::{LibraryPayloadError, decode_libraries, encode_libraries};
 use crate::function_libraries::{FunctionExists, FunctionLibraries};
-use crate::glob;
 use crate::refusal::{self, Refusal};
 use crate::runtime_context::RuntimeContext;
 use crate::script_registry::RunningKind;
 use crate::session::ClientSession;
+use base::glob;
 
 /// The most bytes of the sources of all libraries.
 const MOST_BYTES: usize = 64 << 20;

@@ -12,50 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::size::Size;
+use channels::{ChannelMessage, EncodedMessage};
 use reactor::Network;
 
 use super::Runtime;
 use crate::held_messages::{HeldMessage, NoRoom};
 use crate::runtime_signal::RuntimeNews;
-
-/// A message in both versions of the protocol, as far as they were needed.
-#[derive(Default)]
-struct EncodedMessage([Option<Vec<u8>>; 2]);
-
-impl EncodedMessage {
-    /// Returns the message as it is sent to subscribers of a channel, or of a pattern that it matches.
-    fn of(
-        &mut self,
-        protocol: Protocol,
-        pattern: Option<&[u8]>,
-        message: &ChannelMessage,
-    ) -> &[u8] {
-        let place = usize::from(protocol == Protocol::Resp3);
-        self.0[place].get_or_insert_with(|| {
-            let mut bytes = Vec::with_capacity(message.bytes() + 64);
-            let mut writer = Writer::new(&mut bytes, protocol);
-            match pattern {
-                Some(pattern) => {
-                    writer.push(4);
-                    writer.bulk(b"pmessage");
-                    writer.bulk(pattern);
-                }
-                None => {
-                    writer.push(3);
-                    writer.bulk(if message.sharded {
-                        b"smessage"
-                    } else {
-                        b"message"
-                    });
-                }
-            }
-            writer.bulk(&message.channel);
-            writer.bulk(&message.payload);
-            bytes
-        })
-    }
-}
-use channels::{ChannelMessage, EncodedMessage};
 
 impl<N: Network> Runtime<N> {
     /// Sends the messages that a connection has published since the last call, or holds them until their
