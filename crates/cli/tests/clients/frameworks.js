@@ -142,7 +142,40 @@ async function scriptsOfNodeRedis() {
   await client.close();
 }
 
-const TESTS = { redlock, expressRateLimit, defineCommand, scriptsOfNodeRedis, ofCluster };
+async function cacheOfNodeRedis() {
+  const { createClient } = require("redis");
+  const url = `redis://127.0.0.1:${port}`;
+  const writer = createClient({ url });
+  const caching = createClient({ url, RESP: 3, clientSideCache: { ttl: 0, maxEntries: 0 } });
+  await Promise.all([writer.connect(), caching.connect()]);
+  const keys = Array.from({ length: 50 }, (_, n) => `key:${n}`);
+  const reads = async () => /keyspace_hits:(\d+)/.exec(await writer.info("stats"))[1];
+  for (let number = 0; number < 20; number += 1) {
+    await writer.mSet(keys.map((key) => [key, String(number)]));
+    for (const key of keys) {
+      const until = Date.now() + 20000;
+      while ((await caching.get(key)) !== String(number)) {
+        assert.ok(Date.now() < until, `${key} is never ${number}`);
+        await new Promise(setImmediate);
+      }
+    }
+  }
+  const before = await reads();
+  for (const key of keys) {
+    assert.equal(await caching.get(key), "19");
+  }
+  assert.equal(await reads(), before);
+  await Promise.all([writer.close(), caching.close()]);
+}
+
+const TESTS = {
+  redlock,
+  expressRateLimit,
+  defineCommand,
+  scriptsOfNodeRedis,
+  cacheOfNodeRedis,
+  ofCluster,
+};
 
 TESTS[name]()
   .then(() => console.log("done"))

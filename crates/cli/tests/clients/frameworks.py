@@ -141,6 +141,22 @@ def limits_of_limits(client):
         check(f"hits of {name} after it was cleared", limiter.hit(item, name), True)
 
 
+def expiries_with_redis_py(client):
+    client.config_set("notify-keyspace-events", "Ex")
+    messages = client.pubsub(ignore_subscribe_messages=True)
+    messages.psubscribe("__keyevent@*__:expired")
+    messages.get_message(timeout=10)
+    names = {f"session:{n}".encode() for n in range(100)}
+    for name in names:
+        client.set(name, "data", px=50)
+    expired = set()
+    while expired != names:
+        message = messages.get_message(timeout=10)
+        check("a message", message is not None, True)
+        check("announced once", message["data"] in expired, False)
+        expired.add(message["data"])
+
+
 name, port = sys.argv[1], int(sys.argv[2])
 globals()[name](redis.Redis("127.0.0.1", port))
 print("done")

@@ -90,6 +90,16 @@ fn scripts_of_node_redis_are_loaded_and_run() {
 }
 
 #[test]
+fn redis_py_gets_each_expiry_once() {
+    python("expiries_with_redis_py");
+}
+
+#[test]
+fn node_redis_keeps_values_that_do_not_change() {
+    node_with_server("cacheOfNodeRedis");
+}
+
+#[test]
 fn ioredis_and_redlock_run_scripts_on_a_cluster() {
     if let Some(mut command) = node("ofCluster") {
         let cluster = Cluster::start(NODES, Keeping::Nothing);
@@ -99,7 +109,7 @@ fn ioredis_and_redlock_run_scripts_on_a_cluster() {
 }
 
 #[test]
-fn redsync_and_scripts_of_go_redis_work() {
+fn redsync_go_redis_and_rueidis_work() {
     if let Some(program) = peers::installed(Group::Go, "go-frameworks/client") {
         let server = start_server(&["--ephemeral"]);
         let mut command = Command::new(&program);
@@ -109,7 +119,7 @@ fn redsync_and_scripts_of_go_redis_work() {
 }
 
 #[test]
-fn redsync_and_scripts_of_go_redis_work_with_a_cluster() {
+fn redsync_go_redis_and_rueidis_work_with_a_cluster() {
     if let Some(program) = peers::installed(Group::Go, "go-frameworks/client") {
         let cluster = Cluster::start(NODES, Keeping::Nothing);
         let mut command = Command::new(&program);

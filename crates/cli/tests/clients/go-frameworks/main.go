@@ -1,4 +1,4 @@
-// Uses a server, or a cluster by one of its nodes, with redsync and with scripts of go-redis:
+// Uses a server, or a cluster by one of its nodes, with redsync, with scripts of go-redis, and with rueidis:
 //
 //	client [cluster] ADDRESS
 //
@@ -44,6 +44,9 @@ func run(args []string) error {
 	}
 	if err := scripts(client); err != nil {
 		return fmt.Errorf("a script: %w", err)
+	}
+	if err := caching(client, args[len(args)-1]); err != nil {
+		return fmt.Errorf("rueidis: %w", err)
 	}
 	return nil
 }
