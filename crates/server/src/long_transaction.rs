@@ -10,6 +10,10 @@
 //! | read | a transaction of the partitions reads these keys with their versions; the run goes on |
 //! | commit | one transaction checks that all keys still have these versions, and writes what the run has changed |
 //!
+//! A script that is alone runs *in place* first: within one transaction of this node's partition. Most scripts end
+//! there. For those that take longer than a slice or need more than the partition's operations, that was a vain
+//! try.
+//!
 //! Invariants:
 //! 1. Nothing of a run is seen by others, neither its writes, nor its messages, nor its replies, before
 //!    its commit. If a version is another one then, everything of the run is dropped, and it runs again.
@@ -20,6 +24,7 @@
 //!    has read once and written nothing, that of its read.
 
 mod call;
+mod in_place;
 mod libraries;
 mod script;
 mod script_code;
@@ -31,8 +36,8 @@ use resp::Writer;
 use scripts::ScriptLogLevel;
 
 pub(crate) use call::CallContext;
-use call::{Call, Results};
-use script::{ActiveScript, ScriptEnd, ScriptPause};
+use call::{Call, Results, RunPause};
+use script::{ActiveScript, ScriptEnd};
 
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
@@ -251,6 +256,7 @@ impl LongTransaction {
             };
             let mut results = Results {
                 set: &mut run.set,
+                in_place: None,
                 output: &mut run.output,
                 messages: &mut run.messages,
                 reply: &mut run.reply,
@@ -261,8 +267,7 @@ impl LongTransaction {
                 CommandKind::Script(_) => context.run_script(&call, &mut results, &mut run.script),
                 _ => context
                     .execute(&call, &mut results)
-                    .map(|()| ScriptEnd::Ended)
-                    .map_err(ScriptPause::Read),
+                    .map(|()| ScriptEnd::Ended),
             };
             match done {
                 Ok(ScriptEnd::Ended) if run.output.len() > room => return NextStep::TooLong,
@@ -277,8 +282,9 @@ impl LongTransaction {
                     run.error = Some(error);
                     return NextStep::GiveUp;
                 }
-                Err(ScriptPause::Read(need)) => run.need = Some(need),
-                Err(ScriptPause::Slice) => return NextStep::Slice,
+                Err(RunPause::Read(need)) => run.need = Some(need),
+                Err(RunPause::Slice) => return NextStep::Slice,
+                Err(RunPause::Unsuited) => unreachable!("the run is not in place"),
             }
         }
         match run.need {

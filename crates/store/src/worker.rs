@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::transaction::{Holder, Observed};
-use base::{Abort, Op};
+use base::{Abort, Op, Reply};
 use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
 use crate::db_state::DbState;
@@ -12,6 +12,12 @@ use crate::log::JournalLog;
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
 pub use engine::Committed;
+
+/// A transaction that has begun, and whose operations come one list after the other. It keeps its epoch until it
+/// ends, which should be soon. Dropped, it has done nothing.
+///
+/// What it reads is validated when it commits. Until then two replies may show a state that never existed.
+pub struct OpenTransaction<'w>(engine::OpenTransaction<'w, JournalLog>);
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
@@ -37,6 +43,14 @@ impl Worker {
     /// [`crate::Db::releases`] has changed.
     pub fn execute<'w>(&'w mut self, ops: &[Op<'_>]) -> Result<Committed<'w>, Abort> {
         self.inner.execute(ops)
+    }
+
+    /// Begins a transaction, which keeps its epoch until it ends: end it soon.
+    ///
+    /// # Errors
+    /// Returns [`Abort::ReadOnly`] if the log has failed.
+    pub fn open(&mut self) -> Result<OpenTransaction<'_>, Abort> {
+        self.inner.open().map(OpenTransaction)
     }
 
     /// Holds the records that operations read, absent ones too, until [`crate::Db::end_hold`]: no transaction
@@ -115,5 +129,31 @@ impl Worker {
         visit: &mut dyn FnMut(Option<SnapshotEntry<'_>>) -> bool,
     ) -> Option<Vec<u8>> {
         self.inner.walk_snapshot(snapshot, from, to, visit)
+    }
+}
+
+impl OpenTransaction<'_> {
+    /// Executes operations, and returns their replies.
+    ///
+    /// # Errors
+    /// After [`Abort::Precondition`] of an operation before all writes of the list, nothing of the list has
+    /// happened, and the transaction goes on. After any other error it must be dropped.
+    #[inline]
+    pub fn execute(&mut self, ops: &[Op<'_>]) -> Result<&[Reply<'_>], TransactionError> {
+        self.0.execute(ops)
+    }
+
+    /// Returns the transaction's time, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.0.time_ms()
+    }
+
+    /// Commits the transaction. The outcome may be shown once what is returned is durable.
+    ///
+    /// # Errors
+    /// As [`Worker::execute`]; a conflict is not tried again.
+    pub fn commit(self) -> Result<Observed, TransactionError> {
+        self.0.commit()
     }
 }

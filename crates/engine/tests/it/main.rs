@@ -9,6 +9,7 @@ mod holds;
 mod ignored_holds;
 mod libraries;
 mod memory;
+mod open_transactions;
 mod prepare;
 mod prepared_restart;
 mod read_atomic;

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
+use store::TransactionError;
 
 use super::block::write_discarded;
 use super::executor::Executor;
 use super::other_nodes::wait_for_coordinated;
 use super::outcome::Outcome;
-use crate::command::Ops;
+use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
@@ -31,9 +32,55 @@ impl Executor {
                 return;
             }
         }
+        let is_script = matches!(call.command.kind, CommandKind::Script(_));
         let mut transaction = self.long_transaction();
         transaction.begin(call, self.time_ms());
+        if is_script && self.runs_in_place(connection, &mut transaction) {
+            return self.keep(transaction);
+        }
         self.continue_long(connection, transaction);
+    }
+
+    /// Runs a script within one transaction of the partition, and answers. Returns `false` if that does not suit it;
+    /// nothing has happened then.
+    fn runs_in_place(
+        &mut self,
+        connection: &mut Connection,
+        transaction: &mut LongTransaction,
+    ) -> bool {
+        let Some(mut open) = self.worker.open() else {
+            return false;
+        };
+        let context = CallContext {
+            commands: self.table,
+            context: &mut self.context,
+            session: &mut connection.session,
+        };
+        let outcome = match transaction.run_in_place(context, &mut open) {
+            true => open.commit(),
+            false => {
+                drop(open);
+                Err(TransactionError::Conflict)
+            }
+        };
+        match outcome {
+            Ok(observed) => {
+                let from = connection.session.output.position();
+                answer(connection, transaction, None);
+                self.hold_reply(connection, from, observed.epoch);
+                true
+            }
+            Err(TransactionError::Conflict | TransactionError::Abort(Abort::Held { .. })) => {
+                let time_ms = self.time_ms();
+                transaction.run_again(None, time_ms);
+                false
+            }
+            Err(TransactionError::Abort(abort)) => {
+                let epoch = self.worker.observed().epoch;
+                self.refuse_long(connection, transaction, &abort, epoch);
+                true
+            }
+        }
     }
 
     /// Returns a transaction that can begin.

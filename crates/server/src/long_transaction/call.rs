@@ -5,6 +5,7 @@ use base::partition::OwnedReply;
 use resp::{Args, Protocol, Writer};
 use scripts::ScriptLogLevel;
 use smallvec::SmallVec;
+use store::OpenTransaction;
 
 use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
 use crate::command_table::CommandTable;
@@ -12,7 +13,7 @@ use crate::limits::READ_BUFFER;
 use crate::lookup_counts::count_lookups;
 use crate::read_tracking::track_reads;
 use crate::refusal;
-use crate::render::RenderContext;
+use crate::render::{Render, RenderContext};
 use crate::runtime_context::RuntimeContext;
 use crate::session::{ClientSession, PublishedMessage};
 use crate::working_set::{Need, WorkingSet};
@@ -33,8 +34,10 @@ pub(super) struct Call<'a> {
 }
 
 /// The results of a transaction's commands so far.
-pub(super) struct Results<'a> {
+pub(super) struct Results<'a, 'w> {
     pub(super) set: &'a mut WorkingSet,
+    /// The transaction of the partition in which operations are executed, in place of the set.
+    pub(super) in_place: Option<&'a mut OpenTransaction<'w>>,
     /// The end of the replies.
     pub(super) output: &'a mut Vec<u8>,
     /// Memory for replies that scripts get.
@@ -45,6 +48,21 @@ pub(super) struct Results<'a> {
     pub(super) log: &'a mut Vec<(ScriptLogLevel, Vec<u8>)>,
     /// The number of runs that have met a conflict.
     pub(super) conflicts: u32,
+}
+
+/// Why commands have stopped before their end.
+pub(super) enum RunPause {
+    Read(Need),
+    /// A time slice is over.
+    Slice,
+    /// The transaction does not suit a run in place.
+    Unsuited,
+}
+
+impl From<Need> for RunPause {
+    fn from(need: Need) -> RunPause {
+        RunPause::Read(need)
+    }
 }
 
 impl CallContext<'_> {
@@ -62,10 +80,17 @@ impl CallContext<'_> {
     /// Executes a command on the transaction's keys.
     ///
     /// # Errors
-    /// It needs reads first; nothing has happened.
-    pub(super) fn execute(&mut self, call: &Call<'_>, to: &mut Results<'_>) -> Result<(), Need> {
+    /// It needs reads first, or does not suit a run in place; nothing has happened.
+    pub(super) fn execute(
+        &mut self,
+        call: &Call<'_>,
+        to: &mut Results<'_, '_>,
+    ) -> Result<(), RunPause> {
         let (command, args) = (call.command, call.args);
         track_reads(self.context, self.session, command, args);
+        if let Some(open) = &mut to.in_place {
+            return self.execute_in_place(call, open, to.output);
+        }
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
                 self.execute_plan(call, to, plan)?;
@@ -86,7 +111,7 @@ impl CallContext<'_> {
             CommandKind::Compound(compound) => {
                 let indexes = command.keys.indexes(args);
                 let need = to.set.need_of_keys(indexes.map(|at| args.at(at)));
-                need.map_or(Ok(()), Err)?;
+                need.map_or(Ok(()), |need| Err(RunPause::Read(need)))?;
                 let mut writer = Writer::new(to.output, call.protocol);
                 if let Err(refusal) = compound(args, to.set, &mut writer) {
                     refusal.write(command.name, &mut writer);
@@ -105,7 +130,12 @@ impl CallContext<'_> {
         Ok(())
     }
 
-    fn execute_plan(&self, call: &Call<'_>, to: &mut Results<'_>, plan: Plan) -> Result<(), Need> {
+    fn execute_plan(
+        &self,
+        call: &Call<'_>,
+        to: &mut Results<'_, '_>,
+        plan: Plan,
+    ) -> Result<(), Need> {
         let mut ops = Ops::new();
         let planned = plan(call.args, &mut ops);
         self.execute_planned(call, to, &ops, planned)
@@ -114,7 +144,7 @@ impl CallContext<'_> {
     fn execute_planned(
         &self,
         call: &Call<'_>,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
         ops: &Ops<'_>,
         planned: Planned<'_>,
     ) -> Result<(), Need> {
@@ -136,19 +166,37 @@ impl CallContext<'_> {
             return Ok(());
         };
         let replies: SmallVec<[Reply<'_>; 2]> = replies.iter().map(OwnedReply::as_reply).collect();
+        self.render(
+            call.command,
+            &render,
+            &replies,
+            to.set.time_ms(),
+            &mut writer,
+        );
+        Ok(())
+    }
+
+    /// Writes the reply of a command whose operations were executed at `time_ms` since the Unix epoch.
+    pub(super) fn render(
+        &self,
+        command: &CommandDefinition,
+        render: &Render<'_>,
+        replies: &[Reply<'_>],
+        time_ms: u64,
+        writer: &mut Writer<'_>,
+    ) {
         let around = RenderContext {
             command: command.name,
             cursors: &self.context.shared.cursors,
-            time_ms: to.set.time_ms(),
+            time_ms,
         };
-        count_lookups(command, &replies, &self.context.lookups);
-        render.write(&replies, &around, &mut writer);
-        Ok(())
+        count_lookups(command, replies, &self.context.lookups);
+        render.write(replies, &around, writer);
     }
 
     /// Executes a command that does not touch the store. It writes to the end of the session's output,
     /// from which its reply is taken.
-    fn execute_local(&mut self, call: &Call<'_>, to: &mut Results<'_>) {
+    fn execute_local(&mut self, call: &Call<'_>, to: &mut Results<'_, '_>) {
         let session = &mut *self.session;
         let (from, published) = (session.output.position(), session.published.len());
         let own = std::mem::replace(&mut session.protocol, call.protocol);

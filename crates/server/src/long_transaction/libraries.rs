@@ -27,7 +27,7 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// They must be read first.
-    pub(super) fn libraries(&self, to: &mut Results<'_>) -> Result<UsedLibraries, Need> {
+    pub(super) fn libraries(&self, to: &mut Results<'_, '_>) -> Result<UsedLibraries, Need> {
         let answer = to.set.take_answer();
         if let Some(used) = to.set.libraries.used() {
             return Ok(Ok(Arc::clone(used)));
@@ -68,7 +68,7 @@ impl CallContext<'_> {
     pub(super) fn execute_on_libraries(
         &self,
         call: &Call<'_>,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
         command: LibraryCommand,
     ) -> Result<(), Need> {
         let used = self.libraries(to)?;

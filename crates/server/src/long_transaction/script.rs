@@ -11,7 +11,7 @@ use resp::{Args, Protocol, Writer};
 use scripts::{Answer, ScriptLogLevel, ScriptOutcome, Step};
 use smallvec::SmallVec;
 
-use super::call::{Call, CallContext, Results};
+use super::call::{Call, CallContext, Results, RunPause};
 use super::script_code::ScriptCode;
 use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand};
 use crate::interpreter_pool::LentInterpreter;
@@ -58,12 +58,6 @@ enum WaitingStep {
     Slice,
 }
 
-/// Why a script has stopped before its end.
-pub(super) enum ScriptPause {
-    Read(Need),
-    Slice,
-}
-
 /// The end of a script.
 pub(super) enum ScriptEnd {
     /// Its reply is written.
@@ -80,12 +74,12 @@ impl CallContext<'_> {
     pub(super) fn run_script(
         &mut self,
         call: &Call<'_>,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
         active: &mut Option<ActiveScript>,
-    ) -> Result<ScriptEnd, ScriptPause> {
+    ) -> Result<ScriptEnd, RunPause> {
         let (mut script, mut step) = match active.take() {
             Some(script) => self.next_step(script, to),
-            None => match self.start(call, to).map_err(ScriptPause::Read)? {
+            None => match self.start(call, to)? {
                 Some(started) => started,
                 None => return Ok(ScriptEnd::Ended),
             },
@@ -96,16 +90,16 @@ impl CallContext<'_> {
                     Ok(()) => script
                         .slice
                         .is_over()
-                        .then_some((WaitingStep::Reply, ScriptPause::Slice)),
-                    Err(need) => Some((WaitingStep::Call { protocol }, ScriptPause::Read(need))),
+                        .then_some((WaitingStep::Reply, RunPause::Slice)),
+                    Err(pause) => Some((WaitingStep::Call { protocol }, pause)),
                 },
                 Step::AclCheck => None,
-                Step::Slice => Some((WaitingStep::Slice, ScriptPause::Slice)),
+                Step::Slice => Some((WaitingStep::Slice, RunPause::Slice)),
                 Step::Done(outcome) => return Ok(self.end(&script, outcome, to)),
             };
             if let Some((waits_for, pause)) = pause {
                 script.step = waits_for;
-                if let ScriptPause::Slice = pause {
+                if let RunPause::Slice = pause {
                     script.slice = TimeSlice::default();
                     self.note_long(&mut script, call.args);
                 }
@@ -149,7 +143,7 @@ impl ActiveScript {
 
 impl CallContext<'_> {
     /// Returns the next step of a script that has stopped.
-    fn next_step(&self, mut script: ActiveScript, to: &Results<'_>) -> (ActiveScript, Step) {
+    fn next_step(&self, mut script: ActiveScript, to: &Results<'_, '_>) -> (ActiveScript, Step) {
         let step = match script.step {
             _ if script.is_killed() => script.interpreter.resume(Answer::Kill(KILLED)),
             WaitingStep::Call { protocol } => Step::Call { protocol },
@@ -166,7 +160,7 @@ impl CallContext<'_> {
     fn start(
         &mut self,
         call: &Call<'_>,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
     ) -> Result<Option<(ActiveScript, Step)>, Need> {
         let CommandKind::Script(kind) = call.command.kind else {
             unreachable!("{} is no script", call.command.name)
@@ -253,8 +247,8 @@ impl CallContext<'_> {
         &mut self,
         script: &ActiveScript,
         protocol: Protocol,
-        to: &mut Results<'_>,
-    ) -> Result<(), Need> {
+        to: &mut Results<'_, '_>,
+    ) -> Result<(), RunPause> {
         to.reply.clear();
         let args = script.interpreter.arguments();
         let command = match self.admit(script, args) {
@@ -277,6 +271,7 @@ impl CallContext<'_> {
             messages: to.messages,
             log: to.log,
             conflicts: to.conflicts,
+            in_place: to.in_place.as_deref_mut(),
         };
         self.execute(&call, &mut results)?;
         self.context.recorder.count(command.number);
@@ -342,7 +337,7 @@ impl CallContext<'_> {
         &self,
         script: &ActiveScript,
         outcome: ScriptOutcome,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
     ) -> ScriptEnd {
         to.log.extend(outcome.log);
         if outcome.is_error && script.is_killed() {

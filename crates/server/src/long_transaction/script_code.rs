@@ -111,7 +111,7 @@ impl CallContext<'_> {
         &mut self,
         kind: ScriptCommand,
         args: Args<'_>,
-        to: &mut Results<'_>,
+        to: &mut Results<'_, '_>,
     ) -> Result<Result<(ScriptCode, usize), ErrorText>, Need> {
         match kind.source {
             ScriptSource::Function => Ok(function_of(self.libraries(to)?, args)),

@@ -6,7 +6,7 @@ use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply};
-use store::{Snapshot, SnapshotEntry};
+use store::{OpenTransaction, Snapshot, SnapshotEntry};
 
 /// Clients of Redis do not number their requests: a repeated one is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
@@ -88,6 +88,14 @@ impl Worker {
                     None => worker.execute(ops, see),
                 }
             }
+        }
+    }
+
+    /// Begins a transaction whose operations come one after the other, if the partition has such ones.
+    pub(crate) fn open(&mut self) -> Option<OpenTransaction<'_>> {
+        match self {
+            Worker::Local(worker) => worker.open().ok(),
+            Worker::Replicated(_) => None,
         }
     }
 
