@@ -7,7 +7,6 @@ use resp::Args;
 use super::executor::Executor;
 use super::{block, snapshot, watch};
 use crate::command::{CommandDefinition, CommandKind};
-use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::session::ReplyMode;
 use crate::{read_tracking, refusal};
@@ -30,7 +29,7 @@ impl Executor {
                 }
             }
             CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
-                self.begin_long(connection, CommandCall::new(command, args))
+                self.begin_long(connection, command, args);
             }
             CommandKind::Local(local) => local(&mut self.context, &mut connection.session, args),
             CommandKind::Deferred(local) => {

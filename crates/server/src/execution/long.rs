@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
+use resp::Args;
 use store::TransactionError;
 
 use super::block::write_discarded;
 use super::executor::Executor;
 use super::other_nodes::wait_for_coordinated;
 use super::outcome::Outcome;
-use crate::command::{CommandKind, Ops};
+use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
@@ -23,21 +24,25 @@ use crate::{read_atomic, refusal};
 
 impl Executor {
     /// Runs a command that reads before it writes.
-    pub(super) fn begin_long(&mut self, connection: &mut Connection, call: CommandCall) {
+    pub(super) fn begin_long(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+    ) {
         if self.cluster.is_some() {
-            let args = call.args();
-            let keys = call.command.keys.indexes(args).map(|at| args.at(at));
+            let keys = command.keys.indexes(args).map(|at| args.at(at));
             let keys: Ops<'_> = keys.map(|key| Op::Exists { key }).collect();
-            if self.sends_elsewhere(connection, call.command, &keys) {
+            if self.sends_elsewhere(connection, command, &keys) {
                 return;
             }
         }
-        let is_script = matches!(call.command.kind, CommandKind::Script(_));
         let mut transaction = self.long_transaction();
-        transaction.begin(call, self.time_ms());
-        if is_script && self.runs_in_place(connection, &mut transaction) {
+        let is_script = matches!(command.kind, CommandKind::Script(_));
+        if is_script && self.runs_in_place(connection, &mut transaction, (command, args)) {
             return self.keep(transaction);
         }
+        transaction.begin(CommandCall::new(command, args), self.time_ms());
         self.continue_long(connection, transaction);
     }
 
@@ -47,6 +52,7 @@ impl Executor {
         &mut self,
         connection: &mut Connection,
         transaction: &mut LongTransaction,
+        (command, args): (&'static CommandDefinition, Args<'_>),
     ) -> bool {
         let Some(mut open) = self.worker.open() else {
             return false;
@@ -56,7 +62,7 @@ impl Executor {
             context: &mut self.context,
             session: &mut connection.session,
         };
-        let outcome = match transaction.run_in_place(context, &mut open) {
+        let outcome = match transaction.run_in_place(context, (command, args), &mut open) {
             true => open.commit(),
             false => {
                 drop(open);
@@ -70,14 +76,9 @@ impl Executor {
                 self.hold_reply(connection, from, observed.epoch);
                 true
             }
-            Err(TransactionError::Conflict | TransactionError::Abort(Abort::Held { .. })) => {
-                let time_ms = self.time_ms();
-                transaction.run_again(None, time_ms);
-                false
-            }
+            Err(TransactionError::Conflict | TransactionError::Abort(Abort::Held { .. })) => false,
             Err(TransactionError::Abort(abort)) => {
-                let epoch = self.worker.observed().epoch;
-                self.refuse_long(connection, transaction, &abort, epoch);
+                refusal::write_abort(&abort, &mut connection.writer());
                 true
             }
         }

@@ -10,31 +10,29 @@
 //! Invariant: while the transaction is open, this thread calls nothing that waits for an epoch to end.
 
 use base::{Abort, Op};
-use resp::Writer;
+use resp::{Args, Writer};
 use store::{OpenTransaction, TransactionError};
 
 use super::LongTransaction;
 use super::call::{Call, CallContext, Results, RunPause};
 use super::script::ScriptEnd;
-use crate::command::{CommandKind, Ops};
+use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::routing::Route;
 
 impl LongTransaction {
-    /// Runs the only command, a script, within an open transaction. Returns `false` if it does not suit that; then
-    /// the transaction must not commit, and another run is to begin.
+    /// Runs a script within an open transaction. Returns `false` if it does not suit that: then the open
+    /// transaction must not commit, and this one is to begin.
     pub(crate) fn run_in_place(
         &mut self,
         mut context: CallContext<'_>,
+        (command, args): (&'static CommandDefinition, Args<'_>),
         open: &mut OpenTransaction<'_>,
     ) -> bool {
         let room = context.room();
         let run = &mut self.run;
-        let Some(call) = self.calls.first() else {
-            return false;
-        };
         let call = Call {
-            command: call.command,
-            args: call.args(),
+            command,
+            args,
             protocol: context.session.protocol,
         };
         let mut results = Results {
