@@ -1,7 +1,7 @@
 //! `cargo xtask redis-suite`: Redis's own test suite, against `kumiki serve --ephemeral`.
 //!
 //! A unit, which is a file of the suite, has a server of its own. The suite leaves out what it cannot test with
-//! a server that it has not started itself, or with one database. `left_out.txt` beside this module lists what
+//! a server that it has not started itself. `left_out.txt` beside this module lists what
 //! else is left out, with reasons. A run fails if a test fails that is not in the list, and if one succeeds
 //! that is.
 
@@ -56,13 +56,8 @@ const LIST: &str = include_str!("redis_suite/left_out.txt");
 const LONGEST: &str = "300";
 /// The longest time without a result, in seconds; the suite gives up after it.
 const SILENCE: &str = "60";
-/// One database; encodings and digests are not compared; an exception fails its test alone.
-const OPTIONS: [&str; 4] = [
-    "--singledb",
-    "--ignore-encoding",
-    "--ignore-digest",
-    "--durable",
-];
+/// Encodings and digests are not compared; an exception fails its test alone.
+const OPTIONS: [&str; 3] = ["--ignore-encoding", "--ignore-digest", "--durable"];
 
 /// Options of the command.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -14,6 +14,8 @@
 //! texts and patterns that can be seconds, so that a [`PatternMatch`] counts its steps and can be
 //! interrupted.
 
+use crate::database;
+
 /// Returns `true` if `text` matches `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let mut steps = usize::MAX;
@@ -144,6 +146,16 @@ pub fn prefix(pattern: &[u8]) -> &[u8] {
         .iter()
         .position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
     &pattern[..end.unwrap_or(pattern.len())]
+}
+
+/// Returns the range of the stored keys of a database that can match a pattern.
+#[must_use]
+pub fn range(database: u16, pattern: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
+    let prefix = prefix(pattern);
+    let from = database::qualified(database, prefix);
+    let end = database::end_of(&from);
+    let to = behind_prefix(prefix).map(|to| database::qualified(database, &to));
+    (from, Some(to.map_or(end.clone(), |to| to.min(end))))
 }
 
 /// Returns the least text that is greater than every text that starts with `prefix`, if there is

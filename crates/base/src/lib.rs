@@ -19,7 +19,7 @@
 //! workspace.
 //!
 //! Decisions that bind this crate: `docs/decisions/0021-versions-carry-their-origin.md`,
-//! `docs/decisions/0070-time-goes-on-evenly.md`.
+//! `docs/decisions/0070-time-goes-on-evenly.md`, `docs/decisions/0087-databases-are-prefixes-of-keys.md`.
 
 #![deny(unsafe_code)]
 
@@ -42,6 +42,6 @@ pub use model::change::{Change, Origin};
 pub use model::ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
 pub use model::transaction::{Abort, Op, OpError, Reply, Transaction};
 pub use model::{
-    change, epochs, ids, key_event, limits, participant, partition, transaction, versions,
+    change, database, epochs, ids, key_event, limits, participant, partition, transaction, versions,
 };
 pub use text::{number, size};

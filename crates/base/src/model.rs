@@ -8,6 +8,7 @@
 //! | [`reply`] | answers to operations |
 //! | [`abort`] | why a transaction did not take effect |
 //! | [`transaction`] | a list of operations, and what its reply depends on |
+//! | [`database`] | numbered databases: the prefixes of their keys |
 //! | [`limits`] | the sizes that clients control |
 //! | [`change`] | the changes of a transaction, as redo logs keep them |
 //! | [`key_event`] | changes of keys as events, and their listener |
@@ -18,6 +19,7 @@
 
 pub mod abort;
 pub mod change;
+pub mod database;
 pub mod epochs;
 pub mod ids;
 pub mod key_event;

@@ -270,6 +270,7 @@ fn config(
             DebugOption::Local => server::DebugAccess::Local,
             DebugOption::Yes => server::DebugAccess::Yes,
         },
+        databases: options.databases,
         maxmemory: options
             .maxmemory
             .map_or_else(memory::default_bound, |size| size.0),

@@ -191,6 +191,15 @@ pub(crate) struct ServeOptions {
     /// it is three quarters of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) maxmemory: Option<Size>,
+    /// The number of databases that clients can select. Keys of databases beyond it stay where they are.
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub(crate) databases: u16,
     /// The password that clients must give. It is hidden from the list of this machine's processes, but not from
     /// the shell's history: --requirepass-file takes it from a file.
     #[arg(help_heading = "Security", long, value_name = "PASSWORD", value_parser = parse_password)]

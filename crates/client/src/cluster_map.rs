@@ -238,8 +238,11 @@ mod tests {
         assert_eq!(route(&topology, &[get(d), get(d)]), to(2, false));
         assert_eq!(route(&topology, &[get(c), get(b), get(d)]), to(1, true));
         assert_eq!(route(&topology, &[get(d), get(b), get(d)]), to(2, true));
-        assert_eq!(route(&topology, &[Op::Count, get(d)]), to(2, false));
-        assert_eq!(route(&topology, &[Op::Count]), to(1, false));
+        assert_eq!(
+            route(&topology, &[Op::Count { database: 0 }, get(d)]),
+            to(2, false)
+        );
+        assert_eq!(route(&topology, &[Op::Count { database: 0 }]), to(1, false));
         let ties: BTreeSet<u16> = (0..100)
             .map(|_| route(&topology, &[get(d), get(b)]).partition.0)
             .collect();

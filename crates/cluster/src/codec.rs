@@ -4,7 +4,7 @@
 //!
 //! | bytes | field | meaning |
 //! |---|---|---|
-//! | 1 | version | 4 |
+//! | 1 | version | 5 |
 //! | 1 | kind | see below |
 //! | 8 | number | of requests and replies: ties them together |
 //! | … | body | by kind |

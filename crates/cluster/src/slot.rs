@@ -15,13 +15,15 @@
 //!
 //! The CRC is XMODEM's: polynomial 0x1021, begins with 0, neither reflected nor inverted.
 
+use base::database;
+
 /// Number of slots.
 pub const SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key.
+/// Returns the slot of a key. A key of another database than 0 has the slot of the client's key.
 #[must_use]
 pub fn of(key: &[u8]) -> u16 {
-    crc16(tag(key)) % SLOTS
+    crc16(tag(database::client_key(key))) % SLOTS
 }
 
 /// Returns the part of a key that determines its slot.
@@ -140,5 +142,8 @@ mod tests {
             assert_eq!(tag(key.as_bytes()), expected.as_bytes(), "{key}");
         }
         assert_eq!(of(b"{foo}bar"), of(b"foo"));
+        for database in [1, 0x7b7b] {
+            assert_eq!(of(&database::qualified(database, b"{foo}bar")), of(b"foo"));
+        }
     }
 }

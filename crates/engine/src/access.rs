@@ -1,6 +1,6 @@
 //! Reads and writes of keys within a transaction.
 
-use base::limits::RESERVED;
+use base::database;
 use base::transaction::{Kind, OpError};
 use base::{Tid, Version};
 
@@ -9,7 +9,6 @@ use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
-use crate::transaction_error::TransactionError;
 use crate::version_ids;
 use crate::word::{DEAD, LOCK, WordValue};
 
@@ -46,7 +45,7 @@ impl TransactionState {
     pub(crate) fn read(&mut self, engine: &Engine, hash: KeyHash, key: &[u8]) -> KeyView {
         match self.read_version(engine, hash, key) {
             Some(version) => KeyView {
-                live: self.sees(version).then_some(version),
+                live: self.sees(engine, key, version).then_some(version),
                 tid: version.tid(),
             },
             None => KeyView {
@@ -105,22 +104,15 @@ impl TransactionState {
         content: Option<VersionContent<'_>>,
     ) -> VersionRef {
         version_ids::draw_for_key(thread, self, key);
+        let generation = self.generation_to_write(thread, key);
         let record = thread.record_for(hash, key);
-        let version = VersionRef::new(self.generation, content, self.origin.as_ref());
+        let version = VersionRef::new(generation, content, self.origin.as_ref());
         self.note_write(record, version);
         version
     }
 
-    /// Makes every key absent: from here on this transaction, and once it has committed every
-    /// other one, sees another generation.
-    pub(crate) fn flush(&mut self, engine: &Engine) -> Result<(), TransactionError> {
-        let next = engine.next_generation(self.generation)?;
-        self.note_write(engine.generation, Engine::generation_version(next));
-        self.generation = next;
-        Ok(())
-    }
-
-    /// Visits the live keys from `from` to `to` (exclusive) in order until `limit` were visited.
+    /// Visits the live keys of the database of `from`, from there to `to` (exclusive), in order until
+    /// `limit` were visited.
     pub(crate) fn scan(
         &mut self,
         engine: &Engine,
@@ -129,8 +121,9 @@ impl TransactionState {
         limit: usize,
         mut visit: impl FnMut(RecordRef, VersionRef),
     ) {
-        // The keys behind are the engine's own.
-        let to = to.map_or(&RESERVED[..], |to| to.min(&RESERVED[..]));
+        // The keys behind are of other databases, or the engine's own.
+        let (end, generation) = (database::end_of(from), self.generation_of(engine, from));
+        let to = to.map_or(&end[..], |to| to.min(&end[..]));
         let mut scan = ScanRead {
             from: from.to_vec(),
             to: to.to_vec(),
@@ -159,7 +152,7 @@ impl TransactionState {
                     version
                 }
             };
-            if self.sees(version) {
+            if self.sees_of(generation, version) {
                 left -= 1;
                 visit(record, version);
             }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use base::key_event::{KeyEvent, KeyListener};
-use base::{Op, Tid};
+use base::{Op, Tid, database};
 use hashbrown::HashSet;
 
 use crate::engine::Engine;
@@ -15,7 +15,7 @@ use crate::listening::NotedEvent;
 use crate::log::RecordWrite;
 use crate::lookaside::KeyHash;
 use crate::record::{RecordRef, VersionRef};
-use crate::system_record::is_reserved;
+use crate::system_record::{DATABASES, is_reserved};
 use crate::transaction::TransactionState;
 use crate::word::WordValue;
 
@@ -74,30 +74,33 @@ fn announce_all(
             listener.flushed(tid);
             continue;
         }
-        let key = record.key();
-        if is_reserved(key) {
+        let (key, old) = (record.key(), RecordRef::version(*seen));
+        if is_system(key) {
+            if key == DATABASES && !old.is_never() {
+                // A database was flushed, or two were exchanged.
+                listener.flushed(tid);
+            }
             continue;
         }
-        let old = RecordRef::version(*seen);
         announce_expiry(engine, &*listener, key, old);
-        let existed = lives(engine, old);
+        let existed = lives(engine, key, old);
         let is_new = !existed && !version.is_absent();
         if noted.contains(key) {
             created.extend(is_new.then_some(key));
             continue;
         }
         if is_new {
-            listener.changed(key, KeyEvent::New, tid);
+            call(engine, &*listener, (key, KeyEvent::New, tid));
         }
         if let Some(event) = effect(old, version, existed) {
-            listener.changed(key, event, tid);
+            call(engine, &*listener, (key, event, tid));
         }
     }
     for NotedEvent { key, event } in events {
         if created.remove(&**key) {
-            listener.changed(key, KeyEvent::New, tid);
+            call(engine, &*listener, (key, KeyEvent::New, tid));
         }
-        listener.changed(key, *event, tid);
+        call(engine, &*listener, (key, *event, tid));
     }
 }
 
@@ -108,16 +111,35 @@ pub(crate) fn announce_expiry(
     key: &[u8],
     version: VersionRef,
 ) {
-    let expired = version.is_key_of(engine.current_generation()) && !lives(engine, version);
-    if expired && version.mark_expiry() {
-        listener.changed(key, KeyEvent::Expired, version.tid());
+    let is_current = version.is_key_of(generation_of(engine, key));
+    if is_current && !lives(engine, key, version) && version.mark_expiry() {
+        call(engine, listener, (key, KeyEvent::Expired, version.tid()));
     }
 }
 
+/// Calls the listener with the key as clients name it.
+fn call(engine: &Engine, listener: &dyn KeyListener, (key, event, tid): (&[u8], KeyEvent, Tid)) {
+    match database::split(key) {
+        None => listener.changed((engine.database_of(0), key), event, tid),
+        Some((namespace, key)) => {
+            listener.changed((engine.database_of(namespace), key), event, tid);
+        }
+    }
+}
+
+/// Returns `true` if a key is the engine's own.
+pub(crate) fn is_system(key: &[u8]) -> bool {
+    is_reserved(key) && database::split(key).is_none()
+}
+
+fn generation_of(engine: &Engine, key: &[u8]) -> u16 {
+    engine.current_generation_of(database::number(key))
+}
+
 /// Returns `true` if a version is that of a key that exists.
-fn lives(engine: &Engine, version: VersionRef) -> bool {
+fn lives(engine: &Engine, key: &[u8], version: VersionRef) -> bool {
     let now = engine.epochs.time_ms();
-    version.is_key_of(engine.current_generation())
+    version.is_key_of(generation_of(engine, key))
         && version.deadline().is_none_or(|deadline| deadline > now)
 }
 

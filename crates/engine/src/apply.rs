@@ -29,6 +29,7 @@ use base::partition::OwnedReply;
 use base::{Abort, Change, Epoch, Op, Tid};
 
 use crate::announce::announce;
+use crate::database_table::DatabaseTable;
 use crate::effects::{keep_last, write_of_change};
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
@@ -38,7 +39,7 @@ use crate::origin::RecentOrigin;
 use crate::publish::{link_late, publish};
 use crate::record::RecordRef;
 use crate::retry::pause;
-use crate::system_record::is_transaction;
+use crate::system_record::{self, is_transaction};
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ActiveTransaction, TransactionState};
 use crate::transaction_error::TransactionError;
@@ -190,9 +191,7 @@ impl Applier {
                 self.txn.hash_and_fetch(&self.thread.engine, keys);
             }
             for change in some {
-                if let Change::Flush { generation } = change {
-                    self.wait_for_sweep(*generation);
-                }
+                self.wait_for_sweep(change);
                 let write = write_of_change(&self.thread, change, &mut self.recent);
                 self.writes.push(write);
             }
@@ -226,11 +225,19 @@ impl Applier {
 
     /// Waits for the janitor if needed. A generation's number comes again after tens of thousands
     /// of flushes, and must not before the janitor has removed the versions that had it.
-    fn wait_for_sweep(&self, generation: u16) {
+    fn wait_for_sweep(&self, change: &Change<'_>) {
         let engine = &self.thread.engine;
-        let now = engine.current_generation();
+        let newest = engine.visible_generations().newest();
+        let generation = match *change {
+            Change::Flush { generation } => generation,
+            Change::Put { key, value, .. } if key == system_record::DATABASES => {
+                let table = DatabaseTable::decode(value).expect(system_record::WELL_FORMED);
+                table.newest()
+            }
+            _ => return,
+        };
         let mut waits = 0;
-        while generation != now
+        while generation != newest
             && generation == engine.oldest_generation.load(Ordering::Acquire) as u16
         {
             pause(waits);

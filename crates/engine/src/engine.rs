@@ -14,8 +14,9 @@ use base::{Abort, Epoch, Op, Tid, TransactionId};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
+use crate::database_table::DatabaseTable;
 use crate::epoch::Epochs;
 use crate::floors::Floors;
 use crate::holds::Holds;
@@ -70,6 +71,10 @@ pub struct Engine {
     /// that record locked inserts and removes it.
     pub(crate) prepared: Mutex<HashMap<TransactionId, PreparedTransaction>>,
     pub(crate) origins: Origins,
+    /// The databases other than 0 once one was used, kept up by commits.
+    pub(crate) databases_now: RwLock<Option<Arc<DatabaseTable>>>,
+    /// `true` if two databases are exchanged.
+    pub(crate) has_swapped: AtomicBool,
     pub(crate) read_atomic: ReadAtomicKeys,
     pub(crate) listening: KeyListening,
     /// The number of workers that there can be; the slots behind theirs are the driven engine's
@@ -128,6 +133,8 @@ impl Engine {
             holds,
             prepared: Mutex::default(),
             origins: Origins::default(),
+            databases_now: RwLock::default(),
+            has_swapped: AtomicBool::new(false),
             read_atomic: ReadAtomicKeys::default(),
             listening: KeyListening::default(),
             workers: options.workers,

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use base::database;
 use base::transaction::{Expiry, OpError, When};
 use base::{Abort, Version};
 
@@ -39,6 +40,7 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// Returns [`TransactionError`]; a value that is not a string is an error of the program and aborts.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>, TransactionError> {
+        let key = &*self.txn.stored_key(&self.thread.engine, key);
         let hash = self.thread.engine.index.hash(key);
         let value = self.txn.read(&self.thread.engine, hash, key).string();
         value.map_err(failed)
@@ -50,6 +52,7 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// Returns [`TransactionError`].
     pub fn version(&mut self, key: &[u8]) -> Result<Version, TransactionError> {
+        let key = &*self.txn.stored_key(&self.thread.engine, key);
         let hash = self.thread.engine.index.hash(key);
         Ok(self.txn.watch_version(&self.thread.engine, hash, key))
     }
@@ -73,6 +76,7 @@ impl<'t> Txn<'t> {
         expiry: Expiry,
     ) -> Result<(), TransactionError> {
         self.txn.admit_bytes(self.thread, key.len() + value.len())?;
+        let key = &*self.txn.stored_key(&self.thread.engine, key);
         let hash = self.thread.engine.index.hash(key);
         let how = (When::Always, expiry, false);
         let set = strings::set(self.thread, self.txn, (hash, key), value, how);
@@ -84,6 +88,7 @@ impl<'t> Txn<'t> {
     /// # Errors
     /// Returns [`TransactionError`].
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, TransactionError> {
+        let key = &*self.txn.stored_key(&self.thread.engine, key);
         let hash = self.thread.engine.index.hash(key);
         let read = self.txn.read(&self.thread.engine, hash, key);
         let exists = read.live.is_some();
@@ -106,9 +111,12 @@ impl<'t> Txn<'t> {
     ) -> Result<Vec<Pair<'t>>, TransactionError> {
         let mut pairs: Vec<Pair<'t>> = Vec::new();
         let engine = &self.thread.engine;
-        self.txn.scan(engine, from, to, limit, |record, version| {
-            pairs.push((record.key(), version.value()));
-        });
+        let from = &*self.txn.stored_key(engine, from);
+        let to = to.map(|to| self.txn.stored_key(engine, to));
+        self.txn
+            .scan(engine, from, to.as_deref(), limit, |record, version| {
+                pairs.push((database::client_key(record.key()), version.value()));
+            });
         Ok(pairs)
     }
 

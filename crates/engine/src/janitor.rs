@@ -40,7 +40,7 @@ use base::{Epoch, TransactionId};
 use self::age::{AgeClock, KEPT_MS};
 use self::horizon::ReclaimHorizon;
 use self::removal::{cut_history, cut_retained, remove};
-use crate::announce::announce_expiry;
+use crate::announce::{announce_expiry, is_system};
 use crate::engine::{Engine, JANITOR};
 use crate::epoch::EpochGuard;
 use crate::lookaside::HintTable;
@@ -63,7 +63,7 @@ pub struct Janitor {
     sweep: Option<Sweep>,
     retained: VecDeque<Retained>,
     clock: AgeClock,
-    /// The generation up to which the index was swept.
+    /// The newest generation of all databases when the index was swept.
     swept: u16,
     /// The walk that completes the look-aside table: the table, and the key from which to go on.
     listing: Option<(Arc<HintTable>, Vec<u8>)>,
@@ -82,6 +82,7 @@ struct Retained {
 
 /// A walk through the index in search of flushed keys.
 struct Sweep {
+    /// The newest generation of all databases.
     generation: u16,
     from: Vec<u8>,
 }
@@ -112,7 +113,7 @@ impl Engine {
             clock: AgeClock::new(self.epochs.time_ms()),
             sweep: None,
             // The restored versions may be of any generation.
-            swept: self.current_generation().wrapping_sub(1),
+            swept: self.newest_generation().wrapping_sub(1),
             listing: None,
             passed_ms: 0,
         }
@@ -147,7 +148,7 @@ impl Janitor {
                 self.examine(record, now, None);
             }
             self.sweep_slice(now, budget);
-            self.settle();
+            self.settle(now);
             self.list_slice(budget);
         }
         let garbage = self.empty_bags();
@@ -204,11 +205,11 @@ impl Janitor {
         if let Some(deadline) = kept {
             record.word().unlock(seen, QUEUED);
             self.deadlines.push(Reverse((deadline, record)));
-        } else if retains && self.is_retained(version, now, forgotten) {
+        } else if retains && self.is_retained((record, version), now, forgotten) {
             record.word().unlock(seen, QUEUED);
             self.retain(record, version);
-        } else if record != self.engine.generation && now.is_gone(version) {
-            if now.may_leave(version) {
+        } else if record != self.engine.generation && now.is_gone(record, version) {
+            if now.may_leave(record, version) {
                 remove(&self.engine, record, seen);
             } else {
                 record.word().unlock(seen, QUEUED);
@@ -230,7 +231,7 @@ impl Janitor {
         let engine = &self.engine;
         if version.deadline().is_some()
             && !engine.keeps_expired.load(Ordering::Relaxed)
-            && !system_record::is_reserved(record.key())
+            && !is_system(record.key())
             && let Some(listener) = engine.listening.listener()
         {
             announce_expiry(engine, &*listener, record.key(), version);
@@ -260,7 +261,7 @@ impl Janitor {
     /// key, or for the reason why it has none.
     fn is_retained(
         &self,
-        version: VersionRef,
+        (record, version): (RecordRef, VersionRef),
         now: ReclaimHorizon,
         forgotten: Option<TransactionId>,
     ) -> bool {
@@ -273,7 +274,7 @@ impl Janitor {
             let older = |pending| pending < id;
             forgotten == Some(id) && !self.engine.least_pending().is_some_and(older)
         };
-        !version.is_never() && now.is_gone(version) && !settled()
+        !version.is_never() && now.is_gone(record, version) && !settled()
     }
 
     /// Keeps the record of a read-atomic key for later.
@@ -323,13 +324,14 @@ impl Janitor {
             .sweep
             .as_ref()
             .map_or(self.swept, |sweep| sweep.generation);
-        if now.generation == sweeping {
+        let newest = now.generations.newest();
+        if newest == sweeping {
             return;
         }
         let due = self.deadlines.drain().map(|Reverse((_, record))| record);
         self.waiting.extend(due);
         self.sweep = Some(Sweep {
-            generation: now.generation,
+            generation: newest,
             from: Vec::new(),
         });
     }
@@ -358,7 +360,7 @@ impl Janitor {
             looked += 1;
             let seen = record.word().load();
             let version = RecordRef::version(seen);
-            let current = [sweep.generation, SYSTEM_GENERATION];
+            let current = [now.generations.of(record.key()), SYSTEM_GENERATION];
             if seen.has(QUEUED) || current.contains(&version.generation()) {
                 return true;
             }
@@ -417,7 +419,7 @@ impl Janitor {
     }
 
     /// Notes that no version of a generation before the swept one is left, once that is so.
-    fn settle(&self) {
+    fn settle(&self, now: ReclaimHorizon) {
         let engine = &self.engine;
         let oldest = engine.oldest_generation.load(Ordering::Relaxed);
         let known = u64::from(self.swept);
@@ -426,7 +428,7 @@ impl Janitor {
         }
         let passed = |record: &RecordRef| {
             let version = RecordRef::version(record.word().load());
-            version.is_absent() || version.exists_in(self.swept)
+            version.is_absent() || version.exists_in(now.generations.of(record.key()))
         };
         let retained = self.retained.iter().map(|retained| &retained.record);
         if self

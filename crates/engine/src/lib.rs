@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | memory | `sync`, `word` | the record word: current version, lock, marks |
 //! | | `origin`, `record` | records and versions in memory |
-//! | formats | [`system_record`] | the data that a partition stores about itself |
+//! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
 //! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
@@ -16,12 +16,12 @@
 //! | | `index`, `floors` | from key to record; versions of keys that have no record |
 //! | shared state | `listening` | the listener for changes of keys |
 //! | | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
-//! | | [`engine`], `stats`, `driven`, `pending_attempts` | the state that threads share, and what can be asked of it |
+//! | | [`engine`], `databases`, `stats`, `driven`, `pending_attempts` | the state that threads share, and what can be asked of it |
 //! | thread | `memory_limit`, `thread_context`, `retry` | a thread's registration: its slot, TIDs, garbage; waiting before another attempt |
 //! | publication | `effects`, `publish` | from changes to versions; making versions current |
 //! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
 //! | | `announce` | the events of what it has changed, for the listener |
-//! | | `version_ids`, `access` | reading, writing and scanning keys within it |
+//! | | `version_ids`, `database_access`, `access` | the databases of its keys, and flushes; reading, writing and scanning keys within it |
 //! | | `fencing`, `libraries`, `deadlines`, `strings`, `one_shot`, `open_transaction`, [`interactive`] | operations in terms of these; the ways to run them |
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
 //! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
@@ -69,6 +69,7 @@
 //! - `docs/decisions/0070-time-goes-on-evenly.md`
 //! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
+//! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 
 #![deny(unsafe_code)]
@@ -78,6 +79,9 @@ mod announce;
 pub mod apply;
 mod commit;
 mod conflict;
+mod database_access;
+mod database_table;
+mod databases;
 mod deadlines;
 mod decide;
 mod driven;
@@ -143,6 +147,6 @@ pub use restore::Restorer;
 pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
 pub use stage::Staged;
-pub use stats::{EngineStats, bytes_of_key};
+pub use stats::{EngineStats, KeyStats, bytes_of_key};
 pub use transaction_error::TransactionError;
 pub use worker::{Committed, Worker};

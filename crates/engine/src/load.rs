@@ -15,13 +15,14 @@
 //! leaves the mixture, and another must be loaded.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
-use base::{Change, Epoch, Tid};
+use base::{Change, Epoch, Tid, database};
 use hashbrown::HashMap;
 use parking_lot::MutexGuard;
 
 use crate::apply::{Applier, lock_to_apply};
+use crate::database_table::VisibleGenerations;
+use crate::databases::count_restored;
 use crate::effects::write_of_change;
 use crate::engine::Engine;
 use crate::log::RecordWrite;
@@ -46,8 +47,8 @@ pub struct Loader<'a> {
     /// The next existing keys, and the key from which to look for more if there may be some.
     ahead: VecDeque<Vec<u8>>,
     more_from: Option<Vec<u8>>,
-    /// Keys of each generation: loaded minus replaced.
-    keys: HashMap<u16, KeyCount>,
+    /// Keys of each generation of each database: loaded minus replaced.
+    keys: HashMap<(u16, u16), KeyCount>,
     /// The key that came last.
     last: Option<Vec<u8>>,
 }
@@ -120,16 +121,11 @@ impl Loader<'_> {
                 version: Engine::generation_version(generation),
             };
             self.install(write, flushed);
+            let generations = VisibleGenerations::new(generation, engine.database_table());
+            // Flushed versions are gone.
+            engine.note_generations(generations, generations.newest());
+            count_restored(self.thread, generations, &self.keys);
         }
-        engine
-            .generation_now
-            .store(u64::from(generation), Ordering::Release);
-        // Versions of any other generation are gone.
-        engine
-            .oldest_generation
-            .store(u64::from(generation), Ordering::Release);
-        let keys = self.keys.get(&generation).copied().unwrap_or_default();
-        self.thread.counters().count_keys(generation, keys);
         engine.floors.raise_all(last_of(self.index));
         engine.epochs.drive(self.index.next(), self.stamp_ms);
         if let Some(listener) = engine.listening.listener() {
@@ -200,9 +196,9 @@ impl Loader<'_> {
         new.set_tid(tid);
         if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
-                let generation = version.generation();
-                let count = self.keys.entry(generation).or_default();
-                count.add(version, generation, by);
+                let place = (database::number(record.key()), version.generation());
+                let count = self.keys.entry(place).or_default();
+                count.add(version, place.1, by);
             }
         }
         let counters = self.thread.counters();

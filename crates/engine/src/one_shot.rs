@@ -1,5 +1,8 @@
 //! Executes the operations of one-shot transactions: each of them in terms of reads and writes.
 
+use std::borrow::Cow;
+
+use base::database;
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
 use base::transaction::{OpError, byte_range};
@@ -29,17 +32,76 @@ pub(crate) fn run(
     let notes = listens && !ops.iter().any(|op| matches!(op, Op::Announce { .. }));
     for (at, op) in ops.iter().enumerate() {
         txn.admit_bytes(thread, op.brings())?;
-        let allocated = txn.allocated();
-        let reply = match txn.hashes[at] {
-            Some(hash) => execute(thread, txn, at, op, hash)?.unwrap_or_else(Reply::Error),
-            None => execute_keyless(thread, txn, at, op)?,
+        let reply = if txn.is_swapped(&thread.engine) {
+            execute_swapped(thread, txn, (at, op), notes)?
+        } else {
+            execute_hashed(thread, txn, (at, op), (txn.hashes[at], notes))?
         };
-        if notes && let Some(hash) = txn.hashes[at] {
-            note(&thread.engine, txn, (op, hash), allocated);
-        }
         txn.replies.push(reply);
     }
     Ok(())
+}
+
+/// Executes an operation, of whose key, if it has one, this is the hash. Its event is noted, or not.
+#[inline]
+fn execute_hashed(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    (at, op): (usize, &Op<'_>),
+    (hash, notes): (Option<KeyHash>, bool),
+) -> Result<Reply<'static>, TransactionError> {
+    let Some(hash) = hash else {
+        return execute_keyless(thread, txn, at, op);
+    };
+    let allocated = txn.allocated();
+    let reply = execute(thread, txn, at, op, hash)?.unwrap_or_else(Reply::Error);
+    if notes {
+        note(&thread.engine, txn, (op, hash), allocated);
+    }
+    Ok(reply)
+}
+
+/// Executes an operation whose keys are stored under others, because databases were exchanged.
+#[cold]
+fn execute_swapped(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    (at, op): (usize, &Op<'_>),
+    notes: bool,
+) -> Result<Reply<'static>, TransactionError> {
+    let keys = stored_keys(&thread.engine, txn, op);
+    let mut stored = op.clone();
+    set_keys(&mut stored, &keys);
+    let hash = stored.key().map(|key| thread.engine.index.hash(key));
+    execute_hashed(thread, txn, (at, &stored), (hash, notes))
+}
+
+/// Returns the keys under which those of an operation are stored: its only one, or the two ends of its
+/// range.
+fn stored_keys(engine: &Engine, txn: &mut TransactionState, op: &Op<'_>) -> [Vec<u8>; 2] {
+    let (first, second) = match *op {
+        Op::Scan { from, to, .. } => (Some(from), to),
+        _ => (op.key(), None),
+    };
+    [first, second].map(|key| {
+        let stored = key.map(|key| txn.stored_key(engine, key));
+        stored.map_or(Vec::new(), Cow::into_owned)
+    })
+}
+
+/// Gives an operation the keys that [`stored_keys`] has returned.
+fn set_keys<'k>(op: &mut Op<'k>, [first, second]: &'k [Vec<u8>; 2]) {
+    match op {
+        Op::Scan { from, to, .. } => {
+            *from = first;
+            *to = to.map(|_| &second[..]);
+        }
+        op => {
+            if let Some(key) = op.key_mut() {
+                *key = first;
+            }
+        }
+    }
 }
 
 /// Returns copies of the replies, which do not refer to the engine's memory.
@@ -129,11 +191,11 @@ fn execute(
         | Op::Libraries
         | Op::CheckLibraries { .. }
         | Op::SetLibraries { .. }
-        | Op::Count
+        | Op::Count { .. }
         | Op::Scan { .. }
-        | Op::Flush => {
-            unreachable!("has no key")
-        }
+        | Op::Flush
+        | Op::FlushDatabase { .. }
+        | Op::SwapDatabases { .. } => unreachable!("has no key"),
     })
 }
 
@@ -154,11 +216,22 @@ fn execute_keyless(
             libraries,
         } => libraries::set(thread, txn, at, (generation, libraries)),
         Op::Now => Ok(Reply::Int(fencing::return_time(txn))),
-        Op::Count if txn.is_deterministic => Ok(Reply::Int(count_by_scan(engine, txn))),
-        Op::Count => {
+        Op::Count { database } if txn.is_deterministic => {
+            Ok(Reply::Int(count_by_scan(engine, txn, database)))
+        }
+        Op::Count { database } => {
+            let count = count(engine, txn, database);
             // Counters have no version: the reply waits for everything up to now.
             txn.observed = engine.epochs.current();
-            Ok(Reply::Int(count(engine, txn) as i64))
+            Ok(Reply::Int(count as i64))
+        }
+        Op::FlushDatabase { database } => {
+            txn.flush_database(thread, database)?;
+            Ok(Reply::Ok)
+        }
+        Op::SwapDatabases { first, second } => {
+            txn.swap_databases(thread, (first, second))?;
+            Ok(Reply::Ok)
         }
         Op::Scan {
             from,
@@ -173,33 +246,36 @@ fn execute_keyless(
             Ok(Reply::Pairs(pairs))
         }
         _ => {
-            txn.flush(engine)?;
+            txn.flush(thread)?;
             Ok(Reply::Ok)
         }
     }
 }
 
-/// Returns the number of keys that the transaction sees, one by one: expired keys do not count, even
-/// if the janitor has not removed them yet.
-fn count_by_scan(engine: &Engine, txn: &mut TransactionState) -> i64 {
+/// Returns the number of keys of a database that the transaction sees, one by one: expired keys do not
+/// count, even if the janitor has not removed them yet.
+fn count_by_scan(engine: &Engine, txn: &mut TransactionState, of: u16) -> i64 {
     let mut keys = 0;
-    txn.scan(engine, b"", None, usize::MAX, |_, _| keys += 1);
+    let namespace = txn.namespace_of(engine, of);
+    let from = database::qualified(namespace, b"");
+    txn.scan(engine, &from, None, usize::MAX, |_, _| keys += 1);
     keys
 }
 
-/// Returns the number of keys that the transaction sees, its own writes included.
-fn count(engine: &Engine, txn: &TransactionState) -> u64 {
-    let generation = txn.generation;
-    let own = txn.writes.iter().map(|write| {
+/// Returns the number of keys of a database that the transaction sees, its own writes included.
+fn count(engine: &Engine, txn: &mut TransactionState, of: u16) -> u64 {
+    let namespace = txn.namespace_of(engine, of);
+    let generation = txn.generation_of_namespace(engine, namespace);
+    let is_of = |record: &RecordRef| {
+        database::number(record.key()) == namespace && *record != engine.generation
+    };
+    let writes = txn.writes.iter().filter(|write| is_of(&write.record));
+    let own = writes.map(|write| {
         let old = RecordRef::version(write.record.word().load());
         let of = |version: VersionRef| i64::from(version.is_key_of(generation));
-        if write.record == engine.generation {
-            0
-        } else {
-            of(write.version) - of(old)
-        }
+        of(write.version) - of(old)
     });
     engine
-        .count_keys(generation)
+        .count_keys_of(namespace, generation)
         .saturating_add_signed(own.sum())
 }

@@ -29,8 +29,10 @@ impl Engine {
         is_sought: impl Fn(&[u8]) -> bool,
     ) -> Option<TransactionId> {
         let mut least = None;
-        self.index
-            .range(&RESERVED, Some(&system_record::OTHERS), |record| {
+        self.index.range(
+            &RESERVED,
+            Some(&system_record::BEHIND_TRANSACTIONS),
+            |record| {
                 let Ok(id) = system_record::id(record.key()) else {
                     return true;
                 };
@@ -41,7 +43,8 @@ impl Engine {
                 let is_pending = !version.is_absent() && system_record::is_unheld(version.value());
                 least = (is_pending && is_sought(version.value())).then_some(id);
                 least.is_none()
-            });
+            },
+        );
         least
     }
 }

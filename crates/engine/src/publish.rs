@@ -3,11 +3,13 @@
 
 use std::sync::atomic::Ordering;
 
-use base::Tid;
+use base::{Tid, database};
 
+use crate::database_table::VisibleGenerations;
 use crate::garbage::{Bag, Garbage};
 use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
+use crate::system_record;
 use crate::thread_context::ThreadContext;
 use crate::word::{HELD, QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
@@ -34,6 +36,8 @@ pub(crate) fn publish(
             engine
                 .generation_now
                 .store(u64::from(generation), Ordering::Release);
+        } else if database::may_be_qualified(write.record.key()) {
+            note_qualified(thread, (generation, writes), *write, old);
         } else {
             keys.add(new, generation, 1);
             keys.add(old, generation, -1);
@@ -48,6 +52,30 @@ pub(crate) fn publish(
     drop(bag);
     counters.count_keys(generation, keys);
     WorkerSlot::count(&counters.bytes, bytes);
+}
+
+/// Notes the write of a key that may be of another database than 0, or of the record of the databases.
+/// `own` is the generation of database 0.
+#[cold]
+fn note_qualified(
+    thread: &ThreadContext,
+    (own, writes): (u16, &[RecordWrite]),
+    write: RecordWrite,
+    old: VersionRef,
+) {
+    let engine = &thread.engine;
+    let is_table = |write: &&RecordWrite| write.record.key() == system_record::DATABASES;
+    if is_table(&&write) {
+        return engine.note_databases(write.version);
+    }
+    let database = database::number(write.record.key());
+    let table = writes.iter().find(is_table).map(|write| write.version);
+    let table = table.or_else(|| engine.database_table());
+    let generation = VisibleGenerations::new(own, table).of_namespace(database);
+    let mut keys = KeyCount::default();
+    keys.add(write.version, generation, 1);
+    keys.add(old, generation, -1);
+    thread.counters().count_keys_of(database, generation, keys);
 }
 
 /// Makes `new` current in place of `old`, and puts `old` into the bag if nothing needs it.

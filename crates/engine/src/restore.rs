@@ -9,14 +9,15 @@
 //! again (module `restore_prepared`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use base::{Change, Epoch, Tid, Timestamp, TransactionId};
+use base::{Change, Epoch, Tid, Timestamp, TransactionId, database};
 use hashbrown::HashMap;
 
+use crate::database_table::VisibleGenerations;
+use crate::databases::{count_restored, farthest_from};
 use crate::edits::{self, Edits, StoredEdit};
 use crate::effects::write_of_change;
-use crate::engine::{Engine, generation_after};
+use crate::engine::Engine;
 use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
 use crate::origin::RecentOrigin;
@@ -29,8 +30,8 @@ use crate::worker_slot::{KeyCount, WorkerSlot};
 /// Restores changes; one for each thread. Give it to [`Engine::finish_restore`] at the end.
 pub struct Restorer {
     thread: ThreadContext,
-    /// Keys of each generation: found minus replaced.
-    keys: HashMap<u16, KeyCount>,
+    /// Keys of each generation of each database: found minus replaced.
+    keys: HashMap<(u16, u16), KeyCount>,
     recent: RecentOrigin,
     edits: Edits,
 }
@@ -61,16 +62,17 @@ impl Engine {
         stamp_ms: u64,
     ) -> Result<(), RestoreError> {
         apply_edits(&mut restorers)?;
+        self.check_databases()?;
         let generation = RecordRef::version(self.generation.word().load()).generation();
-        self.generation_now
-            .store(u64::from(generation), Ordering::Release);
-        // One flush is possible before the janitor has swept.
-        let farthest = generation_after(generation_after(generation));
-        self.oldest_generation
-            .store(u64::from(farthest), Ordering::Release);
+        // No other thread is here that frees the record.
+        let generations = VisibleGenerations::new(generation, self.database_table());
+        let oldest = farthest_from(generations.newest());
+        self.note_generations(generations, oldest);
+        if self.has_swapped() && self.read_atomic.any() {
+            return Err(RestoreError::Exchanged);
+        }
         for restorer in &restorers {
-            let keys = restorer.keys.get(&generation).copied().unwrap_or_default();
-            restorer.thread.counters().count_keys(generation, keys);
+            count_restored(&restorer.thread, generations, &restorer.keys);
         }
         self.floors
             .raise_all(Tid::new(newest, (1 << Tid::SEQUENCE_BITS) - 1));
@@ -124,9 +126,9 @@ impl Restorer {
         self.publish(record, seen, new);
         if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
-                let generation = version.generation();
-                let count = self.keys.entry(generation).or_default();
-                count.add(version, generation, by);
+                let place = (database::number(record.key()), version.generation());
+                let count = self.keys.entry(place).or_default();
+                count.add(version, place.1, by);
             }
         }
         WorkerSlot::count(&self.thread.counters().bytes, new.bytes() as i64);

@@ -18,6 +18,12 @@ pub enum RestoreError {
         /// The reason.
         reason: &'static str,
     },
+    /// Keys are declared read atomic, which are of database 0, and databases were exchanged.
+    #[error(
+        "databases were exchanged (SWAPDB), so that no keys can be read atomic: start without read-atomic \
+         prefixes, or exchange the databases back first"
+    )]
+    Exchanged,
     /// The engine has workers in use, but must have none: the caller's mistake.
     #[error("all workers are in use, so that nothing can be restored")]
     NoWorker,

@@ -42,14 +42,17 @@ impl Engine {
         };
         let _guard = thread.pin();
         let mut found = Vec::new();
-        self.index
-            .range(&RESERVED, Some(&system_record::OTHERS), |record| {
+        self.index.range(
+            &RESERVED,
+            Some(&system_record::BEHIND_TRANSACTIONS),
+            |record| {
                 let version = RecordRef::version(record.word().load());
                 if !version.is_absent() {
                     found.push((record, version));
                 }
                 true
-            });
+            },
+        );
         let mut prepared = 0;
         for (record, version) in found {
             let restored = system_record::id(record.key()).and_then(|id| {

@@ -25,6 +25,7 @@ use base::Epoch;
 use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
 
+use crate::database_table::VisibleGenerations;
 use crate::engine::Engine;
 use crate::record::{RecordRef, VersionRef};
 
@@ -73,6 +74,22 @@ impl Engine {
             }
         }
         snapshot
+    }
+
+    /// Returns a view of everything that has committed, as [`Engine::snapshot`], and the namespace of a
+    /// database in it.
+    #[must_use]
+    pub fn snapshot_of(self: &Arc<Self>, database: u16) -> (Snapshot, u16) {
+        loop {
+            let before = self.databases_now.read().clone();
+            let snapshot = self.snapshot();
+            let after = self.databases_now.read().clone();
+            // What was written before the snapshot is in it.
+            if before.as_ref().map(Arc::as_ptr) == after.as_ref().map(Arc::as_ptr) {
+                let namespace = after.map_or(database, |table| table.namespace_of(database));
+                return (snapshot, namespace);
+            }
+        }
     }
 
     fn snapshot_of_applied(self: &Arc<Self>) -> Snapshot {
@@ -128,7 +145,7 @@ impl Snapshot {
     pub(crate) fn absence_of<'p>(
         &self,
         record: RecordRef,
-        generation: u16,
+        generations: VisibleGenerations,
     ) -> Option<SnapshotEntry<'p>> {
         let retained = self.engine.read_atomic.covers(record.key());
         let version = retained.then(|| self.version_of(record)).flatten()?;
@@ -139,17 +156,28 @@ impl Snapshot {
             kind: base::transaction::Kind::String,
             deadline: Some(ABSENT_MS),
             tid: version.tid(),
-            generation,
+            generation: generations.of(record.key()),
             origin: Some(origin),
         })
     }
 
-    /// Returns the view's entry of a record, when `generation` is visible in it.
+    /// Returns the generations that are visible in the view.
+    pub(crate) fn generations(&self) -> VisibleGenerations {
+        let engine = &self.engine;
+        let own = self.version_of(engine.generation);
+        let table = engine
+            .database_record()
+            .and_then(|record| self.version_of(record));
+        VisibleGenerations::new(own.map_or(0, VersionRef::generation), table)
+    }
+
+    /// Returns the view's entry of a record, when these generations are visible in it.
     pub(crate) fn entry_of<'p>(
         &self,
         record: RecordRef,
-        generation: u16,
+        generations: VisibleGenerations,
     ) -> Option<SnapshotEntry<'p>> {
+        let generation = generations.of(record.key());
         let visible = |v: &VersionRef| {
             v.exists_in(generation) && v.deadline().is_none_or(|deadline| deadline > self.time_ms)
         };
@@ -182,7 +210,7 @@ pub struct SnapshotEntry<'a> {
     pub deadline: Option<u64>,
     /// The transaction that wrote it.
     pub tid: base::Tid,
-    /// The generation that it belongs to: the view's, or that of system records.
+    /// The generation that it belongs to: that of its database in the view, or that of system records.
     pub generation: u16,
     /// The origin, if a transaction over several partitions wrote it.
     pub origin: Option<base::Origin<'a>>,

@@ -1,5 +1,6 @@
 //! Figures of an engine, added up from the counters of its threads.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -7,12 +8,12 @@ use crossbeam_utils::CachePadded;
 use crate::engine::Engine;
 use crate::index::TREE_BYTES_PER_RECORD;
 use crate::record::RecordRef;
-use crate::worker_slot::{DEADLINE_UNIT_MS, WorkerSlot};
+use crate::worker_slot::{DEADLINE_UNIT_MS, KeyCount, WorkerSlot};
 
 /// Figures of an engine. Sums over workers, each read at its own moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineStats {
-    /// Keys; those that have expired and were not yet reclaimed count.
+    /// Keys of all databases; those that have expired and were not yet reclaimed count.
     pub keys: u64,
     /// Those of them that have a deadline.
     pub expiring: u64,
@@ -34,11 +35,35 @@ pub struct EngineStats {
     pub kept_versions: u64,
 }
 
+/// Figures of the keys of a database, as those of [`EngineStats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyStats {
+    /// Keys.
+    pub keys: u64,
+    /// Those of them that have a deadline.
+    pub expiring: u64,
+    /// The mean of their deadlines, in milliseconds since the Unix epoch; 0 without one.
+    pub mean_deadline_ms: u64,
+}
+
 /// Returns the bytes that a key and its value take, with the key's place in the index, if they have these
 /// lengths. Older versions that transactions may still read are not among them.
 #[must_use]
 pub fn bytes_of_key(key_len: usize, value_len: usize, expires: bool) -> usize {
     RecordRef::bytes_for(key_len, value_len, expires) + TREE_BYTES_PER_RECORD
+}
+
+impl KeyStats {
+    /// Returns the figures for a sum of deadlines in [`DEADLINE_UNIT_MS`].
+    fn new(keys: u64, expiring: u64, deadlines: u64) -> KeyStats {
+        KeyStats {
+            keys,
+            expiring,
+            mean_deadline_ms: deadlines
+                .checked_div(expiring)
+                .map_or(0, |units| units * DEADLINE_UNIT_MS),
+        }
+    }
 }
 
 impl Engine {
@@ -55,15 +80,18 @@ impl Engine {
     /// Returns sums of the workers' counters.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let generation = self.current_generation();
-        let expiring = self.count(generation, |p| &p.expiring);
+        let keys = self.key_stats();
+        let expiring: u64 = keys.iter().map(|(_, of)| of.expiring).sum();
+        let deadlines = keys
+            .iter()
+            .map(|(_, of)| u128::from(of.mean_deadline_ms) * u128::from(of.expiring));
         EngineStats {
-            keys: self.count_keys(generation),
+            keys: keys.iter().map(|(_, of)| of.keys).sum(),
             expiring,
-            mean_deadline_ms: self
-                .count(generation, |p| &p.deadlines)
-                .checked_div(expiring)
-                .map_or(0, |units| units * DEADLINE_UNIT_MS),
+            mean_deadline_ms: deadlines
+                .sum::<u128>()
+                .checked_div(u128::from(expiring))
+                .map_or(0, |mean| mean as u64),
             records: self.sum(|p| &p.records),
             memory_bytes: self.memory_bytes(),
             commits: self.sum(|p| &p.commits),
@@ -74,16 +102,55 @@ impl Engine {
         }
     }
 
+    /// Returns figures of the keys of database 0, and of each other database that has keys, in order.
+    #[must_use]
+    pub fn key_stats(&self) -> Vec<(u16, KeyStats)> {
+        let slots = self.slots.iter();
+        let used =
+            slots.flat_map(|slot| slot.namespaces.lock().keys().copied().collect::<Vec<_>>());
+        let used: BTreeSet<u16> = used.chain([0]).collect();
+        let stats = used.into_iter().map(|namespace| {
+            let generation = self.current_generation_of(namespace);
+            let stats = self.key_stats_of(namespace, generation);
+            (self.database_of(namespace), stats)
+        });
+        let stats = stats.filter(|(of, stats)| *of == 0 || stats.keys > 0);
+        let stats: BTreeMap<u16, KeyStats> = stats.collect();
+        stats.into_iter().collect()
+    }
+
+    fn key_stats_of(&self, namespace: u16, generation: u16) -> KeyStats {
+        if namespace == 0 {
+            let expiring = self.count(generation, |p| &p.expiring);
+            let deadlines = self.count(generation, |p| &p.deadlines);
+            return KeyStats::new(self.count(generation, |p| &p.keys), expiring, deadlines);
+        }
+        let mut sum = KeyCount::default();
+        for slot in &self.slots {
+            let namespaces = slot.namespaces.lock();
+            let counted = namespaces.get(&namespace);
+            if let Some((_, count)) = counted.filter(|counted| counted.0 == generation) {
+                sum.add_count(*count);
+            }
+        }
+        let [keys, expiring, deadlines] =
+            [sum.keys, sum.expiring, sum.deadlines].map(|sum| u64::try_from(sum).unwrap_or(0));
+        KeyStats::new(keys, expiring, deadlines)
+    }
+
     fn sum(&self, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
         sum_of(self.slots.iter(), counter)
     }
 
-    /// Returns the number of keys of a generation.
-    pub(crate) fn count_keys(&self, generation: u16) -> u64 {
-        self.count(generation, |p| &p.keys)
+    /// Returns the number of keys of a namespace that has this generation.
+    pub(crate) fn count_keys_of(&self, namespace: u16, generation: u16) -> u64 {
+        match namespace {
+            0 => self.count(generation, |p| &p.keys),
+            other => self.key_stats_of(other, generation).keys,
+        }
     }
 
-    /// Returns the sum of a counter that belongs to a generation.
+    /// Returns the sum of a counter that belongs to a generation of database 0.
     fn count(&self, generation: u16, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {
         let of_it = |p: &&CachePadded<WorkerSlot>| {
             p.generation.load(Ordering::Acquire) == u64::from(generation)

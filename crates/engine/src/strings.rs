@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use base::database;
 use base::limits::Limits;
 use base::number::{add_decimal as sum_of_decimals, parse_int};
 use base::transaction::{Expiry, Kind, OpError, When};
@@ -110,11 +111,17 @@ pub(crate) fn set(
 /// Refuses keys and values that are too long, and keys that are the engine's own.
 #[inline]
 pub(crate) fn check_limits(limits: &Limits, key: &[u8], value_len: usize) -> Result<(), OpError> {
-    if key.len() > limits.key || value_len > limits.value {
+    if value_len > limits.value {
         return Err(OpError::TooLong);
     }
-    if is_reserved(key) {
-        return Err(OpError::Reserved);
+    let key_len = match database::split(key) {
+        None if is_reserved(key) => return Err(OpError::Reserved),
+        Some((0, _)) => return Err(OpError::Reserved),
+        None => key.len(),
+        Some((_, key)) => key.len(),
+    };
+    if key_len > limits.key {
+        return Err(OpError::TooLong);
     }
     Ok(())
 }

@@ -6,14 +6,15 @@
 //! |---|---|---|
 //! | a transaction over several partitions | 32 bytes: sixteen times 255, and the transaction's id (its timestamp and a number that tells attempts of one timestamp apart, 8 bytes each, big-endian) | see below |
 //! | a lock | 33 times 255, and the lock's name | the greatest token that was seen of the lock, 8 bytes |
+//! | the databases | 32 times 255, and a 2 | the table of databases, see below |
 //! | the time that a worker has told | 32 times 255, a 0, and the worker's number (4 bytes, big-endian) | that time, milliseconds since the Unix epoch, 8 bytes |
 //! | the libraries of functions | 32 times 255, and a 1 | their generation, 8 bytes; the libraries, as the server stores them |
 //!
-//! Keys of transactions begin with [`RESERVED`]; those of modules `fencing` and `libraries` follow. Numbers in values are
-//! little-endian. Reserved keys are the last ones in the order of keys; clients can neither write nor
-//! see them.
+//! Keys of transactions begin with [`RESERVED`]; the keys of databases (`base::database`) follow, and then
+//! those of modules `fencing`, `libraries` and `database_table`. Numbers in values are little-endian. Reserved
+//! keys are the last ones in the order of keys; clients can neither write nor see them.
 //!
-//! The value of a transaction's record:
+//! The table of databases is that of module `database_table`. The value of a transaction's record:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -39,6 +40,7 @@
 //! A refusal ends with its version's deadline.
 
 use base::change::SYSTEM_GENERATION;
+use base::database;
 use base::limits::RESERVED;
 use base::participant::State;
 use base::transaction::Kind;
@@ -52,6 +54,16 @@ pub(crate) const OTHERS: [u8; RESERVED.len() + TransactionId::BYTES + 1] = {
     key[RESERVED.len() + TransactionId::BYTES] = 0;
     key
 };
+
+/// The key of the record of the databases.
+pub(crate) const DATABASES: [u8; OTHERS.len()] = {
+    let mut key = OTHERS;
+    key[OTHERS.len() - 1] = 2;
+    key
+};
+
+/// The key behind those of all transactions.
+pub(crate) const BEHIND_TRANSACTIONS: [u8; RESERVED.len() + 1] = database::PREFIX_OF_ALL;
 
 const PREPARED: u8 = 1;
 const COMMITTED: u8 = 2;
@@ -69,7 +81,7 @@ pub(crate) fn is_reserved(key: &[u8]) -> bool {
 
 /// Returns `true` if a key is that of a transaction's record.
 pub(crate) fn is_transaction(key: &[u8]) -> bool {
-    is_reserved(key) && key < &OTHERS[..]
+    is_reserved(key) && key < &BEHIND_TRANSACTIONS[..]
 }
 
 /// Returns the key of a transaction's record.
@@ -509,10 +521,13 @@ pub(crate) mod tests {
         assert!(is_reserved(&key(one)) && !is_reserved(&[0xff; 15]));
         assert!(id(&RESERVED).is_err() && id(b"other").is_err());
         let last = TransactionId {
-            timestamp: Timestamp(u64::MAX),
+            timestamp: Timestamp(0xfd << 56 | u64::MAX >> 8),
             unique: u64::MAX,
         };
-        assert!(key(last)[..] < OTHERS[..] && is_transaction(&key(last)));
-        assert!(is_reserved(&OTHERS) && !is_transaction(&OTHERS) && !is_transaction(b"key"));
+        assert!(key(last)[..] < BEHIND_TRANSACTIONS[..] && is_transaction(&key(last)));
+        for other in [&OTHERS[..], &DATABASES, &database::prefix(1)] {
+            assert!(is_reserved(other) && !is_transaction(other));
+        }
+        assert!(!is_transaction(b"key"));
     }
 }

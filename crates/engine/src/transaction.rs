@@ -55,7 +55,12 @@ pub(crate) struct TransactionState {
     pub(crate) epoch: Epoch,
     /// The transaction's own time, milliseconds since the Unix epoch.
     pub(crate) time_ms: u64,
+    /// The generation that it sees of database 0.
     pub(crate) generation: u16,
+    /// The version of the record of the databases, once the transaction has looked for it.
+    pub(crate) databases: Option<Option<VersionRef>>,
+    /// `true` if it has exchanged databases itself.
+    pub(crate) has_swapped: bool,
     /// The records that it has read, and their words at that moment: the generation's first.
     pub(crate) reads: Vec<(RecordRef, WordValue)>,
     /// Keys of which there was no record: all in one buffer, with the end of each.
@@ -104,6 +109,8 @@ impl TransactionState {
         self.epoch = epoch;
         self.time_ms = engine.epochs.stamp_ms(epoch);
         self.generation = version.generation();
+        self.databases = None;
+        self.has_swapped = false;
         self.observed = version.epoch();
         self.wrote = Tid::ZERO;
         self.reads.push((engine.generation, seen));
@@ -235,10 +242,11 @@ impl TransactionState {
         deadline.is_some_and(|deadline| deadline <= self.time_ms)
     }
 
-    /// Returns `true` if the transaction sees this version at all.
+    /// Returns `true` if the transaction sees this version, of a key of a database that has this
+    /// generation.
     #[inline]
-    pub(crate) fn sees(&self, version: VersionRef) -> bool {
-        version.is_key_of(self.generation) && !self.has_passed(version.deadline())
+    pub(crate) fn sees_of(&self, generation: u16, version: VersionRef) -> bool {
+        version.is_key_of(generation) && !self.has_passed(version.deadline())
     }
 
     /// Refuses an operation that needs `bytes` more memory than there is. Replicas that execute the

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::garbage::Bag;
@@ -18,14 +19,21 @@ const LATEST_DEADLINE: u64 = 1 << 36;
 /// A change of the numbers of keys.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct KeyCount {
-    keys: i64,
+    pub(crate) keys: i64,
     /// Those of them that have a deadline.
-    expiring: i64,
+    pub(crate) expiring: i64,
     /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
-    deadlines: i64,
+    pub(crate) deadlines: i64,
 }
 
 impl KeyCount {
+    /// Adds another change.
+    pub(crate) fn add_count(&mut self, other: KeyCount) {
+        self.keys += other.keys;
+        self.expiring += other.expiring;
+        self.deadlines = self.deadlines.wrapping_add(other.deadlines);
+    }
+
     /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
     /// another generation do not count.
     #[inline]
@@ -46,7 +54,7 @@ impl KeyCount {
 #[derive(Default)]
 pub(crate) struct WorkerSlot {
     pub(crate) bag: Mutex<Bag>,
-    /// The generation that `keys` counts.
+    /// The generation that `keys` counts, of namespace 0.
     pub(crate) generation: AtomicU64,
     /// Keys made minus keys deleted, in two's complement.
     pub(crate) keys: AtomicU64,
@@ -54,6 +62,8 @@ pub(crate) struct WorkerSlot {
     pub(crate) expiring: AtomicU64,
     /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
     pub(crate) deadlines: AtomicU64,
+    /// For each namespace other than 0: a generation, and its keys made minus its keys deleted.
+    pub(crate) namespaces: Mutex<HashMap<u16, (u16, KeyCount)>>,
     /// Bytes allocated minus bytes freed, in two's complement.
     pub(crate) bytes: AtomicU64,
     /// Records made minus records removed, in two's complement.
@@ -68,7 +78,20 @@ pub(crate) struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Adds to the number of keys of a generation; those of earlier ones are gone.
+    /// Adds to the number of keys of a namespace, 0 or another, as [`WorkerSlot::count_keys`].
+    pub(crate) fn count_keys_of(&self, namespace: u16, generation: u16, by: KeyCount) {
+        if namespace == 0 {
+            return self.count_keys(generation, by);
+        }
+        let mut namespaces = self.namespaces.lock();
+        let counted = namespaces.entry(namespace).or_default();
+        if counted.0 != generation {
+            *counted = (generation, KeyCount::default());
+        }
+        counted.1.add_count(by);
+    }
+
+    /// Adds to the number of keys of a generation of namespace 0; those of earlier ones are gone.
     #[inline]
     pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
         if self.generation.load(Ordering::Relaxed) != u64::from(generation) {

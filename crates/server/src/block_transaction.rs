@@ -15,15 +15,17 @@
 //!    one, in place of the command's operations. The block takes effect only with assumptions
 //!    that hold at that point.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Abort, Op, Reply, Version};
+use base::{Abort, Op, Reply, Version, database};
 use resp::Writer;
 
 use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::cursors::Cursors;
+use crate::database_selection::{DatabaseLimits, database_after};
 use crate::lookup_counts::count_lookups;
 use crate::refusal::{self, Refusal};
 use crate::render::{Render, RenderContext};
@@ -39,6 +41,11 @@ pub(crate) struct BlockTransaction {
     watches: BTreeMap<Vec<u8>, Version>,
     /// Of each command that visits keys: the key at which it begins or ends.
     keys: Vec<Result<Arc<[u8]>, Refusal>>,
+    /// The database of each command.
+    databases: Vec<u16>,
+    limits: DatabaseLimits,
+    /// Of each command whose keys are not stored as the client names them: the stored keys.
+    qualified: Vec<OnceCell<Vec<u8>>>,
     assumed: Vec<Assumption>,
     revisions: usize,
 }
@@ -81,6 +88,7 @@ impl BlockTransaction {
         calls: Vec<CommandCall>,
         watches: BTreeMap<Vec<u8>, Version>,
         cursors: &Cursors,
+        (database, limits): (u16, DatabaseLimits),
     ) -> BlockTransaction {
         let keys = calls
             .iter()
@@ -93,6 +101,9 @@ impl BlockTransaction {
             .collect();
         BlockTransaction {
             keys,
+            databases: databases_of(&calls, database, limits.count),
+            limits,
+            qualified: vec![OnceCell::new(); calls.len()],
             assumed: vec![None; calls.len()],
             calls,
             watches,
@@ -110,14 +121,20 @@ impl BlockTransaction {
                 version: *version,
             })
             .collect();
-        let commands = self
-            .calls
-            .iter()
-            .zip(&self.keys)
-            .zip(&self.assumed)
-            .map(|((call, key), assumed)| plan(call, key, *assumed, &mut ops))
-            .collect();
+        let numbers = 0..self.calls.len();
+        let commands = numbers.map(|at| self.plan_command(at, &mut ops)).collect();
         BlockPlan { ops, commands }
+    }
+
+    fn plan_command<'a>(&'a self, at: usize, ops: &mut Ops<'a>) -> PlannedCommand<'a> {
+        let stored = (self.databases[at], self.limits, &self.qualified[at]);
+        plan(
+            &self.calls[at],
+            &self.keys[at],
+            self.assumed[at],
+            stored,
+            ops,
+        )
     }
 
     /// Decides how the block continues after `abort`.
@@ -219,11 +236,22 @@ impl PlannedCommand<'_> {
     }
 }
 
+/// Returns the database of each command, the first one being executed in `database`, of `databases`.
+fn databases_of(calls: &[CommandCall], mut database: u16, databases: u16) -> Vec<u16> {
+    let of_call = |call: &CommandCall| {
+        let own = database;
+        database = database_after(call.command.name, call.args(), (database, databases));
+        own
+    };
+    calls.iter().map(of_call).collect()
+}
+
 /// Adds the operations of one command to those of the block.
 fn plan<'a>(
     call: &'a CommandCall,
     key: &'a Result<Arc<[u8]>, Refusal>,
     assumed: Assumption,
+    (database, limits, qualified): (u16, DatabaseLimits, &'a OnceCell<Vec<u8>>),
     ops: &mut Ops<'a>,
 ) -> PlannedCommand<'a> {
     let args = call.args();
@@ -232,6 +260,7 @@ fn plan<'a>(
         CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) | CommandKind::Guard(plan) => {
             plan(args, ops)
         }
+        CommandKind::Databases(plan) => plan(args, limits, ops),
         CommandKind::Scan(from_key) | CommandKind::Keys(from_key) => match key {
             Ok(key) => (from_key.plan)(args, key, ops),
             Err(refusal) => Err(refusal.clone()),
@@ -245,6 +274,11 @@ fn plan<'a>(
             return PlannedCommand::Refused(refusal);
         }
     };
+    if database::needs_qualification(database, &ops[first..]) {
+        let own: Ops<'a> = ops.drain(first..).collect();
+        let keys = qualified.get_or_init(|| database::qualified_keys(database, &own));
+        ops.extend(database::qualify(database, own, keys));
+    }
     if let Some(unmet) = assumed
         && let Some(&Op::Require { key, present }) = ops.get(first + unmet)
     {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 use std::time::Instant;
 
@@ -34,6 +34,8 @@ pub(crate) struct ConnectedClient {
     pub(crate) names: Mutex<ClientNames>,
     /// Milliseconds after `since` at which its last input came.
     pub(crate) last_ms: AtomicU64,
+    /// The database that it has selected.
+    pub(crate) database: AtomicU16,
     /// Commands queued in its `MULTI` block; -1 without one.
     pub(crate) queued: AtomicI64,
     /// Its subscriptions, by their kind.
@@ -130,9 +132,10 @@ impl ConnectedClient {
         out.extend_from_slice(head.as_bytes());
         out.extend_from_slice(&names.name);
         let middle = format!(
-            " age={} idle={} flags={flags} db=0 sub={} psub={} ssub={} multi={queued} qbuf={} omem={} tot-mem={} cmd={} user=default redir={} resp={} lib-name=",
+            " age={} idle={} flags={flags} db={} sub={} psub={} ssub={} multi={queued} qbuf={} omem={} tot-mem={} cmd={} user=default redir={} resp={} lib-name=",
             age.as_secs(),
             idle_ms / 1000,
+            self.database.load(Ordering::Relaxed),
             subscriptions(SubscriptionKind::Channel),
             subscriptions(SubscriptionKind::Pattern),
             subscriptions(SubscriptionKind::ShardChannel),

@@ -38,13 +38,14 @@ pub(crate) use key_positions::KeyPositions;
 
 use crate::background_job::BackgroundJob;
 use crate::cursors::Cursors;
+use crate::database_selection::DatabaseLimits;
 use crate::function_libraries::FunctionLibraries;
 use crate::key_walk::KeyWalk;
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
-use crate::working_set::WorkingSet;
+use crate::working_set::{Need, WorkingSet};
 
 /// Operations of a plan; four fit without allocating.
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
@@ -52,8 +53,12 @@ pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
 pub(crate) type Planned<'a> = Result<Render<'a>, Refusal>;
 /// Turns arguments into operations.
 pub(crate) type Plan = for<'a> fn(Args<'a>, &mut Ops<'a>) -> Planned<'a>;
-/// Executes a command on the keys of its arguments, which the set has, and writes its reply.
-pub(crate) type Compound = fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), Refusal>;
+/// As [`Plan`], of a command that names databases.
+pub(crate) type DatabasesPlan = for<'a> fn(Args<'a>, DatabaseLimits, &mut Ops<'a>) -> Planned<'a>;
+/// Executes a command on the keys of its arguments, which the set has, and writes its reply. The keys are
+/// qualified (`base::database`).
+pub(crate) type Compound =
+    fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), CompoundStop>;
 /// Executes a command on the libraries of functions, which it may change, and writes its reply.
 pub(crate) type LibraryCommand = fn(
     &RuntimeContext,
@@ -79,6 +84,8 @@ pub(crate) enum CommandKind {
     /// By operations whose first ones are preconditions, each on one key: if one is not met, the
     /// answer is 0. In a block, an unmet precondition must not abort the other commands.
     AllOrNothing(Plan),
+    /// By operations, as [`CommandKind::Store`], of a command that names databases.
+    Databases(DatabasesPlan),
     /// By a function on what its keys have, which are read first: a transaction in several steps.
     Compound(Compound),
     /// By a script, which is one transaction of all the keys that it touches.
@@ -125,6 +132,25 @@ impl CommandKind {
             self,
             CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_)
         )
+    }
+}
+
+/// Why a [`Compound`] has not executed its command. Nothing has happened.
+pub(crate) enum CompoundStop {
+    Refused(Refusal),
+    /// It needs further reads, and is to be called again.
+    Needs(Need),
+}
+
+impl From<Refusal> for CompoundStop {
+    fn from(refusal: Refusal) -> CompoundStop {
+        CompoundStop::Refused(refusal)
+    }
+}
+
+impl From<Need> for CompoundStop {
+    fn from(need: Need) -> CompoundStop {
+        CompoundStop::Needs(need)
     }
 }
 

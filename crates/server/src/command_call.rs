@@ -1,5 +1,8 @@
 //! A command with its arguments, kept until it executes.
 
+use std::borrow::Cow;
+
+use base::database;
 use resp::{Args, Span};
 
 use crate::command::CommandDefinition;
@@ -19,6 +22,29 @@ impl CommandCall {
         for arg in args.iter() {
             spans.push(Span::new(bytes.len(), arg.len()));
             bytes.extend_from_slice(arg);
+        }
+        CommandCall {
+            command,
+            bytes: bytes.into(),
+            spans: spans.into(),
+        }
+    }
+
+    /// Copies the arguments, its keys as those of a database.
+    pub(crate) fn qualified(
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        number: u16,
+    ) -> CommandCall {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(args.len()));
+        for (at, arg) in args.iter().enumerate() {
+            let is_key = command.keys.indexes(args).any(|index| index == at);
+            let arg = match is_key {
+                true => Cow::Owned(database::qualified(number, arg)),
+                false => Cow::Borrowed(arg),
+            };
+            spans.push(Span::new(bytes.len(), arg.len()));
+            bytes.extend_from_slice(&arg);
         }
         CommandCall {
             command,

@@ -124,6 +124,8 @@ pub struct Config {
     pub insecure: bool,
     /// The clients that may give the command `DEBUG`.
     pub debug_access: DebugAccess,
+    /// The number of databases that clients can select.
+    pub databases: u16,
     /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub maxmemory: u64,
     /// The directory of the data, for clients that ask for it.
@@ -185,6 +187,7 @@ impl Default for Config {
             password: None,
             insecure: false,
             debug_access: DebugAccess::No,
+            databases: 16,
             maxmemory: 0,
             data: None,
             limits: Limits::default(),

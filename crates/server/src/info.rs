@@ -6,7 +6,7 @@
 use resp::Args;
 
 use crate::command_statistics::{self, CommandStatistics};
-use crate::metrics::{InfoSection, write_section};
+use crate::metrics::{InfoSection, write_databases, write_section};
 use crate::server_state::ServerState;
 use crate::server_status::ServerStatus;
 
@@ -14,6 +14,8 @@ use crate::server_status::ServerStatus;
 enum SectionContent {
     Rows(InfoSection),
     Written(fn(&CommandStatistics, &mut String)),
+    /// Of all databases.
+    Databases,
 }
 
 /// The words for which a section is shown, besides its own name.
@@ -67,7 +69,7 @@ const SECTIONS: [(&str, Selection, SectionContent); 16] = [
         SectionContent::Written(command_statistics::write_latencies),
     ),
     rows("Cluster", InfoSection::Cluster),
-    rows("Keyspace", InfoSection::Keyspace),
+    ("Keyspace", Selection::Default, SectionContent::Databases),
 ];
 
 /// Returns the sections that these words select. Words that select none are ignored, as by Redis.
@@ -97,6 +99,7 @@ pub(crate) fn report(server: &ServerState, asked: Args<'_>) -> String {
         match content {
             SectionContent::Rows(section) => write_section(*section, &status, &mut text),
             SectionContent::Written(write) => write(&server.statistics, &mut text),
+            SectionContent::Databases => write_databases(&status, &mut text),
         }
     }
     text

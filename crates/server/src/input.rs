@@ -9,6 +9,7 @@
 
 use std::io::ErrorKind;
 
+use base::database::qualified;
 use reactor::Network;
 use resp::{Args, ProtocolError, Span};
 
@@ -96,8 +97,8 @@ impl CommandBatch {
         BatchEnd::Whole
     }
 
-    /// Makes the store prefetch the first key of each command.
-    fn prefetch(&self, executor: &mut Executor, input: &[u8]) {
+    /// Makes the store prefetch the first key of each command, in a database.
+    fn prefetch(&self, executor: &mut Executor, database: u16, input: &[u8]) {
         if self.entries.len() < 2 {
             return;
         }
@@ -114,7 +115,13 @@ impl CommandBatch {
                 count += 1;
             }
         }
-        executor.worker.prefetch(&keys[..count]);
+        if database == 0 {
+            return executor.worker.prefetch(&keys[..count]);
+        }
+        let stored = keys[..count].iter().map(|key| qualified(database, key));
+        let stored: Vec<Vec<u8>> = stored.collect();
+        let stored: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+        executor.worker.prefetch(&stored);
     }
 
     /// Returns the arguments of a command, by its number.
@@ -175,7 +182,7 @@ pub(crate) fn execute(
     let mut done = 0;
     loop {
         let parsed = batch.parse(connection, executor.table, input, done, &limits.request);
-        batch.prefetch(executor, input);
+        batch.prefetch(executor, connection.session.database, input);
         let (heaviest, waits) = batch.execute(executor, connection, input, &mut done, most);
         executor.end_run(connection, || {
             let command = batch.entries.get(heaviest)?.command?;

@@ -2,7 +2,7 @@
 //! channels.
 //!
 //! A commit queues its events here while its worker is in the epoch. The first runtime sends those of
-//! durable epochs as messages, to `__keyspace@0__:` and the key, and to `__keyevent@0__:` and the event.
+//! durable epochs as messages, to `__keyspace@DATABASE__:` and the key, and to `__keyevent@DATABASE__:` and the event.
 //!
 //! Invariants:
 //! 1. An event leaves when what it tells of is durable. All events of an epoch are here before it is.
@@ -119,6 +119,7 @@ impl std::fmt::Display for EventClasses {
 
 /// An event that waits until it is durable.
 pub(crate) struct QueuedEvent {
+    database: u16,
     key: Box<[u8]>,
     event: KeyEvent,
 }
@@ -148,30 +149,36 @@ impl KeyEvents {
     }
 
     /// Queues an event if its class is wanted. Returns `true` if the first runtime is to be woken.
-    pub(crate) fn add(&self, key: &[u8], event: KeyEvent, tid: Tid) -> bool {
+    pub(crate) fn add(&self, (database, key): (u16, &[u8]), event: KeyEvent, tid: Tid) -> bool {
         let classes = self.classes();
         if !classes.wants_any() || !classes.has(event) {
             return false;
         }
         let key = key.into();
-        self.queue.push(tid, QueuedEvent { key, event })
+        let queued = QueuedEvent {
+            database,
+            key,
+            event,
+        };
+        self.queue.push(tid, queued)
     }
 
     /// Removes the events of epochs up to `durable`. Returns their messages, in order.
     pub(crate) fn release(&self, durable: Epoch) -> Vec<ChannelMessage> {
         let classes = self.classes();
         let mut messages = Vec::new();
-        for QueuedEvent { key, event } in self.queue.release(durable) {
-            let (name, key) = (event.name().as_bytes(), &key[..]);
+        for queued in self.queue.release(durable) {
+            let (name, key) = (queued.event.name().as_bytes(), &queued.key[..]);
             let kinds = [
-                (KEYSPACE, b"__keyspace@0__:", key, name),
-                (KEYEVENT, b"__keyevent@0__:", name, key),
+                (KEYSPACE, "keyspace", key, name),
+                (KEYEVENT, "keyevent", name, key),
             ];
             for (bit, prefix, channel, payload) in kinds {
                 if classes.0 & bit != 0 {
+                    let prefix = format!("__{prefix}@{}__:", queued.database);
                     messages.push(ChannelMessage {
                         sharded: false,
-                        channel: [prefix, channel].concat().into(),
+                        channel: [prefix.as_bytes(), channel].concat().into(),
                         payload: payload.into(),
                     });
                 }
@@ -204,18 +211,18 @@ mod tests {
     fn events_leave_when_they_are_durable_in_the_order_of_their_transactions() {
         let events = KeyEvents::default();
         let tid = |epoch, sequence| Tid::new(Epoch(epoch), sequence);
-        assert!(!events.add(b"a", KeyEvent::Set, tid(3, 1)));
+        assert!(!events.add((0, b"a"), KeyEvent::Set, tid(3, 1)));
         events.set_classes("A".parse().unwrap());
         assert!(
-            !events.add(b"a", KeyEvent::Set, tid(3, 1)),
+            !events.add((0, b"a"), KeyEvent::Set, tid(3, 1)),
             "it goes to no channel"
         );
         events.set_classes("E$x".parse().unwrap());
-        assert!(events.add(b"b", KeyEvent::Append, tid(3, 2)));
-        assert!(!events.add(b"c", KeyEvent::Set, tid(4, 0)));
-        assert!(!events.add(b"a", KeyEvent::Set, tid(3, 1)));
+        assert!(events.add((0, b"b"), KeyEvent::Append, tid(3, 2)));
+        assert!(!events.add((0, b"c"), KeyEvent::Set, tid(4, 0)));
+        assert!(!events.add((0, b"a"), KeyEvent::Set, tid(3, 1)));
         assert!(
-            !events.add(b"a", KeyEvent::Del, tid(3, 1)),
+            !events.add((0, b"a"), KeyEvent::Del, tid(3, 1)),
             "its class is not wanted"
         );
         assert_eq!(events.queue.waits_for(), Some(Epoch(4)));

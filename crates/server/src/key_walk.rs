@@ -2,6 +2,7 @@
 //! snapshot, in slices between which other connections get their turns. The connection waits in the
 //! meantime.
 
+use base::database;
 use resp::{Protocol, Writer};
 use sha2::{Digest, Sha256};
 use store::{Snapshot, SnapshotEntry};
@@ -58,48 +59,56 @@ enum KeySelection {
 
 impl KeyWalk {
     /// Creates the walk of `KEYS`.
-    pub(crate) fn matching(partition: &Partition, pattern: &[u8]) -> KeyWalk {
-        let prefix = glob::prefix(pattern);
+    pub(crate) fn matching(partition: &Partition, database: u16, pattern: &[u8]) -> KeyWalk {
         let selection = KeySelection::Matching(pattern.to_vec());
-        KeyWalk::new(
-            partition,
-            selection,
-            prefix.to_vec(),
-            glob::behind_prefix(prefix),
-        )
+        KeyWalk::of_database(partition, database, selection, pattern)
     }
 
     /// Creates the walk of `CLUSTER GETKEYSINSLOT`.
-    pub(crate) fn of_slot(partition: &Partition, slot: u16, most: usize) -> KeyWalk {
-        KeyWalk::new(partition, KeySelection::Of { slot, most }, Vec::new(), None)
+    pub(crate) fn of_slot(partition: &Partition, database: u16, slot: u16, most: usize) -> KeyWalk {
+        let selection = KeySelection::Of { slot, most };
+        KeyWalk::of_database(partition, database, selection, b"*")
     }
 
     /// Creates the walk of `CLUSTER COUNTKEYSINSLOT`.
-    pub(crate) fn count_of_slot(partition: &Partition, slot: u16) -> KeyWalk {
-        KeyWalk::new(partition, KeySelection::CountOf { slot }, Vec::new(), None)
+    pub(crate) fn count_of_slot(partition: &Partition, database: u16, slot: u16) -> KeyWalk {
+        let selection = KeySelection::CountOf { slot };
+        KeyWalk::of_database(partition, database, selection, b"*")
     }
 
-    /// Creates the walk of `DEBUG DIGEST`.
+    /// Creates the walk of `DEBUG DIGEST`, over all databases.
     pub(crate) fn digest(partition: &Partition) -> KeyWalk {
         let selection = KeySelection::Digest([0; DIGEST_BYTES]);
-        KeyWalk::new(partition, selection, Vec::new(), None)
+        KeyWalk::new(partition.snapshot(), selection, (Vec::new(), None))
     }
 
     /// Creates the walk of `DEBUG OBJECT`, which visits one key.
-    pub(crate) fn description(partition: &Partition, key: &[u8]) -> KeyWalk {
-        let behind = [key, &[0]].concat();
+    pub(crate) fn description(partition: &Partition, database: u16, key: &[u8]) -> KeyWalk {
+        let (snapshot, namespace) = partition.snapshot_of(database);
+        let key = database::qualified(namespace, key);
+        let behind = [&key[..], &[0]].concat();
         let selection = KeySelection::Description(None);
-        KeyWalk::new(partition, selection, key.to_vec(), Some(behind))
+        KeyWalk::new(snapshot, selection, (key, Some(behind)))
+    }
+
+    /// Creates a walk over the keys of a database that can match a pattern.
+    fn of_database(
+        partition: &Partition,
+        database: u16,
+        selection: KeySelection,
+        pattern: &[u8],
+    ) -> KeyWalk {
+        let (snapshot, namespace) = partition.snapshot_of(database);
+        KeyWalk::new(snapshot, selection, glob::range(namespace, pattern))
     }
 
     fn new(
-        partition: &Partition,
+        snapshot: Snapshot,
         selection: KeySelection,
-        from: Vec<u8>,
-        to: Option<Vec<u8>>,
+        (from, to): (Vec<u8>, Option<Vec<u8>>),
     ) -> KeyWalk {
         KeyWalk {
-            snapshot: partition.snapshot(),
+            snapshot,
             selection,
             from,
             interrupted: None,
@@ -150,9 +159,10 @@ impl KeyWalk {
             if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
                 selection.see(&entry);
                 let mut search = glob::PatternMatch::default();
-                match selection.has(entry.key, *found, &mut search, &mut steps) {
-                    None => *interrupted = Some((entry.key.to_vec(), search)),
-                    Some(true) => add(selection, found, body, entry.key),
+                let key = database::client_key(entry.key);
+                match selection.has(key, *found, &mut search, &mut steps) {
+                    None => *interrupted = Some((key.to_vec(), search)),
+                    Some(true) => add(selection, found, body, key),
                     Some(false) => {}
                 }
             }

@@ -23,6 +23,7 @@
 //! | `background_job` `key_walk` `key_lookup` | work that lasts: of another thread; a walk through all keys, and the look-up of very many, in slices |
 //! | `script_registry` `interpreter_pool` | the scripts that clients have given the server; what runs them |
 //! | `working_set` | the keys that a transaction in several steps has read and written |
+//! | `database_selection` | the numbers of databases that clients select |
 //! | `command` `command_table` `lookup_counts` | the definition of a command; the table that finds it by name; hits and misses of its reads |
 //! | `secret_arguments` | the arguments of commands that no list shows |
 //! | `commands` | the commands, a module for each family |
@@ -43,7 +44,7 @@
 //! | `input` | `read`, `execute` | reads from the socket; parses a batch, finds its commands in the table, has the store prefetch their keys |
 //! | `execution::request` | `Executor::execute`, `admit` | makes the checks that every command must pass |
 //! | `execution::dispatch` | `Executor::run` | goes by the command's kind: `Store(set)` |
-//! | `execution::single` | `Executor::run_plan`, `transact` | calls the plan; executes its operations as one transaction |
+//! | `execution::single` | `Executor::run_plan`, `transact_in`, `transact` | calls the plan; qualifies the keys of its operations if the database is not number 0; executes them as one transaction |
 //! | `commands::strings` | `set` | turns the arguments into `Op::Put`, and says how the reply is written |
 //! | `partition` | `Worker::execute` | leads to the store, which calls back with the replies |
 //! | `render` | `Render::write` | encodes the reply at the end of the connection's output |
@@ -76,6 +77,7 @@
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 //! - `docs/decisions/0084-messages-leave-with-their-publishers-reply.md`
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
+//! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 
 #![forbid(unsafe_code)]
@@ -98,6 +100,7 @@ mod config_file;
 mod connection;
 mod coordination;
 mod cursors;
+mod database_selection;
 mod dump_payload;
 mod durable_queue;
 mod execution;
@@ -469,7 +472,7 @@ fn listen_to_store(shared: &Arc<ServerState>) {
 struct ServerListener(Weak<ServerState>);
 
 impl KeyListener for ServerListener {
-    fn changed(&self, key: &[u8], event: KeyEvent, tid: Tid) {
+    fn changed(&self, key: (u16, &[u8]), event: KeyEvent, tid: Tid) {
         if let Some(shared) = self.0.upgrade() {
             shared.key_changed(key, event, tid);
         }

@@ -66,6 +66,8 @@ pub(crate) struct LongTransaction {
     call_bytes: usize,
     /// Milliseconds since the Unix epoch.
     began_ms: u64,
+    /// The database that is selected when a run begins.
+    database: u16,
     held: Option<HeldKeys>,
     run: Run,
 }
@@ -96,6 +98,8 @@ impl Drop for HeldKeys {
 struct Run {
     /// The command that executes next.
     next: usize,
+    /// The selected database.
+    database: u16,
     set: WorkingSet,
     /// The reads that the transaction waits for.
     need: Option<Need>,
@@ -140,9 +144,10 @@ pub(crate) enum Continuation {
 }
 
 impl Run {
-    /// Begins a run at `time_ms` since the Unix epoch.
-    fn begin(&mut self, time_ms: u64) {
+    /// Begins a run in a database, at `time_ms` since the Unix epoch.
+    fn begin(&mut self, database: u16, time_ms: u64) {
         self.next = 0;
+        self.database = database;
         self.set.begin(time_ms);
         self.need = None;
         self.reads = 0;
@@ -159,8 +164,9 @@ impl Run {
 }
 
 impl LongTransaction {
-    /// Creates a transaction without commands. Values have at most `longest_value` bytes.
-    pub(crate) fn new(longest_value: usize) -> LongTransaction {
+    /// Creates a transaction without commands. Values have at most `longest_value` bytes, and there are
+    /// so many databases.
+    pub(crate) fn new(longest_value: usize, databases: u16) -> LongTransaction {
         LongTransaction {
             calls: Vec::new(),
             is_block: false,
@@ -168,10 +174,12 @@ impl LongTransaction {
             conflicts: 0,
             call_bytes: 0,
             began_ms: 0,
+            database: 0,
             held: None,
             run: Run {
                 next: 0,
-                set: WorkingSet::new(longest_value, 0),
+                database: 0,
+                set: WorkingSet::new(longest_value, databases, 0),
                 need: None,
                 reads: 0,
                 observed: Epoch::ZERO,
@@ -185,23 +193,24 @@ impl LongTransaction {
         }
     }
 
-    /// Begins with one command, at `time_ms` since the Unix epoch.
-    pub(crate) fn begin(&mut self, call: CommandCall, time_ms: u64) {
+    /// Begins with one command, in a database, at `time_ms` since the Unix epoch.
+    pub(crate) fn begin(&mut self, call: CommandCall, (database, time_ms): (u16, u64)) {
         self.call_bytes = call.args().total_bytes();
         self.calls.push(call);
         self.is_block = false;
         self.conflicts = 0;
         self.began_ms = time_ms;
-        self.run.begin(time_ms);
+        self.database = database;
+        self.run.begin(database, time_ms);
     }
 
-    /// Begins with a block, which takes effect only if the watched keys have these versions, at `time_ms`
-    /// since the Unix epoch.
+    /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,
+    /// at `time_ms` since the Unix epoch.
     pub(crate) fn begin_block(
         &mut self,
         calls: Vec<CommandCall>,
         watches: BTreeMap<Vec<u8>, Version>,
-        time_ms: u64,
+        (database, time_ms): (u16, u64),
     ) {
         let bytes = calls.iter().map(|call| call.args().total_bytes());
         self.call_bytes = bytes.sum();
@@ -210,7 +219,8 @@ impl LongTransaction {
         self.watches = watches;
         self.conflicts = 0;
         self.began_ms = time_ms;
-        self.run.begin(time_ms);
+        self.database = database;
+        self.run.begin(database, time_ms);
     }
 
     /// Gives back the memory of its keys and values, once it has ended.
@@ -219,7 +229,7 @@ impl LongTransaction {
         self.calls.shrink_to(KEPT_CALLS);
         self.watches.clear();
         self.held = None;
-        self.run.begin(0);
+        self.run.begin(0, 0);
     }
 
     /// Returns the only command; `None`: it is a block.
@@ -255,6 +265,7 @@ impl LongTransaction {
                 protocol,
             };
             let mut results = Results {
+                database: &mut run.database,
                 set: &mut run.set,
                 in_place: None,
                 output: &mut run.output,
@@ -409,12 +420,17 @@ impl LongTransaction {
     /// Begins the next run, at `time_ms` since the Unix epoch, while keys are held or not.
     pub(crate) fn run_again(&mut self, held: Option<HeldKeys>, time_ms: u64) {
         self.held = held;
-        self.run.begin(time_ms);
+        self.run.begin(self.database, time_ms);
     }
 
     /// Gives the keys back that are held for the run.
     pub(crate) fn end_holds(&mut self) {
         self.held = None;
+    }
+
+    /// Returns the database that is selected after the run.
+    pub(crate) fn selected(&self) -> u16 {
+        self.run.database
     }
 
     /// Returns the replies of the run, and removes its messages. The lines that its scripts have logged are

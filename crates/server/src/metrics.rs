@@ -26,6 +26,7 @@ use crate::server_status::ServerStatus;
 pub(crate) use row::InfoSection;
 use row::MetricRow;
 use table::TABLE;
+pub(crate) use table::write_databases;
 
 /// Writes the lines of a section of `INFO`.
 pub(crate) fn write_section(section: InfoSection, status: &ServerStatus<'_>, out: &mut String) {

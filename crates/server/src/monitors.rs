@@ -57,13 +57,13 @@ impl MonitorRegistry {
 pub(crate) fn write_line<'a>(
     out: &mut Vec<u8>,
     at: SystemTime,
-    client: SocketAddr,
+    (database, client): (u16, SocketAddr),
     args: impl Iterator<Item = &'a [u8]>,
     most: usize,
 ) {
     let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (secs, micros) = (at.as_secs(), at.subsec_micros());
-    write!(out, "+{secs}.{micros:06} [0 {client}]").expect("a Vec takes all bytes");
+    write!(out, "+{secs}.{micros:06} [{database} {client}]").expect("a Vec takes all bytes");
     for arg in args {
         out.extend_from_slice(b" \"");
         for &byte in arg {
@@ -97,11 +97,11 @@ mod tests {
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
         let args = [&b"set"[..], b"a\x01\"\\", b"\r\n\t\x07\x08 \xff"];
         let mut out = Vec::new();
-        write_line(&mut out, at, client, args.into_iter(), 1000);
-        let expected = "+1795952579.000042 [0 127.0.0.1:9] \"set\" \"a\\x01\\\"\\\\\" \"\\r\\n\\t\\a\\b \\xff\"\r\n";
+        write_line(&mut out, at, (3, client), args.into_iter(), 1000);
+        let expected = "+1795952579.000042 [3 127.0.0.1:9] \"set\" \"a\\x01\\\"\\\\\" \"\\r\\n\\t\\a\\b \\xff\"\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let (mut out, long) = (Vec::new(), vec![0; 10_000]);
-        write_line(&mut out, at, client, [&*long].into_iter(), 100);
+        write_line(&mut out, at, (0, client), [&*long].into_iter(), 100);
         assert!((101..110).contains(&out.len()), "{}", out.len());
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use base::key_event::KeyListener;
 use base::{Epoch, TransactionId};
 use store::{
-    CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus, Db, Durable,
+    CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus, Db, Durable, KeyStats,
     RecoveryReport, Snapshot, Stats,
 };
 
@@ -215,6 +215,14 @@ impl Partition {
         }
     }
 
+    /// Returns a consistent view of all keys, and the namespace of a database in it.
+    pub(crate) fn snapshot_of(&self, database: u16) -> (Snapshot, u16) {
+        match self {
+            Partition::Local(db) => db.snapshot_of(database),
+            Partition::Replicated(replicated) => replicated.member().engine().snapshot_of(database),
+        }
+    }
+
     /// Returns the bytes of everything in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
@@ -246,6 +254,21 @@ impl Partition {
             Partition::Local(db) => db.stats(),
             Partition::Replicated(replicated) => replicated.stats(),
         }
+    }
+
+    /// Returns figures of the keys of database 0, and of each other database that has keys, in order.
+    pub(crate) fn key_stats(&self) -> Vec<(u16, KeyStats)> {
+        match self {
+            Partition::Local(db) => db.key_stats(),
+            Partition::Replicated(replicated) => replicated.member().engine().key_stats(),
+        }
+    }
+
+    /// Returns the number of keys of a database.
+    pub(crate) fn keys_of(&self, database: u16) -> u64 {
+        let stats = self.key_stats();
+        let found = stats.iter().find(|(of, _)| *of == database);
+        found.map_or(0, |(_, stats)| stats.keys)
     }
 
     /// Returns what recovery found at the start.

@@ -6,7 +6,7 @@ mod computation;
 mod context;
 
 use base::transaction::Kind;
-use base::{OpError, Reply};
+use base::{OpError, Reply, database};
 use resp::Writer;
 
 use crate::limits::SLICE_STEPS;
@@ -195,7 +195,7 @@ impl Deadline {
 fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
     let matching: Vec<&[u8]> = pairs
         .iter()
-        .map(|(key, _)| *key)
+        .map(|(key, _)| database::client_key(key))
         .filter(|key| glob::matches(pattern, key, false))
         .collect();
     writer.array(matching.len());
@@ -206,7 +206,8 @@ impl ScanPage<'_> {
     fn write(&self, pairs: Pairs<'_, '_>, context: &RenderContext<'_>, writer: &mut Writer<'_>) {
         // A page ends early when comparing its keys with the pattern takes long.
         let (mut shown, mut seen, mut steps) = (Vec::new(), 0, SLICE_STEPS);
-        for (key, _) in pairs.iter().take(self.count) {
+        let keys = pairs.iter().map(|(key, _)| database::client_key(key));
+        for key in keys.take(self.count) {
             if steps == 0 {
                 break;
             }
@@ -218,7 +219,7 @@ impl ScanPage<'_> {
             seen += 1;
         }
         let next = match pairs.get(seen) {
-            Some((next, _)) => context.cursors.remember(next),
+            Some((next, _)) => context.cursors.remember(database::client_key(next)),
             None => 0,
         };
         writer.array(2);

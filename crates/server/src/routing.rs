@@ -339,12 +339,15 @@ mod tests {
         // Slots: foo 12182, bar 5061, hello 866, {foo}x as foo.
         let route = |ops: &[Op<'_>]| routes.route(ops);
         assert_eq!(route(&[]), Route::Local);
-        assert_eq!(route(&[Op::Count]), Route::Local);
+        assert_eq!(route(&[Op::Count { database: 0 }]), Route::Local);
         assert_eq!(route(&[get(b"bar"), get(b"hello")]), Route::Local);
         assert_eq!(route(&[get(b"foo")]), Route::Slot(12182));
         assert_eq!(route(&[get(b"foo"), get(b"{foo}x")]), Route::Slot(12182));
         assert_eq!(route(&[get(b"foo"), get(b"bar")]), Route::Slots);
-        assert_eq!(route(&[Op::Count, get(b"foo")]), Route::Slots);
+        assert_eq!(
+            route(&[Op::Count { database: 0 }, get(b"foo")]),
+            Route::Slots
+        );
         let guard = Op::Guard {
             lock: b"bar",
             token: 1,

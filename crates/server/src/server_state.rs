@@ -22,6 +22,7 @@ use crate::clients::ClientRegistry;
 use crate::command_statistics::CommandStatistics;
 use crate::config::Config;
 use crate::cursors::Cursors;
+use crate::database_selection::DatabaseLimits;
 use crate::failures::SharedFailures;
 use crate::function_libraries::LibraryCache;
 use crate::key_events::{EventClasses, KeyEvents};
@@ -121,6 +122,14 @@ pub(crate) struct ServerCounters {
 }
 
 impl ServerState {
+    /// Returns the databases that clients can select.
+    pub(crate) fn database_limits(&self) -> DatabaseLimits {
+        DatabaseLimits {
+            count: self.config.databases,
+            in_cluster: self.routes.is_some(),
+        }
+    }
+
     /// Creates the state of a server at these addresses, the second for TLS. `commands` are the names of the commands, by
     /// number; `signals` are those of the runtimes.
     pub(crate) fn new(
@@ -276,10 +285,10 @@ impl ServerState {
     }
 
     /// Takes an event of a key, from the commit that causes it.
-    pub(crate) fn key_changed(&self, key: &[u8], event: KeyEvent, tid: Tid) {
+    pub(crate) fn key_changed(&self, key: (u16, &[u8]), event: KeyEvent, tid: Tid) {
         let wakes = [
             self.key_events.add(key, event, tid),
-            event != KeyEvent::New && self.tracking.changed(key, tid),
+            event != KeyEvent::New && self.tracking.changed(key.1, tid),
         ];
         if wakes.contains(&true) {
             self.signals[0].wake();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use admin::process::Process;
 use cluster::ramp::slots;
 use replica::{Role, Status};
-use store::{CheckpointStatus, RecoveryReport, Stats};
+use store::{CheckpointStatus, KeyStats, RecoveryReport, Stats};
 
 use crate::config::Durability;
 use crate::partition::Replicated;
@@ -27,6 +27,8 @@ pub(crate) struct ServerStatus<'a> {
     /// Bytes of memory above which commands that need more are refused; 0: no limit.
     pub(crate) memory_limit: u64,
     pub(crate) store: Stats,
+    /// The keys of each database.
+    pub(crate) databases: Vec<(u16, KeyStats)>,
     pub(crate) checkpoints: CheckpointStatus,
     pub(crate) recovery: &'a RecoveryReport,
     pub(crate) process: Process,
@@ -140,6 +142,7 @@ impl ServerStatus<'_> {
             },
             memory_limit: of(&server.memory.limit),
             store: server.partition.stats(),
+            databases: server.partition.key_stats(),
             checkpoints: server.partition.checkpoint_status(),
             recovery: server.partition.recovery(),
             process: Process::now(),

@@ -21,6 +21,8 @@ pub(crate) struct ClientSession {
     pub(crate) output: OutputQueue,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// The database that it has selected.
+    pub(crate) database: u16,
     /// `true` if it may read the data of a replica (`READONLY`).
     pub(crate) reads_stale: bool,
     /// Which replies it gets (`CLIENT REPLY`).
@@ -78,6 +80,7 @@ impl ClientSession {
             output: OutputQueue::default(),
             protocol: Protocol::Resp2,
             authenticated,
+            database: 0,
             reads_stale: false,
             replies: ReplyMode::default(),
             announced: Vec::new(),
@@ -131,6 +134,7 @@ impl ClientSession {
     pub(crate) fn publish_activity(&self, context: &RuntimeContext) {
         let client = &self.client;
         client.names.lock().last_command = self.last_command;
+        client.database.store(self.database, Ordering::Relaxed);
         let ms = (context.shared.started + context.now).saturating_duration_since(client.since);
         client
             .last_ms

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use base::Epoch;
+use base::{Epoch, database};
 use resp::{Protocol, Writer};
 use store::{Snapshot, SnapshotEntry};
 
@@ -66,18 +66,20 @@ pub(crate) struct SnapshotPage {
 impl OpenSnapshot {
     pub(crate) fn new(
         partition: &Partition,
+        database: u16,
         pattern: Option<&[u8]>,
         now: Duration,
         permit: SnapshotPermit,
     ) -> OpenSnapshot {
-        let prefix = glob::prefix(pattern.unwrap_or_default());
+        let (view, namespace) = partition.snapshot_of(database);
+        let (from, to) = glob::range(namespace, pattern.unwrap_or(b"*"));
         OpenSnapshot {
-            from: prefix.to_vec(),
-            to: glob::behind_prefix(prefix),
+            from,
+            to,
             pattern: pattern.map(<[u8]>::to_vec),
             shown: Epoch::ZERO,
             last_used: now,
-            view: partition.snapshot(),
+            view,
             _permit: permit,
         }
     }
@@ -92,9 +94,13 @@ impl OpenSnapshot {
         let (pattern, mut seen, mut steps) = (self.pattern.as_deref(), 0, SLICE_STEPS);
         let to = self.to.as_deref();
         let next = worker.walk_snapshot(&self.view, &self.from, to, &mut |entry| {
-            let mut matches =
-                |key| pattern.is_none_or(|pattern| glob::matches_counted(pattern, key, &mut steps));
-            if let Some(entry) = entry.filter(|one| !one.is_system() && matches(one.key)) {
+            let mut matches = |key: &[u8]| {
+                pattern.is_none_or(|pattern| glob::matches_counted(pattern, key, &mut steps))
+            };
+            let is_shown = |one: &SnapshotEntry<'_>| {
+                !one.is_system() && matches(database::client_key(one.key))
+            };
+            if let Some(entry) = entry.filter(is_shown) {
                 write_entry(&entry, &mut page.body);
                 page.entries += 1;
             }
@@ -114,7 +120,7 @@ fn write_entry(entry: &SnapshotEntry<'_>, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out, Protocol::Resp2);
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     writer.array(5);
-    writer.bulk(entry.key);
+    writer.bulk(database::client_key(entry.key));
     writer.bulk(kind_name(entry.kind).as_bytes());
     writer.bulk(entry.value);
     writer.int(entry.deadline.map_or(-1, number));

@@ -19,6 +19,7 @@ mod libraries;
 
 use std::collections::BTreeMap;
 
+use base::database;
 use base::key_event::KeyEvent;
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
@@ -43,12 +44,14 @@ const KEY_BYTES: usize = 128;
 /// See the module's description.
 pub(crate) struct WorkingSet {
     keys: HashMap<Box<[u8]>, WorkingKey>,
-    /// The transaction has deleted all keys.
-    flushed: bool,
+    /// The databases of which the transaction has deleted all keys.
+    flushed: FlushedDatabases,
     /// Milliseconds since the Unix epoch.
     time_ms: u64,
     /// The longest value, in bytes.
     longest: usize,
+    /// The number of databases.
+    databases: u16,
     bytes: usize,
     /// The answer of the partition to an operation on no single key, for the next such operation.
     answer: Option<OwnedReply>,
@@ -58,6 +61,14 @@ pub(crate) struct WorkingSet {
     /// The number of times that a key was set or deleted.
     changes: u64,
     pub(crate) libraries: WorkingLibraries,
+}
+
+/// Databases that were flushed.
+#[derive(Default)]
+struct FlushedDatabases {
+    all: bool,
+    /// Others than those of `all`.
+    some: SmallVec<[u16; 4]>,
 }
 
 /// A key, as the transaction sees it.
@@ -82,8 +93,10 @@ pub(crate) struct WorkingValue {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Need {
     Keys(SmallVec<[Box<[u8]>; 2]>),
-    /// The number of keys.
-    Count,
+    /// The number of keys of a database.
+    Count {
+        database: u16,
+    },
     /// A walk, as [`Op::Scan`].
     Scan {
         from: Box<[u8]>,
@@ -104,6 +117,24 @@ pub(crate) enum ReadAnswers {
 /// A precondition of an operation is not met.
 pub(crate) struct Unmet;
 
+impl FlushedDatabases {
+    fn has(&self, database: u16) -> bool {
+        self.all || self.some.contains(&database)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.all && self.some.is_empty()
+    }
+}
+
+impl WorkingKey {
+    /// Deletes it because its database is flushed.
+    fn flush(&mut self) {
+        self.value = None;
+        self.changed = true;
+    }
+}
+
 impl Need {
     /// Returns the operations that read it.
     pub(crate) fn ops(&self) -> Operations<'_> {
@@ -112,7 +143,10 @@ impl Need {
                 let of = |key| [Op::Watch { key }, Op::Get { key }, Op::ExpiryOf { key }];
                 keys.iter().flat_map(|key| of(key)).collect()
             }
-            Need::Count => [Op::Count].into_iter().collect(),
+            Need::Count { database } => {
+                let database = *database;
+                [Op::Count { database }].into_iter().collect()
+            }
             Need::Scan { from, to, limit } => {
                 let (to, limit, values) = (to.as_deref(), *limit, false);
                 let scan = Op::Scan {
@@ -127,6 +161,22 @@ impl Need {
                 let place = place.iter().map(|key| Op::Exists { key });
                 [Op::Libraries].into_iter().chain(place).collect()
             }
+        }
+    }
+}
+
+impl Need {
+    /// Returns an answer to it with the keys of a walk as operations name them: an exchange of databases
+    /// gives them others in the partition.
+    fn answer(&self, answer: OwnedReply) -> OwnedReply {
+        match (self, answer) {
+            (Need::Scan { from, .. }, OwnedReply::Pairs(mut pairs)) => {
+                let database = database::number(from);
+                let named = |key: &[u8]| database::qualified(database, database::client_key(key));
+                pairs.iter_mut().for_each(|(key, _)| *key = named(key));
+                OwnedReply::Pairs(pairs)
+            }
+            (_, answer) => answer,
         }
     }
 }
@@ -157,13 +207,14 @@ impl ReadAnswers {
 
 impl WorkingSet {
     /// Creates the set of a transaction that begins at `time_ms` since the Unix epoch; values have at most
-    /// `longest` bytes.
-    pub(crate) fn new(longest: usize, time_ms: u64) -> WorkingSet {
+    /// `longest` bytes, and there are so many databases.
+    pub(crate) fn new(longest: usize, databases: u16, time_ms: u64) -> WorkingSet {
         WorkingSet {
             keys: HashMap::new(),
-            flushed: false,
+            flushed: FlushedDatabases::default(),
             time_ms,
             longest,
+            databases,
             bytes: 0,
             answer: None,
             notes_events: false,
@@ -177,7 +228,7 @@ impl WorkingSet {
     pub(crate) fn begin(&mut self, time_ms: u64) {
         self.keys.clear();
         self.keys.shrink_to(KEPT);
-        self.flushed = false;
+        self.flushed = FlushedDatabases::default();
         self.time_ms = time_ms;
         self.bytes = 0;
         self.answer = None;
@@ -213,19 +264,26 @@ impl WorkingSet {
         self.longest
     }
 
+    /// Returns the number of databases.
+    pub(crate) fn databases(&self) -> u16 {
+        self.databases
+    }
+
     /// Returns the reads that these operations still need, or `None` if they can be executed.
     pub(crate) fn need(&self, ops: &[Op<'_>]) -> Option<Need> {
         let mut missing: SmallVec<[Box<[u8]>; 2]> = SmallVec::new();
         for op in ops {
             match *op {
-                Op::Count if !self.flushed && self.answer.is_none() => {
-                    return Some(self.unread().map_or(Need::Count, Need::Keys));
+                Op::Count { database } if !self.flushed.has(database) && self.answer.is_none() => {
+                    let unread = self.unread(database);
+                    return Some(unread.map_or(Need::Count { database }, Need::Keys));
                 }
                 Op::Scan {
                     from, to, limit, ..
-                } if !self.flushed && self.answer.is_none() => {
+                } if !self.flushed.has(database::number(from)) && self.answer.is_none() => {
                     // As many more as the transaction has deleted.
-                    let deleted = self.keys.values().filter(|key| key.value.is_none());
+                    let deleted = self.keys_of(database::number(from));
+                    let deleted = deleted.filter(|(_, key)| key.value.is_none());
                     return Some(Need::Scan {
                         from: from.into(),
                         to: to.map(Into::into),
@@ -244,18 +302,21 @@ impl WorkingSet {
         (!missing.is_empty()).then_some(Need::Keys(missing))
     }
 
-    /// Returns the reads that are needed before these keys can be used, or `None`.
-    pub(crate) fn need_of_keys<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Option<Need> {
+    /// Checks that these keys can be used.
+    ///
+    /// # Errors
+    /// Returns the reads that are needed first.
+    pub(crate) fn require<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Need> {
         let ops: Operations<'_> = keys.map(|key| Op::Get { key }).collect();
-        self.need(&ops)
+        self.need(&ops).map_or(Ok(()), Err)
     }
 
     /// Adds the answers to what was needed.
     pub(crate) fn add(&mut self, need: Need, answers: ReadAnswers) {
         let (keys, answers) = match (need, answers) {
             (Need::Keys(keys), ReadAnswers::Keys(answers)) => (keys, answers),
-            (_, ReadAnswers::Other(answer)) => {
-                self.answer = Some(answer);
+            (need, ReadAnswers::Other(answer)) => {
+                self.answer = Some(need.answer(answer));
                 return;
             }
             (need, ReadAnswers::Keys(_)) => unreachable!("answers of another kind to {need:?}"),
@@ -290,10 +351,11 @@ impl WorkingSet {
     /// [`OpError::Reserved`]: the key is one of the store's own.
     pub(crate) fn set(&mut self, key: &[u8], value: Option<WorkingValue>) -> Result<(), OpError> {
         let length = value.as_ref().map_or(0, |value| value.bytes.len());
-        if value.is_some() && (key.len() > Limits::MAX_KEY || length > self.longest) {
+        let own_key = database::client_key(key);
+        if value.is_some() && (own_key.len() > Limits::MAX_KEY || length > self.longest) {
             return Err(OpError::TooLong);
         }
-        if value.is_some() && key.starts_with(&RESERVED) {
+        if value.is_some() && key.starts_with(&RESERVED) && database::number(key) == 0 {
             return Err(OpError::Reserved);
         }
         let now = self.time_ms();
@@ -342,9 +404,11 @@ impl WorkingSet {
                 ops.push(Op::Check { key, version });
             }
         }
-        if self.flushed {
+        if self.flushed.all {
             ops.push(Op::Flush);
         }
+        let some = self.flushed.some.iter();
+        ops.extend(some.map(|&database| Op::FlushDatabase { database }));
         for (key, own) in self.keys.iter().filter(|(_, own)| own.changed) {
             match &own.value {
                 Some(value) => ops.push(Op::Put {
@@ -356,7 +420,7 @@ impl WorkingSet {
                     }),
                     get: false,
                 }),
-                None if self.flushed => {}
+                None if self.flushed.has(database::number(key)) => {}
                 None => {
                     // A key that came and went has changed, for those who watch it.
                     let came = (!own.was_present).then(|| Op::put(key, b""));
@@ -381,18 +445,27 @@ impl WorkingSet {
 
     /// Returns `true` if it has changed nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        !self.flushed && !self.libraries.are_changed() && self.keys.values().all(|own| !own.changed)
+        self.flushed.is_empty()
+            && !self.libraries.are_changed()
+            && self.keys.values().all(|own| !own.changed)
     }
 
     /// Returns `true` if the value of a key is known: it was read, or cannot be there.
     fn knows(&self, key: &[u8]) -> bool {
         let own = self.keys.get(key);
-        self.flushed || own.is_some_and(|own| own.seen.is_some() || own.changed)
+        self.flushed.has(database::number(key))
+            || own.is_some_and(|own| own.seen.is_some() || own.changed)
     }
 
-    /// Returns the keys that were written without being read, if there are some.
-    fn unread(&self) -> Option<SmallVec<[Box<[u8]>; 2]>> {
-        let unread = self.keys.iter().filter(|(_, own)| own.seen.is_none());
+    /// Returns the keys of a database.
+    fn keys_of(&self, database: u16) -> impl Iterator<Item = (&Box<[u8]>, &WorkingKey)> {
+        let keys = self.keys.iter();
+        keys.filter(move |(key, _)| database::number(key) == database)
+    }
+
+    /// Returns the keys of a database that were written without being read, if there are some.
+    fn unread(&self, database: u16) -> Option<SmallVec<[Box<[u8]>; 2]>> {
+        let unread = self.keys_of(database).filter(|(_, own)| own.seen.is_none());
         let keys: SmallVec<[Box<[u8]>; 2]> = unread.map(|(key, _)| key.clone()).collect();
         (!keys.is_empty()).then_some(keys)
     }
@@ -523,20 +596,30 @@ impl WorkingSet {
         let answer = self.answer.take();
         match *op {
             Op::Flush => {
-                self.flushed = true;
-                for own in self.keys.values_mut() {
-                    own.value = None;
-                    own.changed = true;
-                }
+                self.flushed = FlushedDatabases {
+                    all: true,
+                    some: SmallVec::new(),
+                };
+                self.keys.values_mut().for_each(WorkingKey::flush);
                 OwnedReply::Ok
             }
-            Op::Count => {
+            Op::FlushDatabase { database } => {
+                if !self.flushed.has(database) {
+                    self.flushed.some.push(database);
+                }
+                let keys = self.keys.iter_mut();
+                keys.filter(|(key, _)| database::number(key) == database)
+                    .for_each(|(_, own)| own.flush());
+                OwnedReply::Ok
+            }
+            Op::Count { database } => {
                 let before = match answer {
                     Some(OwnedReply::Int(count)) => count,
                     _ => 0,
                 };
-                let change = self.keys.values().map(|own| {
-                    let was = own.was_present && !self.flushed;
+                let is_flushed = self.flushed.has(database);
+                let change = self.keys_of(database).map(|(_, own)| {
+                    let was = own.was_present && !is_flushed;
                     i64::from(own.value.is_some()) - i64::from(was)
                 });
                 OwnedReply::Int(before + change.sum::<i64>())
@@ -565,7 +648,9 @@ impl WorkingSet {
         others: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = others.into_iter().collect();
-        let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
+        let end = database::end_of(from);
+        let to = to.unwrap_or(&end);
+        let is_inside = |key: &[u8]| from <= key && key < to;
         for (key, own) in self.keys.iter().filter(|(key, _)| is_inside(key)) {
             match &own.value {
                 Some(_) => keys.insert(key.to_vec(), Vec::new()),

@@ -322,6 +322,13 @@ impl Db {
         self.state().engine.snapshot()
     }
 
+    /// Returns a view as [`Db::snapshot`], and the number with which the keys of a database are qualified in
+    /// it (`base::database`): another one than its own after an exchange of databases.
+    #[must_use]
+    pub fn snapshot_of(&self, database: u16) -> (Snapshot, u16) {
+        self.state().engine.snapshot_of(database)
+    }
+
     /// Returns the current epoch: what a transaction reads now is durable once this epoch is.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

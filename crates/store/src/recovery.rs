@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, Restorer};
+use engine::{Engine, RestoreError, Restorer};
 use journal::{Entry, Journal, Recovered};
 use parking_lot::Mutex;
 
@@ -70,9 +70,12 @@ pub(crate) fn recover(
     let prepared = engine
         .finish_restore(restorers, recovered.newest, recovered.stamp_ms)
         .and_then(|()| engine.restore_prepared())
-        .map_err(|reason| OpenError::Damaged {
-            dir: dir.to_owned(),
-            reason,
+        .map_err(|reason| match reason {
+            RestoreError::Exchanged => OpenError::Option(reason.to_string()),
+            reason => OpenError::Damaged {
+                dir: dir.to_owned(),
+                reason,
+            },
         })?;
     let report = RecoveryReport {
         entries: recovered.entries,

@@ -1,7 +1,7 @@
 //! Why bytes are malformed.
 
 /// The version of the encoding.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// The reason why bytes are malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@
 //! | 8 | exists | key |
 //! | 9 | kind of | key |
 //! | 10 | expiry of | key |
-//! | 11 | count | none |
+//! | 11 | count | database (2 bytes) |
 //! | 12 | scan | flags (1: has an end, 2: values are wanted), from, the end if it has one, limit (count) |
 //! | 13 | put | flags (1, 2: when; 4, 8: expiry; 16: get), milliseconds if the expiry has them, key, value |
 //! | 14 | delete | key |
@@ -31,6 +31,8 @@
 //! | 27 | check libraries | generation (8 bytes) |
 //! | 28 | set libraries | generation (8 bytes), libraries (bytes) |
 //! | 29 | announce | key, 1 byte: the number of the event |
+//! | 30 | flush database | database (2 bytes) |
+//! | 31 | swap databases | first (2 bytes), second (2 bytes) |
 //!
 //! | field | encoding |
 //! |---|---|
@@ -75,6 +77,8 @@ mod tag {
     pub(super) const CHECK_LIBRARIES: u8 = 27;
     pub(super) const SET_LIBRARIES: u8 = 28;
     pub(super) const ANNOUNCE: u8 = 29;
+    pub(super) const FLUSH_DATABASE: u8 = 30;
+    pub(super) const SWAP_DATABASES: u8 = 31;
 }
 
 /// The flags of a scan.
@@ -134,6 +138,13 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
             end.iter().for_each(|end| put_bytes(to, end));
             return put_count(to, limit as u64);
         }
+        Op::Count { database } | Op::FlushDatabase { database } => {
+            return to.extend_from_slice(&database.to_le_bytes());
+        }
+        Op::SwapDatabases { first, second } => {
+            to.extend_from_slice(&first.to_le_bytes());
+            return to.extend_from_slice(&second.to_le_bytes());
+        }
         Op::Guard { lock, token } => {
             put_bytes(to, lock);
             return put_u64(to, token);
@@ -192,7 +203,7 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Exists { .. } => tag::EXISTS,
         Op::KindOf { .. } => tag::KIND_OF,
         Op::ExpiryOf { .. } => tag::EXPIRY_OF,
-        Op::Count => tag::COUNT,
+        Op::Count { .. } => tag::COUNT,
         Op::Scan { .. } => tag::SCAN,
         Op::Put { .. } => tag::PUT,
         Op::Delete { .. } => tag::DELETE,
@@ -205,6 +216,8 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Expire { .. } => tag::EXPIRE,
         Op::Persist { .. } => tag::PERSIST,
         Op::Flush => tag::FLUSH,
+        Op::FlushDatabase { .. } => tag::FLUSH_DATABASE,
+        Op::SwapDatabases { .. } => tag::SWAP_DATABASES,
         Op::Now => tag::NOW,
         Op::Guard { .. } => tag::GUARD,
         Op::Libraries => tag::LIBRARIES,
@@ -217,7 +230,18 @@ fn tag_of(op: &Op<'_>) -> u8 {
 fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     let tag = from.u8()?;
     match tag {
-        tag::COUNT => return Ok(Op::Count),
+        tag::COUNT => {
+            let database = from.u16()?;
+            return Ok(Op::Count { database });
+        }
+        tag::SWAP_DATABASES => {
+            let (first, second) = (from.u16()?, from.u16()?);
+            return Ok(Op::SwapDatabases { first, second });
+        }
+        tag::FLUSH_DATABASE => {
+            let database = from.u16()?;
+            return Ok(Op::FlushDatabase { database });
+        }
         tag::FLUSH => return Ok(Op::Flush),
         tag::NOW => return Ok(Op::Now),
         tag::GUARD => {

@@ -96,9 +96,9 @@ impl KeyEvent {
 /// after the change can be read, and within the epoch of `tid`: once that epoch is durable, no more calls
 /// of it come.
 pub trait KeyListener: Send + Sync {
-    /// Notes an event of a key, by transaction `tid`; of [`KeyEvent::Expired`] that is the transaction that
+    /// Notes an event of a key of a database, by transaction `tid`; of [`KeyEvent::Expired`] that is the transaction that
     /// wrote the version whose deadline has passed.
-    fn changed(&self, key: &[u8], event: KeyEvent, tid: Tid);
+    fn changed(&self, key: (u16, &[u8]), event: KeyEvent, tid: Tid);
     /// Notes that transaction `tid` has removed all keys.
     fn flushed(&self, tid: Tid);
 }

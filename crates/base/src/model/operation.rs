@@ -198,9 +198,9 @@ pub enum Op<'a> {
     KindOf { key: &'a [u8] },
     /// Returns the expiry of the key. Answers `Deadline` (`None`: never) or `Nil` when absent.
     ExpiryOf { key: &'a [u8] },
-    /// Returns the number of keys; keys that expired and were not yet reclaimed may be counted.
-    /// Answers `Int`.
-    Count,
+    /// Returns the number of keys of a database; keys that expired and were not yet reclaimed may be
+    /// counted. Answers `Int`.
+    Count { database: u16 },
     /// Returns the keys from `from` (inclusive) to `to` (exclusive; `None`: the end), in byte
     /// order, at most `limit`, with their values if asked for. Answers `Pairs`.
     Scan {
@@ -253,8 +253,12 @@ pub enum Op<'a> {
     },
     /// Removes the expiry of the key, of any type. Answers `Int` 1 if there was one.
     Persist { key: &'a [u8] },
-    /// Deletes every key. Answers `Ok`.
+    /// Deletes every key of every database. Answers `Ok`.
     Flush,
+    /// Deletes every key of a database. Answers `Ok`.
+    FlushDatabase { database: u16 },
+    /// Exchanges the keys of two databases. Answers `Ok`.
+    SwapDatabases { first: u16, second: u16 },
 }
 
 impl<'a> Op<'a> {
@@ -279,9 +283,49 @@ impl<'a> Op<'a> {
             | Op::Libraries
             | Op::CheckLibraries { .. }
             | Op::SetLibraries { .. }
-            | Op::Count
+            | Op::Count { .. }
             | Op::Scan { .. }
-            | Op::Flush => None,
+            | Op::Flush
+            | Op::FlushDatabase { .. }
+            | Op::SwapDatabases { .. } => None,
+            Op::Check { key, .. }
+            | Op::Require { key, .. }
+            | Op::Watch { key }
+            | Op::Announce { key, .. }
+            | Op::Get { key }
+            | Op::GetIfString { key }
+            | Op::GetRange { key, .. }
+            | Op::Len { key }
+            | Op::Exists { key }
+            | Op::KindOf { key }
+            | Op::ExpiryOf { key }
+            | Op::Put { key, .. }
+            | Op::Delete { key }
+            | Op::GetDelete { key }
+            | Op::GetExpire { key, .. }
+            | Op::Append { key, .. }
+            | Op::SetRange { key, .. }
+            | Op::Add { key, .. }
+            | Op::AddDecimal { key, .. }
+            | Op::Expire { key, .. }
+            | Op::Persist { key } => Some(key),
+        }
+    }
+
+    /// Returns the key, for operations that have one, so that another one can take its place.
+    #[must_use]
+    pub fn key_mut(&mut self) -> Option<&mut &'a [u8]> {
+        match self {
+            Op::Guard { .. }
+            | Op::Now
+            | Op::Libraries
+            | Op::CheckLibraries { .. }
+            | Op::SetLibraries { .. }
+            | Op::Count { .. }
+            | Op::Scan { .. }
+            | Op::Flush
+            | Op::FlushDatabase { .. }
+            | Op::SwapDatabases { .. } => None,
             Op::Check { key, .. }
             | Op::Require { key, .. }
             | Op::Watch { key }
@@ -377,7 +421,7 @@ impl<'a> Op<'a> {
             | Op::ExpiryOf { .. }
             | Op::Libraries
             | Op::CheckLibraries { .. }
-            | Op::Count
+            | Op::Count { .. }
             | Op::Scan { .. } => true,
             Op::GetExpire { expiry, .. } => *expiry == Expiry::Keep,
             Op::Guard { .. }
@@ -392,7 +436,9 @@ impl<'a> Op<'a> {
             | Op::AddDecimal { .. }
             | Op::Expire { .. }
             | Op::Persist { .. }
-            | Op::Flush => false,
+            | Op::Flush
+            | Op::FlushDatabase { .. }
+            | Op::SwapDatabases { .. } => false,
         }
     }
 }

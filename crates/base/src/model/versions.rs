@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::database;
 use super::ids::TransactionId;
 use super::operation::Kind;
 
@@ -34,10 +35,11 @@ impl ReadAtomic {
         self.prefixes.is_empty()
     }
 
-    /// Returns `true` if this key is read atomic.
+    /// Returns `true` if this key is read atomic. Keys of other databases than 0 are not.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
-        self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+        let mut prefixes = self.prefixes.iter();
+        prefixes.any(|prefix| key.starts_with(prefix)) && database::split(key).is_none()
     }
 
     /// Returns the prefixes.

@@ -40,6 +40,9 @@ pub(super) struct Export {
     /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
     #[arg(long)]
     stale: bool,
+    /// The database whose keys are taken.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    database: u16,
     /// The table.
     #[arg(long, value_name = "NAME", default_value = "store")]
     table: String,
@@ -86,7 +89,7 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
     let load = tables.load(table, rows.schema(), &shape, mode);
     let load = load.map_err(says)?;
     let told = |error: String| format!("{address}: {error}");
-    let snapshot = Snapshot::begin(connection, options.pattern.as_deref(), options.stale);
+    let snapshot = Snapshot::begin(connection, options);
     let mut snapshot = snapshot.map_err(told)?;
     let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
     tell(&loaded, &snapshot, &rows, begun);

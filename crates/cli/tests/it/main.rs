@@ -4,6 +4,7 @@ mod bench;
 mod cassandra;
 mod cluster;
 mod cluster_clients;
+mod databases;
 mod encrypted_links;
 mod frameworks;
 mod full_disk;

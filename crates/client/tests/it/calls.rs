@@ -27,7 +27,9 @@ fn keys_of_all_partitions_are_read_and_written() {
     client.mset(&[(one, b"x"), (other, b"y")]).unwrap();
     let values = client.mget(&[one, b"nobody", other]).unwrap();
     assert_eq!(values, [Some(b"x".to_vec()), None, Some(b"y".to_vec())]);
-    let count = client.execute_at(NodeId(2), &[Op::Count]).unwrap();
+    let count = client
+        .execute_at(NodeId(2), &[Op::Count { database: 0 }])
+        .unwrap();
     assert_eq!(count, [OwnedReply::Int(2)]);
     let error = client.add(one, 1).unwrap_err();
     let expected = OpError::NotInteger;

@@ -181,7 +181,7 @@ impl Data {
                 self.set(key, Some((old + delta).to_string().as_bytes()));
                 OwnedReply::Int(old + delta)
             }
-            Op::Count => OwnedReply::Int(self.values.len() as i64),
+            Op::Count { .. } => OwnedReply::Int(self.values.len() as i64),
             ref other => panic!("the test's nodes do not know {other:?}"),
         }
     }

@@ -116,7 +116,14 @@ impl HoldWaitQueue {
             let other = request.prepare_holder()?;
             ((other.age, other.id) < (holder.age, holder.id)).then_some((other, request))
         });
-        let flushes = |ops: &[Op<'_>]| ops.iter().any(|op| matches!(op, Op::Flush));
+        let flushes = |ops: &[Op<'_>]| {
+            ops.iter().any(|op| {
+                matches!(
+                    op,
+                    Op::Flush | Op::FlushDatabase { .. } | Op::SwapDatabases { .. }
+                )
+            })
+        };
         for (other, request) in older {
             let theirs = codec::decode_ops(&request.ops).expect("it was encoded here");
             let needed = |key| ops.iter().any(|op| op.key() == Some(key));

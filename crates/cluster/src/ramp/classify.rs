@@ -217,7 +217,7 @@ mod tests {
             Ok(TransactionClass::Ordinary)
         );
         assert_eq!(
-            way(&[get(OTHER), put(b"r"), Op::Count]),
+            way(&[get(OTHER), put(b"r"), Op::Count { database: 0 }]),
             Ok(TransactionClass::Ordinary)
         );
         assert_eq!(way(&[Op::Flush]), Ok(TransactionClass::Ordinary));
@@ -273,7 +273,7 @@ mod tests {
             [get(A), get(OTHER)],
             [put(A), put(OTHER)],
             [put(A), Op::Flush],
-            [get(A), Op::Count],
+            [get(A), Op::Count { database: 0 }],
             [get(A), Op::Watch { key: OTHER }],
         ] {
             assert_eq!(way(&ops), Err(ReadAtomicRefusal::Mixed), "{ops:?}");

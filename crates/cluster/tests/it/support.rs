@@ -1,5 +1,6 @@
 //! Messages of all kinds, drawn at random.
 
+use base::key_event::KeyEvent;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
@@ -53,7 +54,7 @@ pub(crate) fn participant_list(random: &mut Rng) -> ParticipantList {
 }
 
 /// Number of kinds of operations.
-pub(crate) const OPS: usize = 28;
+pub(crate) const OPS: usize = 31;
 
 /// Draws an operation of the kind with this number.
 pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
@@ -86,7 +87,9 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
         7 => Op::Exists { key },
         8 => Op::KindOf { key },
         9 => Op::ExpiryOf { key },
-        10 => Op::Count,
+        10 => Op::Count {
+            database: random.u16(..),
+        },
         11 => Op::Scan {
             from: key,
             to: random.bool().then_some(value),
@@ -144,6 +147,17 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
         26 => Op::SetLibraries {
             generation: number(random),
             libraries: value,
+        },
+        27 => Op::FlushDatabase {
+            database: random.u16(..),
+        },
+        28 => Op::SwapDatabases {
+            first: random.u16(..),
+            second: random.u16(..),
+        },
+        29 => Op::Announce {
+            key,
+            event: KeyEvent::ALL[random.usize(..KeyEvent::ALL.len())],
         },
         _ => Op::Flush,
     }

@@ -3,6 +3,7 @@
 use base::Epoch;
 use base::epochs::EpochClock;
 
+use crate::database_table::VisibleGenerations;
 use crate::engine::Engine;
 use crate::record::{RecordRef, VersionRef};
 
@@ -12,8 +13,8 @@ pub(super) struct ReclaimHorizon {
     /// Deletes up to this epoch may be made final.
     pub(super) reclaimable: Epoch,
     pub(super) time_ms: u64,
-    pub(super) generation: u16,
-    /// The epoch of the flush that made the generation.
+    pub(super) generations: VisibleGenerations,
+    /// The epoch of the newest flush.
     pub(super) flushed: Epoch,
     /// No snapshot is of an earlier epoch, nor will be a snapshot that is announced later.
     pub(super) viewed: Epoch,
@@ -29,6 +30,8 @@ impl ReclaimHorizon {
     /// `old` are old enough.
     pub(super) fn new(engine: &Engine, durable: Epoch, old: Epoch) -> ReclaimHorizon {
         let flush = RecordRef::version(engine.generation.word().load());
+        let table = engine.database_table();
+        let flushed = table.map_or(flush.epoch(), |table| flush.epoch().max(table.epoch()));
         // In this order: a snapshot that is announced too late to be seen here is of this epoch or
         // a later one.
         let epoch = engine.epochs.current();
@@ -42,8 +45,8 @@ impl ReclaimHorizon {
         ReclaimHorizon {
             reclaimable: engine.reclaimable(durable),
             time_ms: engine.epochs.expired_ms(epoch),
-            generation: flush.generation(),
-            flushed: flush.epoch(),
+            generations: VisibleGenerations::new(flush.generation(), table),
+            flushed,
             viewed: oldest_snapshot.map_or(next, |oldest| oldest.min(next)),
             old,
             oldest_snapshot,
@@ -51,23 +54,24 @@ impl ReclaimHorizon {
         }
     }
 
-    /// Returns `true` if the version's key is absent for transactions that begin self.
-    pub(super) fn is_gone(&self, version: VersionRef) -> bool {
-        !version.exists_in(self.generation)
+    /// Returns `true` if the key of a record with this version is absent for transactions that begin
+    /// now.
+    pub(super) fn is_gone(&self, record: RecordRef, version: VersionRef) -> bool {
+        !version.exists_in(self.generations.of(record.key()))
             || version
                 .deadline()
                 .is_some_and(|deadline| deadline <= self.time_ms)
     }
 
     /// Returns `true` if a record whose key is gone may leave the index.
-    pub(super) fn may_leave(&self, version: VersionRef) -> bool {
+    pub(super) fn may_leave(&self, record: RecordRef, version: VersionRef) -> bool {
         if version.previous().is_some() || version.epoch() > self.reclaimable {
             return false;
         }
         if version.is_absent() {
             return true;
         }
-        if !version.exists_in(self.generation) {
+        if !version.exists_in(self.generations.of(record.key())) {
             return self.flushed <= self.reclaimable
                 && self
                     .oldest_snapshot

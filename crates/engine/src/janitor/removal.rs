@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use base::Epoch;
+use base::{Epoch, database};
 
 use crate::engine::{Engine, JANITOR};
 use crate::garbage::Garbage;
@@ -73,11 +73,12 @@ pub(super) fn remove(engine: &Engine, record: RecordRef, seen: WordValue) {
     if engine.read_atomic.covers(record.key()) {
         engine.read_atomic.note_left(version.origin_id());
     }
-    let generation = engine.current_generation();
+    let database = database::number(record.key());
+    let generation = engine.current_generation_of(database);
     if version.is_key_of(generation) {
         let mut gone = KeyCount::default();
         gone.add(version, generation, -1);
-        counters.count_keys(generation, gone);
+        counters.count_keys_of(database, generation, gone);
         engine.expired.fetch_add(1, Ordering::Relaxed);
     }
     if RecordIndex::keeps(record) {

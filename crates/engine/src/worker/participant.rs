@@ -112,16 +112,20 @@ impl<L: RedoLog> Worker<L> {
         let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
         let (index, txn) = (&active.thread.engine.index, &mut *active.txn);
         let mut found = Vec::new();
-        index.range(&RESERVED, Some(&system_record::OTHERS), |record| {
-            let version = RecordRef::version(record.word().load());
-            let state = system_record::state_at(version, txn.time_ms);
-            if matches!(state, State::Prepared(_) | State::Committed(_)) {
-                txn.observe(version.epoch());
-                let id = system_record::id(record.key()).expect(system_record::WELL_FORMED);
-                found.push((id, state));
-            }
-            true
-        });
+        index.range(
+            &RESERVED,
+            Some(&system_record::BEHIND_TRANSACTIONS),
+            |record| {
+                let version = RecordRef::version(record.word().load());
+                let state = system_record::state_at(version, txn.time_ms);
+                if matches!(state, State::Prepared(_) | State::Committed(_)) {
+                    txn.observe(version.epoch());
+                    let id = system_record::id(record.key()).expect(system_record::WELL_FORMED);
+                    found.push((id, state));
+                }
+                true
+            },
+        );
         found
     }
 

@@ -3,17 +3,18 @@
 
 use std::sync::Arc;
 
-use base::Tid;
+use base::{Tid, database};
 
+use crate::database_table::VisibleGenerations;
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
 use crate::log::RedoLog;
-use crate::record::{RecordRef, VersionRef};
+use crate::record::RecordRef;
 use crate::snapshot::{Snapshot, SnapshotEntry};
 use crate::worker::Worker;
 
 impl<L: RedoLog> Worker<L> {
-    /// Visits the keys of the view from `from` to `to` (exclusive) in order and looks at `limit`
+    /// Visits the keys of the view of the database of `from`, from there to `to` (exclusive), in order and looks at `limit`
     /// records at most. Returns the key to go on from, or `None` when the range is done. The
     /// worker is in an epoch meanwhile: keep slices small (some thousand records).
     pub fn scan_snapshot(
@@ -28,7 +29,9 @@ impl<L: RedoLog> Worker<L> {
         if limit == 0 {
             return Some(from.to_vec());
         }
-        self.walk_snapshot(snapshot, from, to, |entry| {
+        let end = database::end_of(from);
+        let to = to.map_or(&end[..], |to| to.min(&end[..]));
+        self.walk_snapshot(snapshot, from, Some(to), |entry| {
             if let Some(entry) = entry.filter(|entry| !entry.is_system()) {
                 visit(entry);
             }
@@ -73,13 +76,11 @@ impl<L: RedoLog> Worker<L> {
     ) -> Option<Vec<u8>> {
         let engine = self.engine_of(snapshot);
         let _pinned = EpochGuard::new(&engine.epochs, self.thread.slot);
-        let generation = snapshot
-            .version_of(engine.generation)
-            .map_or(0, VersionRef::generation);
+        let generations = snapshot.generations();
         let mut batch = Batch::new(with_absences);
         let mut next = None;
         let mut look = |batch: &mut Batch| {
-            next = batch.visit(snapshot, generation, &mut visit);
+            next = batch.visit(snapshot, generations, &mut visit);
             next.is_none()
         };
         engine.index.range(from, to, |record| {
@@ -102,11 +103,9 @@ impl<L: RedoLog> Worker<L> {
     ) -> Option<T> {
         let engine = self.engine_of(snapshot);
         let _pinned = EpochGuard::new(&engine.epochs, self.thread.slot);
-        let generation = snapshot
-            .version_of(engine.generation)
-            .map_or(0, VersionRef::generation);
+        let generations = snapshot.generations();
         let record = engine.index.get(engine.index.hash(key), key)?;
-        let entry = snapshot.entry_of(record, generation);
+        let entry = snapshot.entry_of(record, generations);
         entry.filter(|entry| !entry.is_system()).map(visit)
     }
 
@@ -187,7 +186,7 @@ impl Batch {
     fn visit(
         &mut self,
         snapshot: &Snapshot,
-        generation: u16,
+        generations: VisibleGenerations,
         visit: &mut impl FnMut(Option<SnapshotEntry<'_>>) -> bool,
     ) -> Option<Vec<u8>> {
         // First the records' words, then the versions: within each step nothing waits for
@@ -206,8 +205,8 @@ impl Batch {
             if self.stopped {
                 return Some(record.key().to_vec());
             }
-            let absence = || snapshot.absence_of(record, generation);
-            let entry = snapshot.entry_of(record, generation);
+            let absence = || snapshot.absence_of(record, generations);
+            let entry = snapshot.entry_of(record, generations);
             let entry = match self.with_absences {
                 true => entry.or_else(absence),
                 false => entry,

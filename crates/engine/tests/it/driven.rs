@@ -442,7 +442,7 @@ fn entries_of_operations_come_to_the_same_everywhere() {
             let (key, version) = (&key[..], *version);
             ops.insert(0, Op::Check { key, version });
         }
-        ops.push(Op::Count);
+        ops.push(Op::Count { database: 0 });
         // Now and then the leader's clock is behind.
         stamp_ms = stamp_ms + random.u64(..20) - random.u64(..5);
         let run = |r: &Replica| r.applier.borrow_mut().execute(Epoch(index), stamp_ms, &ops);

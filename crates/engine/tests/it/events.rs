@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use base::database::qualified;
 use base::key_event::{KeyEvent, KeyListener};
 use base::transaction::{ExpireWhen, Expiry, When};
 use base::{Op, Tid};
@@ -18,9 +19,14 @@ use crate::support::{World, holder, put_until};
 struct Heard(Mutex<Vec<String>>);
 
 impl KeyListener for Heard {
-    fn changed(&self, key: &[u8], event: KeyEvent, _: Tid) {
+    fn changed(&self, (database, key): (u16, &[u8]), event: KeyEvent, _: Tid) {
         let key = String::from_utf8_lossy(key);
-        self.0.lock().push(format!("{} {key}", event.name()));
+        let of = if database == 0 {
+            String::new()
+        } else {
+            format!("{database}:")
+        };
+        self.0.lock().push(format!("{} {of}{key}", event.name()));
     }
 
     fn flushed(&self, _: Tid) {
@@ -248,6 +254,28 @@ fn replicas_announce_effects_and_flush_when_they_load() {
     assert_eq!(late_heard.take().last().unwrap(), "flushed");
 }
 
+#[test]
+fn keys_are_announced_with_the_databases_of_clients() {
+    let world = World::without_read_atomic();
+    let heard = Heard::of(&world.engine);
+    let (one, two) = (qualified(1, b"k"), qualified(2, b"k"));
+    world.run(&[Op::put(&one, b"1")]);
+    assert_eq!(heard.take(), ["set 1:k"]);
+    world.run(&[put_until(&two, b"1", 2_000), Op::put(b"k", b"1")]);
+    assert_eq!(heard.take(), ["set 2:k", "expire 2:k", "set k"]);
+    world.run(&[Op::FlushDatabase { database: 1 }]);
+    assert_eq!(heard.take(), ["flushed"]);
+    let (first, second) = (0, 2);
+    world.run(&[Op::SwapDatabases { first, second }]);
+    heard.take();
+    world.run(&[Op::Delete { key: &two }]);
+    assert_eq!(heard.take(), ["del 2:k"]);
+    world.tidy();
+    world.clock.set(2_000);
+    world.tidy();
+    assert_eq!(heard.take(), ["expired k"]);
+}
+
 /// Every change behind one that was read is heard, from the moment on at which listening has begun.
 #[test]
 fn no_change_falls_between_listening_and_reading() {
@@ -293,7 +321,7 @@ fn no_change_falls_between_listening_and_reading() {
 struct Counted(AtomicU64);
 
 impl KeyListener for Counted {
-    fn changed(&self, _: &[u8], _: KeyEvent, _: Tid) {
+    fn changed(&self, _: (u16, &[u8]), _: KeyEvent, _: Tid) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 

@@ -34,7 +34,7 @@ fn count(world: &World) -> (OwnedReply, OwnedReply) {
         limit: 100,
         values: false,
     };
-    let mut replies = world.run(&[Op::Count, scan]);
+    let mut replies = world.run(&[Op::Count { database: 0 }, scan]);
     let pairs = replies.remove(1);
     (replies.remove(0), pairs)
 }

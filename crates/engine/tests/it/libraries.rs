@@ -59,7 +59,7 @@ fn no_flush_removes_them_and_no_client_sees_them() {
         values: false,
     };
     assert_eq!(
-        world.run(&[Op::Count, scan]),
+        world.run(&[Op::Count { database: 0 }, scan]),
         [OwnedReply::Int(0), OwnedReply::Pairs(Vec::new())]
     );
     assert_eq!(world.run(&[Op::Libraries]), [stored(1, b"a")]);

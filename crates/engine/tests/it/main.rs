@@ -1,5 +1,6 @@
 //! Tests of the engine: transactions, holds, snapshots, replicas.
 
+mod databases;
 mod driven;
 mod driven_threads;
 mod edits;

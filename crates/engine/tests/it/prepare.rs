@@ -383,7 +383,7 @@ fn a_prepared_flush_empties_when_it_commits() {
         Op::put(b"before", b"x"),
         Op::Flush,
         Op::put(b"after", b"x"),
-        Op::Count,
+        Op::Count { database: 0 },
     ];
     let replies = world.prepare(&mut w, 1, &ops).unwrap();
     assert_eq!(replies[3], OwnedReply::Int(1));
@@ -443,7 +443,7 @@ fn clients_neither_see_nor_write_system_records() {
             key: &key,
             value: b"x",
         },
-        Op::Count,
+        Op::Count { database: 0 },
     ];
     let refused = OwnedReply::Error(OpError::Reserved);
     let expected = [

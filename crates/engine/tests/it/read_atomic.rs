@@ -303,7 +303,7 @@ fn only_blind_writes_are_prepared_without_holds() {
         expiry: Expiry::Never,
         get: false,
     };
-    for op in [conditional, Op::Get { key: X }, Op::Count] {
+    for op in [conditional, Op::Get { key: X }, Op::Count { database: 0 }] {
         assert_eq!(prepare(&world, 1, &[op]), Err(Abort::Refused));
     }
     assert_eq!(world.state(1), State::Unknown);

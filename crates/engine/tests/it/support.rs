@@ -157,6 +157,7 @@ pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) log: Log,
+    read_atomic: ReadAtomic,
     janitor: RefCell<Janitor>,
     /// The worker for additional reads by the test.
     observer: RefCell<Worker<Log>>,
@@ -168,17 +169,30 @@ impl World {
     }
 
     pub(crate) fn with(limits: Limits) -> World {
-        World::start(limits, Log::default(), 1_000, |_| {})
+        let read_atomic = ReadAtomic::new([&b"ra:"[..]]);
+        World::start(limits, Log::default(), 1_000, read_atomic, |_| {})
     }
 
-    fn start(limits: Limits, log: Log, now_ms: u64, restore: impl FnOnce(&Arc<Engine>)) -> World {
+    /// Returns a world without read-atomic keys.
+    pub(crate) fn without_read_atomic() -> World {
+        let none = ReadAtomic::default();
+        World::start(Limits::default(), Log::default(), 1_000, none, |_| {})
+    }
+
+    fn start(
+        limits: Limits,
+        log: Log,
+        now_ms: u64,
+        read_atomic: ReadAtomic,
+        restore: impl FnOnce(&Arc<Engine>),
+    ) -> World {
         let clock = Arc::new(ManualClock::new(now_ms));
         let engine = Engine::new(&Options {
             workers: 6,
             clock: Arc::clone(&clock) as _,
             limits,
         });
-        engine.declare_read_atomic(ReadAtomic::new([&b"ra:"[..]]));
+        engine.declare_read_atomic(read_atomic.clone());
         restore(&engine);
         World {
             janitor: RefCell::new(engine.janitor()),
@@ -186,6 +200,7 @@ impl World {
             engine,
             clock,
             log,
+            read_atomic,
         }
     }
 
@@ -197,7 +212,8 @@ impl World {
             ..Log::default()
         };
         let now_ms = base::clock::Clock::now_ms(&*self.clock);
-        World::start(*self.engine.limits(), log, now_ms, |engine| {
+        let read_atomic = self.read_atomic.clone();
+        World::start(*self.engine.limits(), log, now_ms, read_atomic, |engine| {
             let mut restorer = engine.restorer().unwrap();
             let mut newest = Epoch::ZERO;
             for (tid, changes) in entries.iter().rev() {

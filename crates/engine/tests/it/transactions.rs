@@ -319,7 +319,7 @@ fn a_flush_hides_everything_at_once_and_memory_comes_back() {
         Op::put(b"before", b"1"),
         Op::Flush,
         Op::put(b"after", b"2"),
-        Op::Count,
+        Op::Count { database: 0 },
     ];
     let done = w.execute(&ops).unwrap();
     assert_eq!(done.replies()[3], Reply::Int(1));

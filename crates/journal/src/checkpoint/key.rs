@@ -15,7 +15,8 @@ pub struct CheckpointKey<'a> {
     pub value_len: usize,
     /// The value's type.
     pub kind: Kind,
-    /// The generation that it belongs to: the view's, or that of system records.
+    /// The generation that it belongs to: the view's, that of its database if that is another one than 0, or
+    /// that of system records.
     pub generation: u16,
     /// The time at which it expires, in milliseconds since the Unix epoch.
     pub deadline: Option<u64>,

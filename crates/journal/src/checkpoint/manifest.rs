@@ -5,13 +5,13 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIMF` |
-//! | 8 | 4 | version | of this format and that of the parts: 3; in versions 1 and 2 it is the same, and the parts are of that version |
+//! | 8 | 4 | version | of this format and that of the parts: 4; in versions 1 to 3 it is the same, and the parts are of that version |
 //! | 12 | 4 | size | of the manifest in bytes |
 //! | 16 | 8 | epoch | *S*: the checkpoint holds everything up to it and nothing later |
 //! | 24 | 8 | stamp | the time of *S*, milliseconds since the Unix epoch |
 //! | 32 | 8 | finished | when it was made, milliseconds since the Unix epoch |
 //! | 40 | 8 | generation's TID | of the transaction that began the generation; 0: none did |
-//! | 48 | 2 | generation | of all entries but system records, whose generation is 65535 |
+//! | 48 | 2 | generation | of all entries but system records, whose generation is 65535, and keys of other databases than 0, which the table of databases gives their own |
 //! | 50 | 2 | – | zero |
 //! | 52 | 4 | run | the run of the journal in which it was made |
 //! | 56 | 8 | salt | random; enters the checksums of the parts' blocks |
@@ -36,7 +36,7 @@ use base::codec::{put_at, u32_at, u64_at};
 use super::part::CheckpointPart;
 use super::view::CheckpointView;
 
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIMF";
 const FIXED: usize = 72;

@@ -8,7 +8,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIPT` |
-//! | 8 | 4 | version | of this format: 3; version 1 has neither origins nor system records, and the origins of 2 have no number |
+//! | 8 | 4 | version | of this format: 4; version 1 has neither origins nor system records, the origins of 2 have no number, and 3 has no databases but number 0 |
 //! | 12 | 4 | part | number of the part |
 //! | 16 | 8 | epoch | of the checkpoint |
 //! | 24 | 4 | first | where the first block begins |
@@ -29,7 +29,8 @@
 //!
 //! A payload is a sequence of entries: the TID of the transaction that wrote the key, 8 bytes; the
 //! key's origin, if it has one; and a put. Both are as in a log's payload (see the module `entry`).
-//! An entry is of the manifest's generation, or of that of system records.
+//! An entry is of the manifest's generation, or of that of system records; one of another database than 0
+//! is of that of its database.
 //!
 //! Invariants:
 //! 1. An entry is in one block as a whole; every TID's epoch is at most the checkpoint's.
@@ -49,7 +50,7 @@ use crate::entry;
 use crate::error::CheckpointError;
 use crate::format::aligned;
 
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKIPT";
 const BLOCK_MAGIC: [u8; 4] = *b"KPRT";

@@ -9,7 +9,8 @@ pub struct CheckpointView {
     pub epoch: Epoch,
     /// The epoch's time, milliseconds since the Unix epoch.
     pub stamp_ms: u64,
-    /// The generation that is visible, and to which all entries belong that are no system records.
+    /// The generation that is visible, and to which all entries of database 0 belong that are no system
+    /// records.
     pub generation: u16,
     /// The transaction that began it; zero when nothing was ever flushed.
     pub generation_tid: Tid,

@@ -1,6 +1,7 @@
 //! Decoding of entries.
 
 use base::change::{Origin, SYSTEM_GENERATION, siblings};
+use base::database;
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 
@@ -47,7 +48,7 @@ pub(crate) fn decode(
 }
 
 /// Passes every key of a checkpoint's block to `apply`, and returns their number. All are of
-/// `view`, or system records.
+/// `view`, or system records, or keys of databases that have generations of their own.
 ///
 /// # Errors
 /// Returns the offset of the malformed entry within the payload, and a description of the error.
@@ -65,8 +66,11 @@ pub(crate) fn decode_keys(
             let change = rest.change(&mut None)?;
             match change {
                 _ if tid.epoch() > view.epoch => Err("a key of a later epoch than the checkpoint"),
-                Change::Put { generation, .. }
-                    if generation == view.generation || generation == SYSTEM_GENERATION =>
+                Change::Put {
+                    key, generation, ..
+                } if generation == view.generation
+                    || generation == SYSTEM_GENERATION
+                    || database::split(key).is_some() =>
                 {
                     let stamp_ms = view.stamp_ms;
                     apply(Entry {

@@ -9,7 +9,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKIRL` |
-//! | 8 | 4 | version | of this format: 1 |
+//! | 8 | 4 | version | of this format: 2; in version 1 all keys are of database 0 |
 //! | 12 | 4 | align | frames begin at multiples of this, a power of two, at least 8 |
 //! | 16 | 8 | segment | its number, from 1 |
 //! | 24 | 8 | member | whose log it is: Raft's id |
@@ -36,7 +36,9 @@
 //!    crash has torn. Opening the log removes that.
 
 use base::codec::{u32_at, u64_at};
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The first version, whose segments are read like those of this one.
+const OLDEST_VERSION: u32 = 1;
 pub(super) const SEGMENT_HEADER: usize = 64;
 pub(super) const FRAME_HEADER: usize = 24;
 /// The minimum alignment.
@@ -97,7 +99,7 @@ impl ReplicaSegmentHeader {
         if u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
             return Err(InvalidSegmentHeader::Damaged);
         }
-        if u32_at(bytes, 8) != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&u32_at(bytes, 8)) {
             return Err(InvalidSegmentHeader::Newer(u32_at(bytes, 8)));
         }
         let header = ReplicaSegmentHeader {

@@ -5,7 +5,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKISN` |
-//! | 8 | 4 | version | of this format: 1 |
+//! | 8 | 4 | version | of this format: 2; in version 1 all keys are of database 0 |
 //! | 12 | 4 | checksum | CRC-32C of bytes 0…11 |
 //!
 //! Block, 24 bytes and its payload:
@@ -31,7 +31,9 @@ use base::codec::{Malformed, Reader, put_u64, u32_at};
 use super::contents::SnapshotHead;
 use crate::wire::{put_conf_state, read_conf_state};
 
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The first version, whose files are read like those of this one.
+pub(super) const OLDEST_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KUMIKISN";
 pub(super) const FILE_HEADER: usize = 16;
 pub(super) const BLOCK_HEADER: usize = 24;

@@ -207,7 +207,7 @@ fn read_footer(
     let mut header = [0; FILE_HEADER];
     read(&mut header, 0)?;
     match format::version(&header) {
-        Some(format::VERSION) => {}
+        Some(format::OLDEST_VERSION..=format::VERSION) => {}
         Some(version) => {
             return Err(SnapshotError::Newer {
                 path: path.to_owned(),

@@ -306,13 +306,13 @@ fn every_torn_tail_is_cut_and_written_over() {
 fn a_newer_version_is_named() {
     let disk = three_segments();
     let mut header = bytes_of(&disk, "log-0000000001")[..64].to_vec();
-    header[8] = 2;
+    header[8] = 3;
     let checksum = crc32c::crc32c(&header[..60]);
     header[60..].copy_from_slice(&checksum.to_le_bytes());
     write(&disk, "log-0000000001", 0, &header);
     let error = open(&disk, 856).map(drop).unwrap_err().to_string();
     assert!(
-        error.contains("format version 2, and this release reads 1"),
+        error.contains("format version 3, and this release reads 2"),
         "{error}"
     );
 }

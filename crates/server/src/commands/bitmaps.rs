@@ -8,7 +8,7 @@ use resp::{Args, Writer};
 use super::arguments::{int, is};
 use super::bit_fields::{FieldAction, FieldStep, bit_offset, field_steps};
 use crate::command::CommandKind::Compound;
-use crate::command::{CommandDefinition, commands};
+use crate::command::{CommandDefinition, CompoundStop, commands};
 use crate::refusal::{Refusal, write_op_error};
 use crate::working_set::{WorkingSet, WorkingValue};
 
@@ -63,14 +63,18 @@ fn set_bits(set: &mut WorkingSet, key: &[u8], value: WorkingValue) -> Result<(),
     Ok(())
 }
 
-fn setbit(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn setbit(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     const BAD_BIT: Refusal = Refusal::Text("ERR bit is not an integer or out of range");
     let key = args.at(1);
     let offset = bit_offset(args.at(2))?;
     let bit = match int(args.at(3)) {
         Ok(0) => false,
         Ok(1) => true,
-        _ => return Err(BAD_BIT),
+        _ => return Err(BAD_BIT.into()),
     };
     let at = (offset / 8) as usize;
     let mask = 0x80 >> (offset % 8);
@@ -89,7 +93,11 @@ fn setbit(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Resu
     Ok(())
 }
 
-fn bitfield(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn bitfield(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     let key = args.at(1);
     let steps = field_steps(args)?;
     let written = steps.iter().filter(|step| step.action != FieldAction::Get);
@@ -177,13 +185,15 @@ impl BitOperation {
     }
 }
 
-fn bitop(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn bitop(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     let operation = BitOperation::parse(args.at(1)).ok_or(Refusal::Syntax)?;
     let (to, sources) = (args.at(2), args.from(3));
     if operation == BitOperation::Not && sources.len() != 1 {
-        return Err(Refusal::Text(
-            "ERR BITOP NOT must be called with a single source key.",
-        ));
+        return Err(Refusal::Text("ERR BITOP NOT must be called with a single source key.").into());
     }
     let length = sources.iter().map(|key| bytes_of(set, key).len()).max();
     let mut result = bytes_of(set, sources.at(0)).to_vec();

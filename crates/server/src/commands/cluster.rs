@@ -330,7 +330,7 @@ fn countkeysinslot(
 ) -> Option<DeferredAnswer> {
     routes(context, session)?;
     let slot = slot_of(args.at(2), session)?;
-    let walk = KeyWalk::count_of_slot(&context.shared.partition, slot);
+    let walk = KeyWalk::count_of_slot(&context.shared.partition, session.database, slot);
     Some(DeferredAnswer::KeyWalk(Box::new(walk)))
 }
 
@@ -353,6 +353,6 @@ fn getkeysinslot(
             return None;
         }
     };
-    let walk = KeyWalk::of_slot(&context.shared.partition, slot, most);
+    let walk = KeyWalk::of_slot(&context.shared.partition, session.database, slot, most);
     Some(DeferredAnswer::KeyWalk(Box::new(walk)))
 }

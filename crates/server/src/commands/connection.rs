@@ -3,9 +3,9 @@
 use channels::frames::write_subscriber_pong;
 use resp::Args;
 
-use super::arguments::int;
 use crate::command::CommandKind::{Local, Reset};
 use crate::command::{CommandDefinition, commands};
+use crate::database_selection::parse_database;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 
@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "connection";
         Local(echo), "Answers its argument.";
     "select" 2 "loading stale fast" NONE("") "connection" ""
         "1.0.0" "O(1)",
-        Local(select), "Chooses a database; there is one, number 0.";
+        Local(select), "Selects a database by its number.";
     "quit" -1 "noscript loading stale fast no_auth allow_busy immediate subscriber" NONE("") "connection" ""
         "1.0.0" "O(1)",
         Local(quit), "Closes the connection.";
@@ -45,17 +45,14 @@ fn echo(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     session.writer().bulk(args.at(1));
 }
 
-/// Accepts database 0, the only one. For another one the connection is closed after the error: many
-/// clients go on after it, and what they then write, or flush, would be in database 0.
-fn select(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
-    let refusal = match int(args.at(1)) {
-        Ok(0) => return session.writer().ok(),
-        Ok(number) if i32::try_from(number).is_ok() => "ERR DB index is out of range",
-        Ok(_) => "ERR value is out of range, value must between -2147483648 and 2147483647",
-        Err(_) => "ERR value is not an integer or out of range",
-    };
-    session.writer().error(refusal);
-    session.closing = true;
+fn select(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    match parse_database(args.at(1), context.shared.config.databases) {
+        Ok(number) => {
+            session.database = number;
+            session.writer().ok();
+        }
+        Err(refusal) => refusal.write("select", &mut session.writer()),
+    }
 }
 
 fn quit(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {

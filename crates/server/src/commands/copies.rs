@@ -1,12 +1,14 @@
-//! Commands that give a key's value to another key. The two may be in different slots and on different
-//! nodes.
+//! Commands that give a key's value to another key. The two may be in different slots, on different nodes,
+//! and in different databases.
 
+use base::database;
 use base::key_event::KeyEvent;
 use resp::{Args, Writer};
 
-use super::arguments::{int, is};
+use super::arguments::is;
 use crate::command::CommandKind::Compound;
-use crate::command::{CommandDefinition, commands};
+use crate::command::{CommandDefinition, CompoundStop, commands};
+use crate::database_selection::parse_database;
 use crate::refusal::{Refusal, write_op_error};
 use crate::working_set::WorkingSet;
 
@@ -21,19 +23,31 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
     "copy" -3 "write denyoom" FIRST_TWO("RO access; OW update") "keyspace" ""
         "6.2.0" "O(N) where N is the length of the value.",
         Compound(copy), "Gives the value of a key to another key as well.";
+    "move" 3 "write fast" ONE("RW access update") "keyspace" ""
+        "1.0.0" "O(1)",
+        Compound(move_to_database), "Moves a key to another database.";
 };
 
+const SAME_KEY: Refusal = Refusal::Text("ERR source and destination objects are the same");
 const NO_SUCH_KEY: Refusal = Refusal::Text("ERR no such key");
 
-fn rename(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn rename(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     move_value(args.at(1), args.at(2), set, writer)?.then(|| writer.ok());
     Ok(())
 }
 
-fn renamenx(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn renamenx(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     let (from, to) = (args.at(1), args.at(2));
     if set.value(from).is_none() {
-        return Err(NO_SUCH_KEY);
+        return Err(NO_SUCH_KEY.into());
     }
     if set.value(to).is_some() {
         writer.int(0);
@@ -65,27 +79,25 @@ fn move_value(
     Ok(moved.is_ok())
 }
 
-fn copy(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
-    let (from, to) = (args.at(1), args.at(2));
-    let (mut replaces, mut at) = (false, 3);
+fn copy(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), CompoundStop> {
+    let from = args.at(1);
+    let (mut replaces, mut database, mut at) = (false, database::number(from), 3);
     while let Some(option) = args.get(at) {
         match args.get(at + 1) {
             _ if is(option, "replace") => replaces = true,
-            Some(database) if is(option, "db") => {
-                if int(database)? != 0 {
-                    return Err(Refusal::Text("ERR DB index is out of range"));
-                }
+            Some(number) if is(option, "db") => {
+                database = parse_database(number, set.databases())?;
                 at += 1;
             }
-            _ => return Err(Refusal::Syntax),
+            _ => return Err(Refusal::Syntax.into()),
         }
         at += 1;
     }
+    let to = &in_database(database, args.at(2))[..];
     if from == to {
-        return Err(Refusal::Text(
-            "ERR source and destination objects are the same",
-        ));
+        return Err(SAME_KEY.into());
     }
+    set.require([to].into_iter())?;
     let value = set.value(from).cloned();
     if value.is_none() || set.value(to).is_some() && !replaces {
         writer.int(0);
@@ -99,4 +111,28 @@ fn copy(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result
         Err(error) => write_op_error(error, "copy", writer),
     }
     Ok(())
+}
+
+fn move_to_database(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
+    let from = args.at(1);
+    let to = in_database(parse_database(args.at(2), set.databases())?, from);
+    if from == to {
+        return Err(SAME_KEY.into());
+    }
+    set.require([&to[..]].into_iter())?;
+    if set.value(from).is_none() || set.value(&to).is_some() {
+        writer.int(0);
+        return Ok(());
+    }
+    move_value(from, &to, set, writer)?.then(|| writer.int(1));
+    Ok(())
+}
+
+/// Returns the same key of another database.
+fn in_database(database: u16, key: &[u8]) -> Vec<u8> {
+    database::qualified(database, database::client_key(key))
 }

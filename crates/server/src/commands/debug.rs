@@ -77,7 +77,7 @@ fn debug(
     let walk = if is(word, "digest") && count == 2 {
         KeyWalk::digest(partition)
     } else if is(word, "object") && count == 3 {
-        KeyWalk::description(partition, args.at(2))
+        KeyWalk::description(partition, session.database, args.at(2))
     } else {
         write_subcommand_syntax("DEBUG", args, &mut session.writer());
         return None;

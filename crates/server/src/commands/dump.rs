@@ -6,7 +6,7 @@ use resp::{Args, Writer};
 
 use super::arguments::{int, is};
 use crate::command::CommandKind::Compound;
-use crate::command::{CommandDefinition, commands};
+use crate::command::{CommandDefinition, CompoundStop, commands};
 use crate::dump_payload::{PayloadError, decode, encode};
 use crate::refusal::{Refusal, write_op_error};
 use crate::working_set::{WorkingSet, WorkingValue};
@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
         Compound(restore), "Sets a key to the value that DUMP has answered.";
 };
 
-fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), CompoundStop> {
     match set.value(args.at(1)) {
         Some(value) => writer.bulk(&encode(&value.bytes)),
         None => writer.null(),
@@ -70,14 +70,18 @@ impl RestoreOptions {
     }
 }
 
-fn restore(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), Refusal> {
+fn restore(
+    args: Args<'_>,
+    set: &mut WorkingSet,
+    writer: &mut Writer<'_>,
+) -> Result<(), CompoundStop> {
     let key = args.at(1);
     let options = RestoreOptions::parse(args.from(4))?;
     if set.value(key).is_some() && !options.replaces {
-        return Err(Refusal::Text("BUSYKEY Target key name already exists."));
+        return Err(Refusal::Text("BUSYKEY Target key name already exists.").into());
     }
     let expiry = match int(args.at(2))? {
-        ..0 => return Err(Refusal::Text("ERR Invalid TTL value, must be >= 0")),
+        ..0 => return Err(Refusal::Text("ERR Invalid TTL value, must be >= 0").into()),
         0 => Expiry::Never,
         at if options.is_absolute => Expiry::AtMs(at),
         ttl => Expiry::InMs(ttl),

@@ -66,11 +66,14 @@ impl Executor {
             .any(|call| call.command.kind.is_long())
         {
             let mut transaction = self.long_transaction();
-            transaction.begin_block(block.commands, watches, self.time_ms());
+            let at = (connection.session.database, self.time_ms());
+            transaction.begin_block(block.commands, watches, at);
             return self.continue_long(connection, transaction);
         }
-        let cursors = &self.context.shared.cursors;
-        let transaction = BlockTransaction::new(block.commands, watches, cursors);
+        let shared = &self.context.shared;
+        let databases = (connection.session.database, shared.database_limits());
+        let transaction =
+            BlockTransaction::new(block.commands, watches, &shared.cursors, databases);
         self.execute_block(connection, Box::new(transaction));
     }
 

@@ -28,6 +28,12 @@ impl Executor {
                     self.run_plan(connection, command, args, plan);
                 }
             }
+            CommandKind::Databases(plan) => {
+                let limits = self.context.shared.database_limits();
+                self.run_plan(connection, command, args, |args, ops| {
+                    plan(args, limits, ops)
+                });
+            }
             CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
                 self.begin_long(connection, command, args);
             }
@@ -74,6 +80,7 @@ impl Executor {
         session.monitors = false;
         session.client.monitors.store(false, Ordering::Relaxed);
         read_tracking::end_tracking(&self.context, session);
+        session.database = 0;
         session.reads_stale = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);

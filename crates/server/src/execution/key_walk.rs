@@ -20,7 +20,11 @@ impl Executor {
         if let Err(abort) = self.worker.check_view(stale) {
             return self.answer_elsewhere(connection, &[], &abort);
         }
-        let walk = KeyWalk::matching(&self.context.shared.partition, args.at(1));
+        let walk = KeyWalk::matching(
+            &self.context.shared.partition,
+            connection.session.database,
+            args.at(1),
+        );
         self.continue_walk(connection, Box::new(walk));
     }
 

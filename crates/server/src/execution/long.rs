@@ -42,7 +42,8 @@ impl Executor {
         if is_script && self.runs_in_place(connection, &mut transaction, (command, args)) {
             return self.keep(transaction);
         }
-        transaction.begin(CommandCall::new(command, args), self.time_ms());
+        let at = (connection.session.database, self.time_ms());
+        transaction.begin(CommandCall::new(command, args), at);
         self.continue_long(connection, transaction);
     }
 
@@ -86,9 +87,10 @@ impl Executor {
 
     /// Returns a transaction that can begin.
     pub(super) fn long_transaction(&mut self) -> Box<LongTransaction> {
-        let longest = self.context.shared.config.limits.request.bulk;
+        let config = &self.context.shared.config;
+        let (longest, databases) = (config.limits.request.bulk, config.databases);
         let ended = self.ended.take();
-        ended.unwrap_or_else(|| Box::new(LongTransaction::new(longest)))
+        ended.unwrap_or_else(|| Box::new(LongTransaction::new(longest, databases)))
     }
 
     /// Keeps a transaction that has ended for its memory.
@@ -378,8 +380,9 @@ impl Executor {
 /// Writes the replies of a transaction that has taken effect, and hands its messages over. `error` is that of
 /// one of its writes: a partition has other limits than this node.
 fn answer(connection: &mut Connection, transaction: &mut LongTransaction, error: Option<OpError>) {
-    let (replies, messages) = transaction.take_results();
     let session = &mut connection.session;
+    session.database = transaction.selected();
+    let (replies, messages) = transaction.take_results();
     let position = session.output.position();
     session
         .published

@@ -1,6 +1,6 @@
 //! A command that is executed alone, as one transaction.
 
-use base::{Abort, Epoch};
+use base::{Abort, Epoch, database};
 use resp::Args;
 
 use super::executor::{Executor, takes};
@@ -25,7 +25,7 @@ impl Executor {
     ) {
         let mut ops = Ops::new();
         match plan(args, &mut ops) {
-            Ok(render) => self.transact(connection, command, args, (&ops, &render)),
+            Ok(render) => self.transact_in(connection, command, args, (ops, &render)),
             Err(refusal) => refusal.write(command.name, &mut connection.writer()),
         }
     }
@@ -42,12 +42,30 @@ impl Executor {
             Ok(key) => {
                 let mut ops = Ops::new();
                 match (from_key.plan)(args, &key, &mut ops) {
-                    Ok(render) => self.transact(connection, command, args, (&ops, &render)),
+                    Ok(render) => self.transact_in(connection, command, args, (ops, &render)),
                     Err(refusal) => refusal.write(command.name, &mut connection.writer()),
                 }
             }
             Err(refusal) => refusal.write(command.name, &mut connection.writer()),
         }
+    }
+
+    /// Executes operations on keys of the database that the connection has selected.
+    #[inline]
+    fn transact_in(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        (ops, render): (Ops<'_>, &Render<'_>),
+    ) {
+        let number = connection.session.database;
+        if !database::needs_qualification(number, &ops) {
+            return self.transact(connection, command, args, (&ops, render));
+        }
+        let keys = database::qualified_keys(number, &ops);
+        let ops: Ops<'_> = database::qualify(number, ops, &keys).collect();
+        self.transact(connection, command, args, (&ops, render));
     }
 
     #[inline]

@@ -43,7 +43,8 @@ impl Executor {
             ));
         };
         let (partition, now) = (&shared.partition, self.context.now);
-        let mut snapshot = Box::new(OpenSnapshot::new(partition, pattern, now, permit));
+        let database = connection.session.database;
+        let mut snapshot = Box::new(OpenSnapshot::new(partition, database, pattern, now, permit));
         let epoch = snapshot.view.epoch();
         snapshot.shown = match self.worker.epoch_of(epoch, stale) {
             Ok(epoch) => epoch,
@@ -70,7 +71,10 @@ impl Executor {
         let fields = [
             ("epoch", snapshot.view.epoch().0 as i64),
             ("time_ms", snapshot.view.time_ms() as i64),
-            ("keys", shared.partition.stats().keys as i64),
+            (
+                "keys",
+                shared.partition.keys_of(connection.session.database) as i64,
+            ),
             ("partition", partition),
             ("partitions", partitions),
         ];

@@ -10,6 +10,7 @@ use crate::command::{CommandDefinition, CommandFlags, CommandKind};
 use crate::command_call::CommandCall;
 use crate::command_timing::SlicedCall;
 use crate::connection::Connection;
+use crate::database_selection::database_after;
 use crate::monitors::write_line;
 use crate::pending_command::PendingCommand;
 use crate::secret_arguments::redacted;
@@ -65,11 +66,16 @@ impl Executor {
             self.context.shared.config.limits.subscriber_output,
         );
         let client = connection.session.client.address;
+        let (mut database, databases) = (
+            connection.session.database,
+            self.context.shared.config.databases,
+        );
         let lines = &mut self.context.monitored;
         for (command, args) in inner.chain([(command, args)]) {
             if !command.flags.has(CommandFlags::ADMIN) && lines.len() <= most {
-                write_line(lines, at, client, redacted(command, args), most);
+                write_line(lines, at, (database, client), redacted(command, args), most);
             }
+            database = database_after(command.name, args, (database, databases));
         }
     }
 

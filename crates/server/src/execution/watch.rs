@@ -3,7 +3,7 @@
 //! Connections that several clients share cannot leave watches behind: `WATCH.VERSION` returns the
 //! versions that `WATCH` would have seen, and `WATCH.AT` compares them right before the block.
 
-use base::{Abort, Op, Reply, Version};
+use base::{Abort, Op, Reply, Version, database};
 use resp::Args;
 
 use super::executor::Executor;
@@ -28,7 +28,9 @@ impl Executor {
         if is_in_block(connection, command.name) {
             return;
         }
-        let ops = watch_ops(args);
+        let database = connection.session.database;
+        let keys = database::qualified_keys(database, &watch_ops(args));
+        let ops: Ops<'_> = database::qualify(database, watch_ops(args), &keys).collect();
         if self.cluster.is_some() && self.route_elsewhere(connection, command, args, &ops) {
             return;
         }
@@ -125,11 +127,13 @@ pub(super) fn answer_watch(
     connection.writer().ok();
 }
 
-/// Watches a key. A key that is watched already keeps the version that was seen first.
+/// Watches a key of the selected database. A key that is watched already keeps the version that was seen
+/// first.
 fn note_watch(connection: &mut Connection, key: &[u8], version: Version) {
-    if !connection.watches.contains_key(key) {
-        connection.watches.insert(key.to_vec(), version);
+    let key = database::qualified(connection.session.database, key);
+    if !connection.watches.contains_key(&key) {
         connection.watched_bytes += key.len() + WATCH_BYTES;
+        connection.watches.insert(key, version);
     }
 }
 

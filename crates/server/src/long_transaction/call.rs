@@ -1,13 +1,14 @@
 //! The execution of one command within a long transaction.
 
-use base::Reply;
 use base::partition::OwnedReply;
+use base::{Op, Reply, database};
 use resp::{Args, Protocol, Writer};
 use scripts::ScriptLogLevel;
 use smallvec::SmallVec;
 use store::OpenTransaction;
 
-use crate::command::{CommandDefinition, CommandKind, Ops, Plan, Planned};
+use crate::command::{CommandDefinition, CommandKind, CompoundStop, Ops, Plan, Planned};
+use crate::command_call::CommandCall;
 use crate::command_table::CommandTable;
 use crate::limits::READ_BUFFER;
 use crate::lookup_counts::count_lookups;
@@ -35,6 +36,8 @@ pub(super) struct Call<'a> {
 
 /// The results of a transaction's commands so far.
 pub(super) struct Results<'a, 'w> {
+    /// The selected database.
+    pub(super) database: &'a mut u16,
     pub(super) set: &'a mut WorkingSet,
     /// The transaction of the partition in which operations are executed, in place of the set.
     pub(super) in_place: Option<&'a mut OpenTransaction<'w>>,
@@ -89,7 +92,7 @@ impl CallContext<'_> {
         let (command, args) = (call.command, call.args);
         track_reads(self.context, self.session, command, args);
         if let Some(open) = &mut to.in_place {
-            return self.execute_in_place(call, open, to.output);
+            return self.execute_in_place(call, open, *to.database, to.output);
         }
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
@@ -105,19 +108,27 @@ impl CallContext<'_> {
                 if let Ok(key) = key {
                     let mut ops = Ops::new();
                     let planned = (from_key.plan)(args, &key, &mut ops);
-                    self.execute_planned(call, to, &ops, planned)?;
+                    self.execute_planned(call, to, ops, planned)?;
                 }
             }
             CommandKind::Compound(compound) => {
+                let qualified = CommandCall::qualified(command, args, *to.database);
+                let args = qualified.args();
                 let indexes = command.keys.indexes(args);
-                let need = to.set.need_of_keys(indexes.map(|at| args.at(at)));
-                need.map_or(Ok(()), |need| Err(RunPause::Read(need)))?;
+                to.set.require(indexes.map(|at| args.at(at)))?;
                 let mut writer = Writer::new(to.output, call.protocol);
-                if let Err(refusal) = compound(args, to.set, &mut writer) {
-                    refusal.write(command.name, &mut writer);
+                match compound(args, to.set, &mut writer) {
+                    Ok(()) => {}
+                    Err(CompoundStop::Refused(refusal)) => {
+                        refusal.write(command.name, &mut writer);
+                    }
+                    Err(CompoundStop::Needs(need)) => return Err(need.into()),
                 }
             }
             CommandKind::Libraries(command) => self.execute_on_libraries(call, to, command)?,
+            CommandKind::Databases(_) => Writer::new(to.output, call.protocol).error(
+                "ERR SWAPDB is not possible in a block with commands that read before they write",
+            ),
             CommandKind::Introspection(answer) => {
                 let mut writer = Writer::new(to.output, call.protocol);
                 answer(self.commands.all(), args, &mut writer);
@@ -138,14 +149,14 @@ impl CallContext<'_> {
     ) -> Result<(), Need> {
         let mut ops = Ops::new();
         let planned = plan(call.args, &mut ops);
-        self.execute_planned(call, to, &ops, planned)
+        self.execute_planned(call, to, ops, planned)
     }
 
     fn execute_planned(
         &self,
         call: &Call<'_>,
         to: &mut Results<'_, '_>,
-        ops: &Ops<'_>,
+        ops: Ops<'_>,
         planned: Planned<'_>,
     ) -> Result<(), Need> {
         let command = call.command;
@@ -156,9 +167,12 @@ impl CallContext<'_> {
                 return Ok(());
             }
         };
-        to.set.need(ops).map_or(Ok(()), Err)?;
-        let replies: Result<SmallVec<[OwnedReply; 2]>, _> =
-            ops.iter().map(|op| to.set.execute(op)).collect();
+        let set = &mut *to.set;
+        let replies = with_qualified(*to.database, ops, |ops| {
+            set.need(ops).map_or(Ok(()), Err)?;
+            let replies = ops.iter().map(|op| set.execute(op));
+            Ok(replies.collect::<Result<SmallVec<[OwnedReply; 2]>, _>>())
+        })?;
         let mut writer = Writer::new(to.output, call.protocol);
         let Ok(replies) = replies else {
             // A command whose preconditions, which come first, are not all met.
@@ -200,6 +214,7 @@ impl CallContext<'_> {
         let session = &mut *self.session;
         let (from, published) = (session.output.position(), session.published.len());
         let own = std::mem::replace(&mut session.protocol, call.protocol);
+        std::mem::swap(&mut session.database, to.database);
         self.context.in_block = true;
         match call.command.kind {
             CommandKind::Local(local) => local(self.context, session, call.args),
@@ -211,8 +226,23 @@ impl CallContext<'_> {
         }
         self.context.in_block = false;
         session.protocol = own;
+        std::mem::swap(&mut session.database, to.database);
         to.output.extend_from_slice(session.output.from(from));
         session.output.truncate(from);
         to.messages.extend(session.published.drain(published..));
     }
+}
+
+/// Calls a function with operations on clients' keys of a database, qualified.
+pub(super) fn with_qualified<R>(
+    database: u16,
+    ops: Ops<'_>,
+    run: impl FnOnce(&[Op<'_>]) -> R,
+) -> R {
+    if !database::needs_qualification(database, &ops) {
+        return run(&ops);
+    }
+    let keys = database::qualified_keys(database, &ops);
+    let qualified: Ops<'_> = database::qualify(database, ops, &keys).collect();
+    run(&qualified)
 }

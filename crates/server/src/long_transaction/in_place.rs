@@ -14,7 +14,7 @@ use resp::{Args, Writer};
 use store::{OpenTransaction, TransactionError};
 
 use super::LongTransaction;
-use super::call::{Call, CallContext, Results, RunPause};
+use super::call::{Call, CallContext, Results, RunPause, with_qualified};
 use super::script::ScriptEnd;
 use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::routing::Route;
@@ -30,12 +30,14 @@ impl LongTransaction {
     ) -> bool {
         let room = context.room();
         let run = &mut self.run;
+        run.database = context.session.database;
         let call = Call {
             command,
             args,
             protocol: context.session.protocol,
         };
         let mut results = Results {
+            database: &mut run.database,
             set: &mut run.set,
             in_place: Some(open),
             output: &mut run.output,
@@ -61,6 +63,7 @@ impl CallContext<'_> {
         &self,
         call: &Call<'_>,
         open: &mut OpenTransaction<'_>,
+        database: u16,
         output: &mut Vec<u8>,
     ) -> Result<(), RunPause> {
         let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = call.command.kind else {
@@ -76,16 +79,18 @@ impl CallContext<'_> {
                 return Ok(());
             }
         };
-        if !self.are_own(&ops) {
-            return Err(RunPause::Unsuited);
-        }
         let time_ms = open.time_ms();
-        match open.execute(&ops) {
-            Ok(replies) => self.render(call.command, &render, replies, time_ms, &mut writer),
-            Err(TransactionError::Abort(Abort::Precondition { .. })) => writer.int(0),
-            Err(_) => return Err(RunPause::Unsuited),
-        }
-        Ok(())
+        with_qualified(database, ops, |ops| {
+            if !self.are_own(ops) {
+                return Err(RunPause::Unsuited);
+            }
+            match open.execute(ops) {
+                Ok(replies) => self.render(call.command, &render, replies, time_ms, &mut writer),
+                Err(TransactionError::Abort(Abort::Precondition { .. })) => writer.int(0),
+                Err(_) => return Err(RunPause::Unsuited),
+            }
+            Ok(())
+        })
     }
 
     /// Returns `true` if operations are all on keys of this node's partition.

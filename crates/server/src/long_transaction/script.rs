@@ -33,6 +33,8 @@ const LOGGED: Duration = Duration::from_secs(5);
 pub(super) struct ActiveScript {
     interpreter: LentInterpreter,
     code: ScriptCode,
+    /// The database that is selected before and after it.
+    database: u16,
     /// The script only reads.
     reads_only: bool,
     /// Its commands may need memory when there is none left.
@@ -177,6 +179,7 @@ impl CallContext<'_> {
         };
         let values: SmallVec<[&[u8]; 8]> = call.args.from(3).iter().collect();
         let values = values.split_at(count);
+        active.database = *to.database;
         let step = active
             .code
             .start(&mut active.interpreter, values, call.protocol);
@@ -232,6 +235,7 @@ impl CallContext<'_> {
         Ok(ActiveScript {
             interpreter,
             code,
+            database: 0,
             reads_only: kind.reads_only || flags.no_writes,
             may_exceed_memory,
             step: WaitingStep::Slice,
@@ -265,6 +269,7 @@ impl CallContext<'_> {
         };
         // Only scripts use the memory for replies, and it calls none.
         let mut results = Results {
+            database: to.database,
             set: to.set,
             output: to.reply,
             reply: &mut Vec::new(),
@@ -339,6 +344,7 @@ impl CallContext<'_> {
         outcome: ScriptOutcome,
         to: &mut Results<'_, '_>,
     ) -> ScriptEnd {
+        *to.database = script.database;
         to.log.extend(outcome.log);
         if outcome.is_error && script.is_killed() {
             return ScriptEnd::Killed(outcome.reply);

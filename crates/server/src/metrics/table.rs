@@ -149,14 +149,16 @@ fn is_follower(status: &ServerStatus<'_>) -> bool {
     status.replication.as_ref().is_some_and(|own| !own.leads())
 }
 
-/// Returns the number of keys in the form in which Redis shows those of a database; absent without
-/// any.
-fn keyspace(status: &ServerStatus<'_>) -> Option<String> {
-    let store = &status.store;
+/// Writes the numbers of keys in the form in which Redis shows them: a line for each database that has
+/// keys.
+pub(crate) fn write_databases(status: &ServerStatus<'_>, out: &mut String) {
     let now_ms = (now_us(status) / 1000) as u64;
-    let ttl = store.mean_deadline_ms.saturating_sub(now_ms);
-    let (keys, expires) = (store.keys, store.expiring.min(store.keys));
-    (keys > 0).then(|| format!("keys={keys},expires={expires},avg_ttl={ttl}"))
+    for (database, stats) in status.databases.iter().filter(|(_, stats)| stats.keys > 0) {
+        let ttl = stats.mean_deadline_ms.saturating_sub(now_ms);
+        let (keys, expires) = (stats.keys, stats.expiring.min(stats.keys));
+        let line = format!("db{database}:keys={keys},expires={expires},avg_ttl={ttl}\r\n");
+        out.push_str(&line);
+    }
 }
 
 pub(super) const TABLE: &[MetricRow] = rows! {
@@ -568,7 +570,6 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         "Slots that gave way to other keys."
         => Maybe(|f| published(f, |own| own.evicted));
 
-    Keyspace "db0" => Text(keyspace);
     Keyspace "", Gauge "kumiki_keys" "Keys; expired ones that were not yet reclaimed count."
         => Whole(|f| f.store.keys);
     Keyspace "", Gauge "kumiki_keys_expiring" "Those of them that have a deadline."

@@ -149,7 +149,7 @@ impl Worker {
         match self {
             Worker::Local(_) => Ok(Epoch::ZERO),
             // A transaction that may read now may also read the view, which is older.
-            Worker::Replicated(_) => self.execute(&[Op::Count], stale, |_, _| {}),
+            Worker::Replicated(_) => self.execute(&[Op::Count { database: 0 }], stale, |_, _| {}),
         }
     }
 

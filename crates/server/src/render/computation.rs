@@ -1,7 +1,7 @@
 //! Replies that are computed of the values of keys.
 
-use base::Reply;
 use base::number::parse_int;
+use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
 
@@ -129,8 +129,8 @@ fn write_random_key(
         Some(rest) => (again, rest % again.len()),
     };
     let next = keys.get(at + 1).map_or(&[][..], |(key, _)| key);
-    context.cursors.set_sample(next);
-    writer.bulk(keys[at].0);
+    context.cursors.set_sample(database::client_key(next));
+    writer.bulk(database::client_key(keys[at].0));
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering,
+};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -74,6 +76,7 @@ impl<N: Network> Runtime<N> {
                     ..ClientNames::default()
                 }),
                 last_ms: AtomicU64::new(0),
+                database: AtomicU16::new(0),
                 queued: AtomicI64::new(-1),
                 subscriptions: Default::default(),
                 monitors: AtomicBool::new(false),

@@ -99,7 +99,7 @@ fn in_partition(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
 
 /// Executes the operations on a set, each as a command of its own, and commits it.
 fn in_steps(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
-    let mut set = WorkingSet::new(512 << 20, worker.time_ms());
+    let mut set = WorkingSet::new(512 << 20, 16, worker.time_ms());
     let mut replies = Vec::new();
     for op in ops {
         while let Some(need) = set.need(std::slice::from_ref(op)) {
@@ -159,7 +159,7 @@ fn what_has_changed_since_it_was_read_is_found() {
         (Op::Delete { key: b"b" }, true),
         (Op::put(b"d", b"2"), false),
     ] {
-        let mut set = WorkingSet::new(512 << 20, worker.time_ms());
+        let mut set = WorkingSet::new(512 << 20, 16, worker.time_ms());
         let reads = [Op::Get { key: b"a" }, Op::Get { key: b"b" }];
         let need = set.need(&reads).unwrap();
         let done = worker.execute(&need.ops()).unwrap();
@@ -178,14 +178,17 @@ fn what_has_changed_since_it_was_read_is_found() {
 
 #[test]
 fn keys_that_a_walk_must_not_miss_are_counted_and_those_that_are_too_long_refused() {
-    let mut set = WorkingSet::new(4, 5000);
-    let need = set.need(&[Op::Count]).unwrap();
-    assert_eq!(need, Need::Count);
+    let mut set = WorkingSet::new(4, 16, 5000);
+    let need = set.need(&[Op::Count { database: 0 }]).unwrap();
+    assert_eq!(need, Need::Count { database: 0 });
     set.add(need, ReadAnswers::Other(OwnedReply::Int(10)));
-    assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
+    assert_eq!(
+        set.execute(&Op::Count { database: 0 }).ok(),
+        Some(OwnedReply::Int(10))
+    );
     set.execute(&Op::put(b"new", b"1")).ok().unwrap();
     // It was written and not read: it may have been there.
-    let need = set.need(&[Op::Count]).unwrap();
+    let need = set.need(&[Op::Count { database: 0 }]).unwrap();
     assert_eq!(
         need,
         Need::Keys([b"new".as_slice().into()].into_iter().collect())
@@ -197,9 +200,12 @@ fn keys_that_a_walk_must_not_miss_are_counted_and_those_that_are_too_long_refuse
     ];
     let answers = ReadAnswers::of(&need, &there);
     set.add(need, answers);
-    let need = set.need(&[Op::Count]).unwrap();
+    let need = set.need(&[Op::Count { database: 0 }]).unwrap();
     set.add(need, ReadAnswers::Other(OwnedReply::Int(10)));
-    assert_eq!(set.execute(&Op::Count).ok(), Some(OwnedReply::Int(10)));
+    assert_eq!(
+        set.execute(&Op::Count { database: 0 }).ok(),
+        Some(OwnedReply::Int(10))
+    );
     assert_eq!(set.value(b"new").unwrap().bytes, b"1");
     let too_long = set.execute(&Op::put(b"new", b"12345")).ok();
     assert_eq!(too_long, Some(OwnedReply::Error(OpError::TooLong)));

@@ -175,7 +175,7 @@ fn the_configuration_shows_what_holds() {
         ("save", ""),
         ("appendonly", "yes"),
         ("proto-max-bulk-len", "536870912"),
-        ("databases", "1"),
+        ("databases", "16"),
         ("notify-keyspace-events", ""),
         ("tcp-keepalive", "300"),
     ] {

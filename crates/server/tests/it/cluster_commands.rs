@@ -1,5 +1,5 @@
-//! Every command that has keys: another node redirects it, and in a block with other nodes it
-//! answers as on a server without a cluster.
+//! Every command that has keys, in two databases: another node redirects it, and in a block with other
+//! nodes it answers as on a server without a cluster.
 
 use std::collections::BTreeSet;
 
@@ -92,11 +92,20 @@ const LINES: &str = "
     RENAMENX B C
     COPY C A
     COPY C A REPLACE
+    COPY C A DB 1
+    COPY C B DB 2 REPLACE
+    MOVE A 3
+    MOVE A 3
+    MOVE A 16
+    COPY C A
     EVAL return(redis.call('incr',KEYS[1])) 1 A
     EVAL return(redis.call('mget',unpack(ARGV))) 0 A B C
     EVALSHA 0123456789012345678901234567890123456789 1 A
     UNLINK A C
 ";
+
+/// The databases in which the commands execute.
+const DATABASES: [&str; 2] = ["0", "5"];
 
 /// Returns the lines with keys in their place: `K` becomes that of each node in turn.
 fn lines(keys: &[String; 3]) -> Vec<Vec<String>> {
@@ -224,9 +233,16 @@ fn the_list_says_where_keys_are_and_who_writes() {
 fn each_command_answers_in_a_block_of_many_nodes_as_on_one() {
     let (nodes, keys) = cluster();
     let alone = ephemeral(config());
-    for node in 1..=3 {
-        assert_eq!(alone.client().call(&["FLUSHALL"]), ok());
+    let rounds = (1..=3).flat_map(|node| DATABASES.map(|database| (node, database)));
+    for (node, database) in rounds {
         let (mut one, mut many) = (alone.client(), nodes.client(node));
+        let all = (1..=3).map(|node| nodes.client(node));
+        for mut client in all.chain([alone.client()]) {
+            assert_eq!(client.call(&["FLUSHALL"]), ok());
+        }
+        for client in [&mut one, &mut many] {
+            assert_eq!(client.call(&["SELECT", database]), ok());
+        }
         for line in lines(&keys) {
             // The two keys of the frame are of different nodes, so that the block is coordinated.
             let mut answers = Vec::new();
@@ -241,10 +257,6 @@ fn each_command_answers_in_a_block_of_many_nodes_as_on_one() {
             }
             assert_eq!(answers[0], answers[1], "{line:?}");
         }
-        for key in &keys {
-            let frame = format!("{{{key}}}frame");
-            nodes.client(nodes.owner(&frame)).call(&["DEL", &frame]);
-        }
     }
 }
 
@@ -254,7 +266,19 @@ fn a_command_alone_answers_as_on_one_node_or_says_where_to_go() {
     let alone = ephemeral(config());
     let mut one = alone.client();
     let mut clients = [1, 2, 3].map(|node| nodes.client(node));
-    for line in lines(&keys) {
+    let lines = DATABASES.map(|database| {
+        let select = vec!["SELECT".to_owned(), database.to_owned()];
+        (select, lines(&keys))
+    });
+    let lines = lines
+        .into_iter()
+        .flat_map(|(select, lines)| std::iter::once(select).chain(lines));
+    for line in lines {
+        if line[0] == "SELECT" {
+            let clients = clients.iter_mut().chain([&mut one]);
+            clients.for_each(|client| assert_eq!(client.call(&words(&line)), ok()));
+            continue;
+        }
         let args = words(&line);
         let expected = one.call(&args);
         let here = args

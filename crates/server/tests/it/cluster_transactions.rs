@@ -103,6 +103,45 @@ fn a_block_takes_effect_on_all_nodes() {
 }
 
 #[test]
+fn a_block_is_of_several_databases_on_all_nodes() {
+    let nodes = nodes(3);
+    let keys = keys_of_all(&nodes, "key");
+    let [a, b, c] = [0, 1, 2].map(|at| keys[at].as_str());
+    let mut client = nodes.client(1);
+    assert_eq!(client.call(&["MSET", a, "0", b, "0", c, "0"]), ok());
+    client.call(&["WATCH", b]);
+    let done = block(
+        &mut client,
+        &[
+            &["SELECT", "4"],
+            &["MSET", a, "4", b, "4", c, "4"],
+            &["FLUSHDB"],
+            &["MGET", a, b, c],
+            &["SELECT", "0"],
+            &["DEL", a],
+            &["MGET", a, b, c],
+        ],
+    );
+    // A flush is of the node that is asked.
+    let four = array([Reply::Null, bulk("4"), bulk("4")]);
+    let zero = array([Reply::Null, bulk("0"), bulk("0")]);
+    assert_eq!(
+        done,
+        array([ok(), ok(), ok(), four.clone(), ok(), int(1), zero])
+    );
+    assert_eq!(client.call(&["SELECT", "4"]), ok());
+    assert_eq!(client.call(&["MGET", a, b, c]), four);
+    let mut other = nodes.client(2);
+    other.call(&["SELECT", "4"]);
+    client.call(&["WATCH", c]);
+    assert_eq!(nodes.client(3).call(&["SET", c, "1"]), ok());
+    assert_eq!(block(&mut client, &[&["GET", c]]), array([bulk("4")]));
+    client.call(&["WATCH", c]);
+    assert_eq!(block(&mut other, &[&["SET", c, "5"]]), array([ok()]));
+    assert_eq!(block(&mut client, &[&["GET", c]]), Reply::NullArray);
+}
+
+#[test]
 fn a_block_of_one_other_node_is_forwarded() {
     let nodes = nodes(2);
     let key = nodes.key_of(2, "key");

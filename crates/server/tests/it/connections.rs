@@ -38,34 +38,6 @@ fn replies_have_the_order_of_commands() {
     }
 }
 
-/// Many clients continue after an error: with database 1 refused, they would write to database 0.
-#[test]
-fn a_refused_database_closes_the_connection() {
-    let served = ephemeral(config());
-    let mut client = served.client();
-    assert_eq!(client.call(&["SET", "a", "1"]), ok());
-    for number in ["1", "-1", "99999999999", "one"] {
-        let mut other = served.client();
-        assert_eq!(other.call(&["SELECT", "0"]), ok());
-        // All in one packet, as clients send it that do not wait for the first reply.
-        let mut bytes = Vec::new();
-        write_command(&mut bytes, &[b"SELECT", number.as_bytes()]);
-        write_command(&mut bytes, &[b"FLUSHDB"]);
-        other.send_raw(&bytes);
-        assert!(error(&other.reply()).starts_with("ERR "), "{number}");
-        assert!(other.is_closed(), "{number}");
-    }
-    let mut other = served.client();
-    assert_eq!(other.call(&["MULTI"]), ok());
-    other.call(&["SELECT", "1"]);
-    other.send(&["EXEC"]);
-    other.send(&["FLUSHDB"]);
-    while !other.is_closed() {
-        other.next();
-    }
-    assert_eq!(client.call(&["GET", "a"]), bulk("1"));
-}
-
 #[test]
 fn pieces_make_no_difference() {
     let served = ephemeral(config());

@@ -12,6 +12,7 @@ mod cluster_tls;
 mod cluster_transactions;
 mod configuration;
 mod connections;
+mod databases;
 mod durability;
 mod functions;
 mod idle;

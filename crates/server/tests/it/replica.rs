@@ -77,6 +77,30 @@ fn walks_and_counts_see_what_was_acknowledged() {
 }
 
 #[test]
+fn databases_are_replicated() {
+    let replica = alone();
+    let [mut zero, mut one] = [replica.client(), replica.client()];
+    assert_eq!(one.call(&["SELECT", "1"]), ok());
+    for client in [&mut zero, &mut one] {
+        assert_eq!(client.call(&["MSET", "a", "1", "b", "2"]), ok());
+    }
+    assert_eq!(one.call(&["MOVE", "a", "0"]), int(0));
+    assert_eq!(one.call(&["COPY", "a", "c", "DB", "0"]), int(1));
+    assert_eq!(zero.call(&["DBSIZE"]), int(3));
+    assert_eq!(one.call(&["FLUSHDB"]), ok());
+    assert_eq!(one.call(&["KEYS", "*"]), Reply::Array(Vec::new()));
+    assert_eq!(one.call(&["SET", "a", "new"]), ok());
+    assert_eq!(
+        [zero.call(&["DBSIZE"]), one.call(&["DBSIZE"])],
+        [3, 1].map(int)
+    );
+    assert_eq!(zero.call(&["FLUSHDB"]), ok());
+    assert_eq!(one.call(&["GET", "a"]), bulk("new"));
+    let keys = Reply::Array(vec![bulk("a")]);
+    assert_eq!(one.call(&["KEYS", "*"]), keys);
+}
+
+#[test]
 fn a_block_is_one_transaction_and_watches_are_its_precondition() {
     let replica = alone();
     let (mut client, mut other) = (replica.client(), replica.client());

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Epoch;
+use engine::KeyStats;
 use journal::Journal;
 
 use crate::db::Db;
@@ -62,6 +63,12 @@ pub struct Stats {
 }
 
 impl Db {
+    /// Returns figures of the keys of database 0, and of each other database that has keys, in order.
+    #[must_use]
+    pub fn key_stats(&self) -> Vec<(u16, KeyStats)> {
+        self.state().engine.key_stats()
+    }
+
     /// Returns figures. Each is exact by itself; they are read one after another.
     #[must_use]
     pub fn stats(&self) -> Stats {

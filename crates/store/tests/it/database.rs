@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::database::qualified;
 use base::partition::{OwnedReply, Partition};
 use base::transaction::{Expiry, When};
+use base::versions::ReadAtomic;
 use base::{Abort, Epoch, Op, Transaction};
 use disk::{Crash, Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{Db, EpochTime, OpenError, Options};
@@ -96,6 +98,39 @@ fn a_flush_and_an_expiry_survive_a_restart() {
         let deadline = durably(&db, vec![Op::ExpiryOf { key: b"later" }]).unwrap();
         assert_eq!(deadline, [OwnedReply::Deadline(Some(far as u64))]);
     }
+}
+
+#[test]
+fn exchanged_databases_and_read_atomic_keys_exclude_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = qualified(1, b"key");
+    let swap = || Op::SwapDatabases {
+        first: 0,
+        second: 1,
+    };
+    let with_read_atomic = || Options {
+        read_atomic: ReadAtomic::new([&b"ra:"[..]]),
+        ..Options::in_dir(dir.path())
+    };
+    let db = Db::open(Options::in_dir(dir.path())).unwrap();
+    durably(&db, vec![Op::put(b"key", b"0"), swap()]).unwrap();
+    assert_eq!(
+        (get(&db, b"key"), get(&db, &one)),
+        (None, Some(b"0".to_vec()))
+    );
+    drop(db);
+    let refused = Db::open(with_read_atomic()).err().unwrap().to_string();
+    assert!(refused.starts_with("databases were exchanged"), "{refused}");
+    let db = Db::open(Options::in_dir(dir.path())).unwrap();
+    durably(&db, vec![swap()]).unwrap();
+    drop(db);
+    let db = Db::open(with_read_atomic()).unwrap();
+    assert_eq!(get(&db, b"key"), Some(b"0".to_vec()));
+    let refused = durably(&db, vec![swap()]);
+    assert!(
+        matches!(refused, Err(Abort::Unsupported { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn clients_never_see_system_records_and_no_flush_touches_them() {
     let mut worker = db.worker().unwrap();
     prepare(&mut worker, 1, &[Op::put(b"a", b"1")]).unwrap();
     worker.refuse(id(2), NOW_MS + 60_000).unwrap();
-    let count = |worker: &mut Worker| run(worker, Op::Count).unwrap();
+    let count = |worker: &mut Worker| run(worker, Op::Count { database: 0 }).unwrap();
     let all = Op::Scan {
         from: b"",
         to: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use resp::Value;
 
+use super::Export;
 use crate::node_connection::NodeConnection;
 
 /// How long the server may take for one reply. A value of a reply may be long, and its log slow.
@@ -41,18 +42,22 @@ pub(super) struct Entry {
 }
 
 impl Snapshot {
-    /// Begins a snapshot of the keys that match. If `stale`, it may be that of a replica which does
-    /// not lead.
+    /// Begins a snapshot of the keys that an export takes.
     pub(super) fn begin(
         mut connection: NodeConnection,
-        pattern: Option<&str>,
-        stale: bool,
+        options: &Export,
     ) -> Result<Snapshot, String> {
-        if stale {
+        if options.database != 0 {
+            let database = options.database.to_string();
+            let told = connection.ask(&["SELECT", &database], PATIENCE);
+            told.map_err(|error| format!("--database {database}: {error}"))?;
+        }
+        if options.stale {
             let told = connection.ask(&["READONLY"], PATIENCE);
             told.map_err(|error| format!("--stale is for replicas: {error}"))?;
         }
         let mut args: Vec<&[u8]> = vec![b"KUMIKI.SNAPSHOT", b"BEGIN"];
+        let pattern = options.pattern.as_deref();
         if let Some(pattern) = pattern {
             args.extend([b"MATCH", pattern.as_bytes()]);
         }

@@ -307,6 +307,28 @@ fn a_storage_node_takes_it() {
 
 /// The store's own records about read-atomic keys are not exported.
 #[test]
+fn the_keys_of_one_database_are_taken() {
+    let server = start_server(&["--ephemeral"]);
+    let mut client = Client::connect(server.address);
+    set(&mut client, &[("key", "zero")]);
+    assert_eq!(client.told("SELECT 2"), "+OK");
+    set(&mut client, &[("key", "two"), ("other", "2")]);
+    let dir = Dir::new();
+    done(export(server.address, &dir.pages(), &[]));
+    let args = ["--database", "2", "--table", "two"];
+    done(export(server.address, &dir.pages(), &args));
+    assert_eq!(rows_of(&dir.pages(), "store").0, [row("key", "zero")]);
+    let two = [row("key", "two"), row("other", "2")];
+    assert_eq!(rows_of(&dir.pages(), "two").0, two);
+    let said = refused(export(
+        server.address,
+        &dir.pages(),
+        &["--database", "99", "--replace"],
+    ));
+    assert!(said.contains("--database 99: "), "{said}");
+}
+
+#[test]
 fn read_atomic_keys_are_as_they_are_read() {
     let server = start_server(&["--ephemeral", "--read-atomic", "ra:"]);
     let mut client = Client::connect(server.address);

@@ -21,6 +21,8 @@ use super::session::Call;
 const RELATIVE_S: u64 = 100_000;
 /// Connections in use.
 const CONNECTIONS: usize = 2;
+/// Databases in use.
+const DATABASES: [&str; 3] = ["0", "1", "2"];
 
 type Args = Vec<Vec<u8>>;
 
@@ -30,6 +32,8 @@ pub(crate) struct Generator {
     now_s: u64,
     connection: usize,
     in_multi: [bool; CONNECTIONS],
+    /// Connections that may watch keys.
+    watches: [bool; CONNECTIONS],
 }
 
 impl Generator {
@@ -40,6 +44,7 @@ impl Generator {
             now_s,
             connection: 0,
             in_multi: [false; CONNECTIONS],
+            watches: [false; CONNECTIONS],
         }
     }
 
@@ -65,10 +70,14 @@ impl Generator {
             5 if self.one_in(5) => words("DISCARD"),
             _ => self.command(),
         };
-        // The connection is closed when SELECT names another database.
-        let is_left = [&b"INCRBYFLOAT"[..], b"SELECT"].contains(&&args[0][..]);
-        if self.one_in(40) && !is_left {
+        if self.one_in(40) && args[0] != b"INCRBYFLOAT" {
             self.malform(&mut args);
+        }
+        match (&args[0].to_ascii_uppercase()[..], args.len()) {
+            (b"WATCH", _) => self.watches[self.connection] = true,
+            (b"UNWATCH", 1) if !in_multi => self.watches[self.connection] = false,
+            (b"EXEC" | b"DISCARD", 1) if in_multi => self.watches[self.connection] = false,
+            _ => {}
         }
         match (&args[0].to_ascii_uppercase()[..], args.len()) {
             (b"MULTI", 1) => self.in_multi[self.connection] = true,
@@ -88,6 +97,8 @@ impl Generator {
         match self.rng.u32(..20) {
             // Only alone it is known to have no order, or to be near.
             _ if args[0] == b"KEYS" || asks_when => args,
+            // Not in a script.
+            _ if args[0] == b"SWAPDB" => args,
             0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
             1 => [words("EVAL return({redis.pcall(unpack(ARGV)),1}) 0"), args].concat(),
             _ => args,
@@ -102,7 +113,8 @@ impl Generator {
             56..63 => self.writing_bits(),
             63..72 => self.several_keys(),
             72..92 => self.expiring(),
-            92..98 => self.asking_when(),
+            92..96 => self.asking_when(),
+            96..98 => self.of_databases(),
             _ => self.connection_command(),
         }
     }
@@ -192,7 +204,7 @@ impl Generator {
         let mut args = vec![name, self.key(), self.key()];
         if args[0] == b"COPY" {
             for _ in 0..self.rng.usize(..3) {
-                args.push(self.pick(&["REPLACE", "replace", "DB", "0"]));
+                args.push(self.pick(&["REPLACE", "replace", "DB", "0", "1", "2"]));
             }
         }
         args
@@ -221,6 +233,33 @@ impl Generator {
         args
     }
 
+    fn of_databases(&mut self) -> Args {
+        let database = self.pick(&DATABASES);
+        match self.rng.u32(..20) {
+            0..8 => vec![b("SELECT"), database],
+            8..13 => vec![b("MOVE"), self.key(), database],
+            13..18 => {
+                let mut args = vec![b("COPY"), self.key(), self.key(), b("DB"), database];
+                if self.one_in(2) {
+                    args.push(b("REPLACE"));
+                }
+                args
+            }
+            18 if self.one_in(2) => self.swap_databases(),
+            18 => words("FLUSHDB"),
+            _ => vec![b("SELECT"), self.pick(&["16", "-1", "x", "4294967296", ""])],
+        }
+    }
+
+    /// Returns an exchange of databases, if no watches can be there: an absent key that was deleted in one
+    /// of two databases counts as changed by their exchange.
+    fn swap_databases(&mut self) -> Args {
+        match self.watches.contains(&true) || self.in_multi[self.connection] {
+            true => words("FLUSHALL"),
+            false => vec![b("SWAPDB"), self.pick(&DATABASES), self.pick(&DATABASES)],
+        }
+    }
+
     fn asking_when(&mut self) -> Args {
         let name = self.pick(&["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME"]);
         vec![name, self.key()]
@@ -230,7 +269,7 @@ impl Generator {
         match self.rng.u32(..6) {
             0 => words("PING"),
             1 => vec![b("ECHO"), self.value()],
-            2 => words("SELECT 0"),
+            2 => vec![b("SELECT"), self.pick(&DATABASES)],
             3 => vec![b("PING"), self.value()],
             4 => vec![b("NOSUCH"), self.value(), self.key()],
             _ => words(["CLIENT GETNAME", "CLIENT NOSUCH", "GET", "SET a"][self.rng.usize(..4)]),
@@ -420,7 +459,12 @@ pub(crate) fn state() -> Vec<Call> {
         .flat_map(|key| asked.map(|name| vec![b(name), key.clone()]));
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
     // Every key has been accessed by now, so that Redis counts none that has expired.
-    each.chain(all)
+    let of_one: Vec<Args> = each.chain(all).collect();
+    let of_all = DATABASES.iter().flat_map(|database| {
+        let select = vec![b("SELECT"), b(database)];
+        std::iter::once(select).chain(of_one.clone())
+    });
+    of_all
         .map(|args| Call {
             connection: CONNECTIONS + 1,
             args,

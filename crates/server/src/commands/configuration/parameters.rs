@@ -156,7 +156,7 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         yes_or_no(state.config.cluster.is_some())
     }),
     fixed("daemonize", |_| yes_or_no(false)),
-    fixed("databases", |_| "1".to_owned()),
+    fixed("databases", |state| state.config.databases.to_string()),
     fixed("dir", |state| {
         let dir = state.config.data.as_ref();
         dir.map_or_else(String::new, |dir| dir.display().to_string())
