@@ -86,7 +86,7 @@ impl TransactionState {
     pub(crate) fn watch_version(&mut self, engine: &Engine, hash: KeyHash, key: &[u8]) -> Version {
         let read = self.read(engine, hash, key);
         match read.live {
-            Some(_) => Version::present(read.tid),
+            Some(_) => self.version_of(engine, key, read.tid),
             // The remains of absent keys depend on the janitor: here every entry gives another
             // version.
             None if self.is_deterministic => Version::absent(Tid::new(self.epoch, 0)),

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use base::{Abort, database};
+use base::{Abort, Tid, Version, database};
 
 use crate::database_table::{DatabaseTable, VisibleGenerations};
 use crate::engine::Engine;
@@ -62,6 +62,25 @@ impl TransactionState {
     #[inline]
     pub(crate) fn is_swapped(&self, engine: &Engine) -> bool {
         engine.has_swapped() || self.has_swapped
+    }
+
+    /// Returns the version of a key that is present, by its stored key and its TID.
+    #[inline]
+    pub(crate) fn version_of(&mut self, engine: &Engine, key: &[u8], tid: Tid) -> Version {
+        let version = Version::present(tid);
+        match self.is_swapped(engine) {
+            false => version,
+            true => self.exchanged_version(engine, database::number(key), version),
+        }
+    }
+
+    #[cold]
+    fn exchanged_version(&mut self, engine: &Engine, namespace: u16, version: Version) -> Version {
+        let table = self.read_databases(engine).map(DatabaseTable::of);
+        match table.is_some_and(|table| table.database_of(namespace) != namespace) {
+            true => version.exchanged(namespace),
+            false => version,
+        }
     }
 
     /// Returns the namespace of a database.

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use base::{Epoch, database};
+use base::{Epoch, Version, database};
 use resp::{Protocol, Writer};
 use store::{Snapshot, SnapshotEntry};
 
@@ -42,6 +42,8 @@ pub(crate) enum ClientSnapshot {
 /// An open snapshot, and the position up to which it was read.
 pub(crate) struct OpenSnapshot {
     pub(crate) view: Snapshot,
+    /// The namespace of its database, if that is another one's.
+    exchanged: Option<u16>,
     /// The key at which the next slice begins.
     from: Vec<u8>,
     /// The upper bound of keys that match.
@@ -74,6 +76,7 @@ impl OpenSnapshot {
         let (view, namespace) = partition.snapshot_of(database);
         let (from, to) = glob::range(namespace, pattern.unwrap_or(b"*"));
         OpenSnapshot {
+            exchanged: (namespace != database).then_some(namespace),
             from,
             to,
             pattern: pattern.map(<[u8]>::to_vec),
@@ -101,7 +104,7 @@ impl OpenSnapshot {
                 !one.is_system() && matches(database::client_key(one.key))
             };
             if let Some(entry) = entry.filter(is_shown) {
-                write_entry(&entry, &mut page.body);
+                write_entry(&entry, self.exchanged, &mut page.body);
                 page.entries += 1;
             }
             seen += 1;
@@ -115,7 +118,7 @@ impl OpenSnapshot {
 
 /// Writes key, type, value, deadline (milliseconds since the Unix epoch; -1: never) and version
 /// (the number that `WATCH.VERSION` returns) of an entry.
-fn write_entry(entry: &SnapshotEntry<'_>, out: &mut Vec<u8>) {
+fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<u8>) {
     // All of this is the same in both protocols.
     let mut writer = Writer::new(out, Protocol::Resp2);
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -124,5 +127,7 @@ fn write_entry(entry: &SnapshotEntry<'_>, out: &mut Vec<u8>) {
     writer.bulk(kind_name(entry.kind).as_bytes());
     writer.bulk(entry.value);
     writer.int(entry.deadline.map_or(-1, number));
-    writer.int(number(entry.tid.to_bits()));
+    let version = Version::present(entry.tid);
+    let version = exchanged.map_or(version, |namespace| version.exchanged(namespace));
+    writer.int(number(version.to_bits()));
 }

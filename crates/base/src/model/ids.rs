@@ -125,6 +125,14 @@ impl Version {
         Version(floor.0 | 1)
     }
 
+    /// Returns the version of a key that is present in a database which has another database's namespace,
+    /// after an exchange of databases. One transaction may have written a key in both namespaces, with one
+    /// TID: the two are different versions.
+    #[must_use]
+    pub fn exchanged(self, namespace: u16) -> Version {
+        Version(self.0 ^ (u64::from(namespace) + 1) << 47)
+    }
+
     /// Returns the word, for messages.
     #[must_use]
     pub fn to_bits(self) -> u64 {

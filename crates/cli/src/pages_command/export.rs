@@ -27,7 +27,7 @@ use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
 use crate::table_location::{TableLocation, resolve_as};
 use rows::{LongValues, Rows};
-use snapshot::Snapshot;
+use snapshot::{Snapshot, SnapshotKeys};
 
 /// Options of `kumiki pages export`.
 #[derive(Args, Debug)]
@@ -89,7 +89,12 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
     let load = tables.load(table, rows.schema(), &shape, mode);
     let load = load.map_err(says)?;
     let told = |error: String| format!("{address}: {error}");
-    let snapshot = Snapshot::begin(connection, options);
+    let selection = SnapshotKeys {
+        database: options.database,
+        pattern: options.pattern.as_deref(),
+        stale: options.stale,
+    };
+    let snapshot = Snapshot::begin(connection, &selection);
     let mut snapshot = snapshot.map_err(told)?;
     let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
     tell(&loaded, &snapshot, &rows, begun);

@@ -269,6 +269,31 @@ fn an_exchange_of_databases_conflicts_with_all_transactions() {
     assert_eq!(namespace, 0);
 }
 
+/// One transaction has written both keys, so that they have one TID.
+#[test]
+fn a_version_is_of_the_key_that_the_database_has() {
+    let world = World::without_read_atomic();
+    let one = qualified(1, b"k");
+    world.run(&[Op::put(b"k", b"zero"), Op::put(&one, b"one")]);
+    let swap = |first, second| world.run(&[Op::SwapDatabases { first, second }]);
+    let version = |key: &[u8]| match world.run(&[Op::Watch { key }])[..] {
+        [OwnedReply::Version(version)] => version,
+        ref other => panic!("{other:?}"),
+    };
+    let seen = [version(b"k"), version(&one)];
+    assert_eq!(seen[0], seen[1]);
+    let check = |key, version| world.try_run(&[Op::Check { key, version }]).is_ok();
+    swap(0, 1);
+    let exchanged = [version(b"k"), version(&one)];
+    assert!(!check(b"k", seen[0]) && !check(&one, seen[1]));
+    assert!(check(b"k", exchanged[0]) && check(&one, exchanged[1]));
+    swap(1, 2);
+    assert!(check(b"k", exchanged[0]) && !check(&one, exchanged[1]));
+    swap(2, 1);
+    swap(1, 0);
+    assert!(check(b"k", seen[0]) && check(&one, seen[1]) && !check(b"k", exchanged[0]));
+}
+
 #[test]
 fn a_prepared_transaction_and_a_flush_of_its_database_exclude_each_other() {
     let world = World::new();

@@ -304,7 +304,7 @@ fn no_change_falls_between_listening_and_reading() {
                 writer.execute(&[increment]).map(drop).unwrap();
             }
         });
-        for _ in 0..300 {
+        for _ in 0..100 {
             heard.0.store(0, Ordering::SeqCst);
             world.engine.listen(true);
             let seen = value();

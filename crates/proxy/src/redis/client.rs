@@ -56,6 +56,8 @@ pub(crate) struct RedisClient {
     pub(crate) login_delay: LoginDelay,
     /// It is authenticated, or was once: then its connection may stay.
     pub(crate) begun: bool,
+    /// The database that it has selected.
+    pub(crate) database: u8,
     pub(crate) name: Bytes,
     pub(crate) library: [Bytes; 2],
     pub(crate) parser: Parser,
@@ -98,6 +100,7 @@ impl RedisClient {
             authenticated,
             login_delay: LoginDelay::default(),
             begun: authenticated,
+            database: 0,
             name: Bytes::new(),
             library: [Bytes::new(), Bytes::new()],
             parser: Parser::new(),

@@ -1,6 +1,7 @@
 //! Commands that the proxy answers: they concern the connection, or the proxy itself.
 
 use admin::about::REDIS_VERSION;
+use base::number::parse_int;
 use base::passwords::is_same_password;
 use bytes::Bytes;
 use resp::{Args, Protocol, Writer};
@@ -78,13 +79,12 @@ pub(crate) fn run(
             Some(text) => writer.bulk(text),
             None => writer.error(&wrong_number("echo")),
         },
-        "select" if args.get(1) == Some(b"0") => writer.ok(),
-        // The connection is closed, because many clients go on after the error, in database 0.
-        "select" => {
-            writer.error("ERR SELECT is not allowed: the proxy has database 0 alone");
-            client.answer(context.out, out.into());
-            return CommandOutcome::Close;
+        // The commands in the database before may be on another connection to a node.
+        "select" if !client.is_idle() => {
+            client.alone = true;
+            return CommandOutcome::PutBack(InputProgress::AwaitsReply);
         }
+        "select" => select(state, client, args.get(1).unwrap_or_default(), &mut out),
         "readonly" | "readwrite" | "asking" => writer.ok(),
         "cluster" => writer.error("ERR This instance has cluster support disabled"),
         "info" => {
@@ -114,6 +114,7 @@ pub(crate) fn run(
             }
             client.watches.clear();
             client.protocol = Protocol::Resp2;
+            client.database = 0;
             client.authenticated = state.password.is_none();
             client.name = Bytes::new();
             out.extend_from_slice(b"+RESET\r\n");
@@ -126,6 +127,29 @@ pub(crate) fn run(
     }
     client.answer(context.out, out.into());
     CommandOutcome::Handled
+}
+
+fn select(state: &RedisState, client: &mut RedisClient, number: &[u8], out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out, client.protocol);
+    let number = match parse_int(number) {
+        None => return writer.error("ERR value is not an integer or out of range"),
+        Some(number) if i32::try_from(number).is_err() => {
+            return writer
+                .error("ERR value is out of range, value must between -2147483648 and 2147483647");
+        }
+        Some(number) => u8::try_from(number).ok(),
+    };
+    match number.filter(|number| *number < state.databases) {
+        None => writer.error("ERR DB index is out of range"),
+        // Their versions are compared in the database in which the block is executed.
+        Some(number) if number != client.database && !client.watches.is_empty() => {
+            writer.error("ERR the proxy selects no other database while keys are watched");
+        }
+        Some(number) => {
+            client.database = number;
+            writer.ok();
+        }
+    }
 }
 
 fn wrong_number(name: &str) -> String {
@@ -324,10 +348,11 @@ fn about_client(state: &RedisState, client: &mut RedisClient, args: Args<'_>, ou
                 .as_secs();
             let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
             let line = format!(
-                "id={} addr={} name={} age={age} db=0 resp={} lib-name={} lib-ver={}\n",
+                "id={} addr={} name={} age={age} db={} resp={} lib-name={} lib-ver={}\n",
                 id(client),
                 client.address,
                 text(&client.name),
+                client.database,
                 protocol.number(),
                 text(&client.library[0]),
                 text(&client.library[1]),

@@ -333,13 +333,14 @@ impl RedisProtocol {
         }
     }
 
-    /// Returns the connection key that a client shares with other clients. It is always the same, so
-    /// that the client's commands on one key keep their order.
+    /// Returns the connection key that a client shares with other clients. It is always the same for a
+    /// database, so that the client's commands on one key keep their order.
     pub(super) fn connection_key(&self, client: &RedisClient) -> ConnectionKey {
         let name = RedisConnectionProperties {
             resp3: client.protocol == resp::Protocol::Resp3,
             index: (client.id.number % u32::from(self.state.connection_keys)) as u8,
             own: None,
+            database: client.database,
         };
         name.connection_key()
     }
@@ -456,7 +457,8 @@ impl RedisProtocol {
     ) -> ConnectionKey {
         let resp3 = client.protocol == resp::Protocol::Resp3;
         let connection_key =
-            RedisConnectionProperties::of_client(resp3, client.id).connection_key();
+            RedisConnectionProperties::of_client(resp3, client.id, client.database)
+                .connection_key();
         if !client.own_connections.contains(&(node, connection_key)) {
             client.own_connections.push((node, connection_key));
         }

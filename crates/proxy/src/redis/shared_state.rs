@@ -33,6 +33,8 @@ pub(crate) struct ClusterMetadata {
     /// All nodes that a node has reported, including those without slots, and those that were given to
     /// the proxy. No other address is trusted.
     pub(crate) addresses: Arc<HashSet<SocketAddr>>,
+    /// The number of databases that clients can select.
+    pub(crate) databases: u8,
 }
 
 /// Writes the text of `INFO`: of one section, or of all if the argument is empty.
@@ -47,6 +49,8 @@ pub(crate) struct RedisState {
     pub(crate) password: Option<String>,
     /// How many connections to a node clients share.
     pub(crate) connection_keys: u8,
+    /// The number of databases that clients can select.
+    pub(crate) databases: u8,
     /// How long a query is retried.
     pub(crate) patience: Duration,
     /// The locks, if the proxy keeps any.
@@ -89,6 +93,7 @@ impl RedisState {
             limits: setting.limits,
             password: setting.password,
             connection_keys: setting.connection_keys,
+            databases: known.databases,
             patience: setting.patience,
             locks: setting.locks,
             about: setting.about,

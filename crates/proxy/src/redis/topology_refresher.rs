@@ -8,13 +8,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::number::parse_int;
 use resp::Value;
 
 use super::commands::Commands;
 use super::control_connection::RedisControlConnection;
 use super::shared_state::{ClusterMetadata, RedisState, SlotOwners};
 use super::slot_map::SlotMap;
-use super::wire::Options;
+use super::wire::{Options, RedisConnectionProperties};
 use crate::error::ProxyError;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
@@ -123,10 +124,15 @@ fn try_discover(
         let found = RedisControlConnection::connect(address, options).and_then(|mut asked| {
             let commands = Arc::new(Commands::read(&asked.ask(&[b"COMMAND"])?)?);
             let told = slots(&mut asked, address, nodes)?;
-            Ok((commands, told))
+            let databases = match told.is_some() && !kumiki {
+                // A cluster of Redis has one.
+                true => 1,
+                false => databases(&mut asked),
+            };
+            Ok((commands, databases, told))
         });
         match found {
-            Ok((commands, Some((map, mut told)))) => {
+            Ok((commands, databases, Some((map, mut told)))) => {
                 let kind = if kumiki {
                     NodeKind::Kumiki
                 } else {
@@ -137,10 +143,11 @@ fn try_discover(
                     commands,
                     map: Arc::new(map),
                     addresses: Arc::new(told),
+                    databases,
                 };
                 return Ok((kind, known));
             }
-            Ok((commands, None)) => {
+            Ok((commands, databases, None)) => {
                 let kind = if kumiki {
                     NodeKind::Kumiki
                 } else {
@@ -151,6 +158,7 @@ fn try_discover(
                     commands,
                     map: Arc::new(map),
                     addresses: Arc::new(told),
+                    databases,
                 };
                 return Ok((kind, known));
             }
@@ -158,6 +166,22 @@ fn try_discover(
         }
     }
     Err(tried)
+}
+
+/// Asks a node for the number of databases that its clients can select. If it does not tell, clients have
+/// database 0 alone.
+fn databases(asked: &mut RedisControlConnection) -> u8 {
+    let reply = asked.ask(&[b"CONFIG", b"GET", b"databases"]).ok();
+    let number = match reply.and_then(|reply| Value::decode(&reply).ok()) {
+        Some(Value::Array(fields)) => match &fields[..] {
+            [_, Value::Bulk(number)] => parse_int(number),
+            _ => None,
+        },
+        _ => None,
+    };
+    let most = RedisConnectionProperties::DATABASES;
+    let databases = number.map(|number| u8::try_from(number).unwrap_or(most));
+    databases.unwrap_or(1).clamp(1, most)
 }
 
 /// Divides the slots evenly among servers that do not know of each other.

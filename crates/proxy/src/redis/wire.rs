@@ -32,20 +32,27 @@ pub(crate) struct Options {
 /// | 1…8 | the index among the connections that clients share |
 /// | 9 | it is one client's own |
 /// | 10…25, 26…57 | that client: its thread, its number |
+/// | 58…63 | the database that it selects |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RedisConnectionProperties {
     pub(crate) resp3: bool,
     pub(crate) index: u8,
     pub(crate) own: Option<(u16, u32)>,
+    /// Less than [`RedisConnectionProperties::DATABASES`].
+    pub(crate) database: u8,
 }
 
 impl RedisConnectionProperties {
-    /// Returns the properties of a connection key of this client alone.
-    pub(crate) fn of_client(resp3: bool, id: ClientId) -> RedisConnectionProperties {
+    /// The number of databases that connection keys can name.
+    pub(crate) const DATABASES: u8 = 64;
+
+    /// Returns the properties of a connection key of this client alone, for a database.
+    pub(crate) fn of_client(resp3: bool, id: ClientId, database: u8) -> RedisConnectionProperties {
         RedisConnectionProperties {
             resp3,
             index: 0,
             own: Some((id.thread, id.number)),
+            database,
         }
     }
 
@@ -53,7 +60,8 @@ impl RedisConnectionProperties {
         let own = self.own.map_or(0, |(thread, number)| {
             1 << 9 | u64::from(thread) << 10 | u64::from(number) << 26
         });
-        ConnectionKey(u64::from(self.resp3) | u64::from(self.index) << 1 | own)
+        let database = u64::from(self.database) << 58;
+        ConnectionKey(u64::from(self.resp3) | u64::from(self.index) << 1 | own | database)
     }
 
     pub(crate) fn of(connection_key: ConnectionKey) -> RedisConnectionProperties {
@@ -62,6 +70,7 @@ impl RedisConnectionProperties {
             resp3: bits & 1 == 1,
             index: (bits >> 1) as u8,
             own: (bits >> 9 & 1 == 1).then_some(((bits >> 10) as u16, (bits >> 26) as u32)),
+            database: (bits >> 58) as u8,
         }
     }
 }
@@ -115,8 +124,13 @@ impl Wire for RespWire {
             request.push(password.as_bytes());
         }
         if !request.is_empty() {
-            wire.greeting = 1;
+            wire.greeting += 1;
             wire.put_own(&request, pack, now);
+        }
+        if name.database != 0 {
+            wire.greeting += 1;
+            let database = name.database.to_string();
+            wire.put_own(&[b"SELECT", database.as_bytes()], pack, now);
         }
         wire
     }
@@ -314,6 +328,27 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_selects_its_database_before_it_has_room() {
+        let options = Options {
+            user: None,
+            password: Some("secret".to_owned()),
+            tls: None,
+        };
+        let name = RedisConnectionProperties {
+            resp3: false,
+            index: 3,
+            own: None,
+            database: 12,
+        };
+        let mut pack = OutBatch::default();
+        let mut wire = RespWire::open(&options, name.connection_key(), &mut pack, Duration::ZERO);
+        assert_eq!(received(&mut wire, b"+OK\r\n"), Ok(vec![]));
+        assert!(!wire.has_room());
+        assert_eq!(received(&mut wire, b"+OK\r\n"), Ok(vec![]));
+        assert!(wire.has_room());
+    }
+
+    #[test]
     fn connection_keys_have_names() {
         let id = ClientId {
             place: 5,
@@ -324,8 +359,13 @@ mod tests {
             resp3: true,
             index: 200,
             own: None,
+            database: 63,
         };
-        for name in [shared, RedisConnectionProperties::of_client(false, id)] {
+        for name in [
+            shared,
+            RedisConnectionProperties::of_client(false, id, 0),
+            RedisConnectionProperties::of_client(false, id, 5),
+        ] {
             assert_eq!(RedisConnectionProperties::of(name.connection_key()), name);
         }
     }

@@ -396,3 +396,92 @@ fn the_number_of_databases_is_an_option() {
         "ERR DB index is out of range"
     );
 }
+
+/// Accounts of each of two databases.
+const ACCOUNTS: [&str; 4] = ["a", "b", "c", "d"];
+const BALANCE: i64 = 1_000;
+
+/// Moves an amount from an account of database 0 to one of database 1.
+fn transfer(client: &mut Client, random: &mut fastrand::Rng) {
+    let amount = random.i64(-50..50).to_string();
+    let [from, to] = [0, 1].map(|_| ACCOUNTS[random.usize(..ACCOUNTS.len())]);
+    let script = "redis.call('select', 0); redis.call('decrby', KEYS[1], ARGV[1]); \
+                  redis.call('select', 1); redis.call('incrby', KEYS[2], ARGV[1])";
+    if random.u8(..4) == 0 {
+        let done = client.call(&["EVAL", script, "2", from, to, &amount]);
+        assert_eq!(done, Reply::Null);
+        return;
+    }
+    for command in [
+        &["MULTI"][..],
+        &["SELECT", "0"],
+        &["DECRBY", from, &amount],
+        &["SELECT", "1"],
+        &["INCRBY", to, &amount],
+    ] {
+        client.call(command);
+    }
+    assert!(matches!(client.call(&["EXEC"]), Reply::Array(_)));
+}
+
+/// Returns the sum of all accounts.
+fn audit(client: &mut Client) -> i64 {
+    let all = [&["MGET"][..], &ACCOUNTS].concat();
+    for command in [
+        &["MULTI"][..],
+        &["SELECT", "0"],
+        &all,
+        &["SELECT", "1"],
+        &all,
+    ] {
+        client.call(command);
+    }
+    let Reply::Array(replies) = client.call(&["EXEC"]) else {
+        panic!("no list")
+    };
+    let balances = [&replies[1], &replies[3]]
+        .into_iter()
+        .flat_map(|reply| match reply {
+            Reply::Array(balances) => balances.clone(),
+            other => panic!("{other:?}"),
+        });
+    balances
+        .map(|balance| text(balance).parse::<i64>().unwrap())
+        .sum()
+}
+
+#[test]
+fn transfers_keep_the_sum_while_databases_are_exchanged_and_others_flushed() {
+    let served = ephemeral(kumiki_server::Config {
+        threads: 3,
+        ..config()
+    });
+    for database in [0, 1] {
+        for account in ACCOUNTS {
+            let balance = BALANCE.to_string();
+            client_of(&served, database).call(&["SET", account, &balance]);
+        }
+    }
+    let sum = BALANCE * 2 * ACCOUNTS.len() as i64;
+    std::thread::scope(|scope| {
+        let tellers = [1, 2, 3].map(|seed| {
+            let mut client = served.client();
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for number in 0..200 {
+                    transfer(&mut client, &mut random);
+                    if number % 10 == 0 {
+                        assert_eq!(audit(&mut client), sum);
+                    }
+                }
+            })
+        });
+        let mut client = client_of(&served, 2);
+        while !tellers.iter().all(|teller| teller.is_finished()) {
+            assert_eq!(client.call(&["SET", "other", "1"]), ok());
+            assert_eq!(client.call(&["FLUSHDB"]), ok());
+            assert_eq!(client.call(&["SWAPDB", "0", "1"]), ok());
+        }
+    });
+    assert_eq!(audit(&mut served.client()), sum);
+}

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use resp::Value;
 
-use super::Export;
 use crate::node_connection::NodeConnection;
 
 /// How long the server may take for one reply. A value of a reply may be long, and its log slow.
@@ -13,6 +12,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AHEAD: usize = 3;
 
 const NEXT: &[&[u8]] = &[b"KUMIKI.SNAPSHOT", b"NEXT"];
+
+/// The keys that a snapshot has.
+pub(super) struct SnapshotKeys<'a> {
+    pub(super) database: u16,
+    /// The pattern that they match.
+    pub(super) pattern: Option<&'a str>,
+    /// `true` if they may be those of a replica that does not lead.
+    pub(super) stale: bool,
+}
 
 /// A server's snapshot. It ends with the connection.
 pub(super) struct Snapshot {
@@ -42,22 +50,22 @@ pub(super) struct Entry {
 }
 
 impl Snapshot {
-    /// Begins a snapshot of the keys that an export takes.
+    /// Begins a snapshot.
     pub(super) fn begin(
         mut connection: NodeConnection,
-        options: &Export,
+        selection: &SnapshotKeys<'_>,
     ) -> Result<Snapshot, String> {
-        if options.database != 0 {
-            let database = options.database.to_string();
+        if selection.database != 0 {
+            let database = selection.database.to_string();
             let told = connection.ask(&["SELECT", &database], PATIENCE);
             told.map_err(|error| format!("--database {database}: {error}"))?;
         }
-        if options.stale {
+        if selection.stale {
             let told = connection.ask(&["READONLY"], PATIENCE);
             told.map_err(|error| format!("--stale is for replicas: {error}"))?;
         }
         let mut args: Vec<&[u8]> = vec![b"KUMIKI.SNAPSHOT", b"BEGIN"];
-        let pattern = options.pattern.as_deref();
+        let pattern = selection.pattern;
         if let Some(pattern) = pattern {
             args.extend([b"MATCH", pattern.as_bytes()]);
         }

@@ -33,6 +33,7 @@ fn state(kind: NodeKind) -> Arc<RedisState> {
         clients: Arc::default(),
     };
     let known = ClusterMetadata {
+        databases: 16,
         commands: Arc::new(some()),
         map: Arc::new(SlotMap::even(&places)),
         addresses: Arc::new(addresses.into_iter().collect()),
