@@ -6,6 +6,7 @@
 //! | `other_nodes` | transactions of other nodes, of the leader, and of consensus |
 //! | `single` | a command alone: one transaction |
 //! | `block` | `MULTI`, `EXEC`, `DISCARD`: a block, which is one transaction |
+//! | `in_place` | scripts within one transaction of the partition |
 //! | `long` | commands that read before they write, and blocks with one of them |
 //! | `watch` | `WATCH` and its kin, the preconditions of blocks |
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
@@ -20,6 +21,7 @@
 mod block;
 mod dispatch;
 mod executor;
+mod in_place;
 mod key_lookup;
 mod key_walk;
 mod long;

@@ -24,6 +24,7 @@
 //!    has read once and written nothing, that of its read.
 
 mod call;
+mod conflict;
 mod in_place;
 mod libraries;
 mod script;
@@ -31,17 +32,17 @@ mod script_code;
 
 use std::collections::BTreeMap;
 
-use base::{Abort, Epoch, Op, TransactionId, Version};
+use base::{Epoch, Op, TransactionId, Version};
 use resp::Writer;
 use scripts::ScriptLogLevel;
 
 pub(crate) use call::CallContext;
 use call::{Call, Results, RunPause};
+pub(crate) use conflict::Continuation;
 use script::{ActiveScript, ScriptEnd};
 
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
-use crate::function_libraries::LibraryCache;
 use crate::limits::POOLED_CAPACITY;
 use crate::partition::Partition;
 use crate::session::PublishedMessage;
@@ -51,9 +52,6 @@ use crate::working_set::{Need, ReadAnswers, WorkingSet};
 const KEPT_CALLS: usize = 64;
 /// The number of runs that meet conflicts before keys are held.
 const OPTIMISTIC: u32 = 3;
-/// The number of runs that meet conflicts before the transaction is refused.
-const RUNS: u32 = 1000;
-
 /// See the module's description. One that is cleared can begin as another.
 pub(crate) struct LongTransaction {
     calls: Vec<CommandCall>,
@@ -133,14 +131,6 @@ pub(crate) enum NextStep {
     GiveUp,
     /// Its replies are longer than the client may leave untaken. It does not take effect.
     TooLong,
-}
-
-/// How a long transaction continues that did not commit.
-pub(crate) enum Continuation {
-    /// It runs again, from the beginning.
-    RunAgain,
-    /// Its client gets this answer.
-    Answer(Abort),
 }
 
 impl Run {
@@ -366,48 +356,6 @@ impl LongTransaction {
     /// Returns the newest epoch of what the run has read.
     pub(crate) fn observed(&self) -> Epoch {
         self.run.observed
-    }
-
-    /// Decides how it continues after its commit did not take effect. Libraries that it has used and that are
-    /// not the newest ones leave the cache.
-    pub(crate) fn revise(&mut self, abort: Abort, cache: &LibraryCache) -> Continuation {
-        match abort {
-            Abort::Precondition { op } if op >= self.watches.len() => {
-                if op == self.watches.len() {
-                    self.forget_libraries(cache);
-                }
-                self.note_conflict()
-            }
-            abort => Continuation::Answer(abort),
-        }
-    }
-
-    /// As [`LongTransaction::revise`], after operations that read.
-    pub(crate) fn revise_read(&mut self, abort: Abort, cache: &LibraryCache) -> Continuation {
-        match abort {
-            // Nothing else of a read is checked.
-            Abort::Precondition { .. } => {
-                self.forget_libraries(cache);
-                self.note_conflict()
-            }
-            abort => Continuation::Answer(abort),
-        }
-    }
-
-    fn forget_libraries(&self, cache: &LibraryCache) {
-        if let Some(generation) = self.run.set.libraries.generation() {
-            cache.forget(generation);
-        }
-    }
-
-    fn note_conflict(&mut self) -> Continuation {
-        self.conflicts += 1;
-        match self.conflicts {
-            RUNS.. => Continuation::Answer(Abort::Conflict {
-                attempts: self.conflicts,
-            }),
-            _ => Continuation::RunAgain,
-        }
     }
 
     /// Returns the operations that read the keys that are to be held in the next run, and when the transaction

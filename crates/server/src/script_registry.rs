@@ -49,7 +49,7 @@ pub(crate) struct LongScript {
     killed: AtomicBool,
 }
 
-/// What is shown of a script that runs.
+/// The description of a script that runs.
 pub(crate) struct RunningScript {
     pub(crate) kind: RunningKind,
     /// The hash of a script, or the name of a function.

@@ -149,7 +149,7 @@ impl OpenTransaction<'_> {
         self.0.time_ms()
     }
 
-    /// Commits the transaction. The outcome may be shown once what is returned is durable.
+    /// Commits the transaction. The outcome may be shown once the returned epoch is durable.
     ///
     /// # Errors
     /// As [`Worker::execute`]; a conflict is not tried again.

@@ -6,10 +6,10 @@ use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
 use resp::Args;
-use store::TransactionError;
 
 use super::block::write_discarded;
 use super::executor::Executor;
+use super::in_place::answer;
 use super::other_nodes::wait_for_coordinated;
 use super::outcome::Outcome;
 use crate::command::{CommandDefinition, CommandKind, Ops};
@@ -18,7 +18,6 @@ use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
 use crate::pending_command::{PendingCommand, PendingTransaction};
 use crate::routing::{Route, Routes};
-use crate::session::PublishedMessage;
 use crate::working_set::ReadAnswers;
 use crate::{read_atomic, refusal};
 
@@ -45,44 +44,6 @@ impl Executor {
         let at = (connection.session.database, self.time_ms());
         transaction.begin(CommandCall::new(command, args), at);
         self.continue_long(connection, transaction);
-    }
-
-    /// Runs a script within one transaction of the partition, and answers. Returns `false` if that does not suit it;
-    /// nothing has happened then.
-    fn runs_in_place(
-        &mut self,
-        connection: &mut Connection,
-        transaction: &mut LongTransaction,
-        (command, args): (&'static CommandDefinition, Args<'_>),
-    ) -> bool {
-        let Some(mut open) = self.worker.open() else {
-            return false;
-        };
-        let context = CallContext {
-            commands: self.table,
-            context: &mut self.context,
-            session: &mut connection.session,
-        };
-        let outcome = match transaction.run_in_place(context, (command, args), &mut open) {
-            true => open.commit(),
-            false => {
-                drop(open);
-                Err(TransactionError::Conflict)
-            }
-        };
-        match outcome {
-            Ok(observed) => {
-                let from = connection.session.output.position();
-                answer(connection, transaction, None);
-                self.hold_reply(connection, from, observed.epoch);
-                true
-            }
-            Err(TransactionError::Conflict | TransactionError::Abort(Abort::Held { .. })) => false,
-            Err(TransactionError::Abort(abort)) => {
-                refusal::write_abort(&abort, &mut connection.writer());
-                true
-            }
-        }
     }
 
     /// Returns a transaction that can begin.
@@ -374,26 +335,6 @@ impl Executor {
             Some(_) => refusal::write_abort(abort, &mut connection.writer()),
             None => self.answer_block_abort(connection, abort, epoch),
         }
-    }
-}
-
-/// Writes the replies of a transaction that has taken effect, and hands its messages over. `error` is that of
-/// one of its writes: a partition has other limits than this node.
-fn answer(connection: &mut Connection, transaction: &mut LongTransaction, error: Option<OpError>) {
-    let session = &mut connection.session;
-    session.database = transaction.selected();
-    let (replies, messages) = transaction.take_results();
-    let position = session.output.position();
-    session
-        .published
-        .extend(messages.into_iter().map(|message| PublishedMessage {
-            position,
-            in_block: true,
-            ..message
-        }));
-    match error {
-        None => session.output.buffer().extend_from_slice(replies),
-        Some(error) => refusal::write_op_error(error, "", &mut session.writer()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::function_libraries::{FunctionLibraries, StoredLibraries};
 pub(crate) struct WorkingLibraries {
     /// Those that it uses; `None`: it has used none yet.
     used: Option<StoredLibraries>,
-    /// What is to be stored, if it has changed them.
+    /// The bytes to store, if it has changed them.
     changed: Option<Vec<u8>>,
 }
 
