@@ -1,5 +1,6 @@
 //! The steps of a script's run.
 
+mod cached_functions;
 mod functions;
 
 use std::ffi::CStr;
@@ -9,6 +10,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use resp::{Args, Protocol, Writer};
 
+use self::cached_functions::{CachedFunctions, CachedPlace};
 use crate::error_reply::{error_text, handle_error};
 use crate::failure::CallStatus;
 use crate::lua::{LuaStack, LuaState};
@@ -56,6 +58,10 @@ struct CurrentRun {
     name: Vec<u8>,
     protocol: Protocol,
     stage: Stage,
+    /// The place of the function, if it was cached.
+    cached: Option<CachedPlace>,
+    /// The hash of the source of the function's library.
+    library: [u8; 40],
 }
 
 /// An interpreter of scripts, which runs one at a time.
@@ -69,6 +75,7 @@ pub struct Interpreter {
     command: CalledCommand,
     /// For each compiled script its item in the table of functions.
     compiled: HashMap<[u8; 40], i32>,
+    cached: CachedFunctions,
 }
 
 impl Interpreter {
@@ -98,9 +105,12 @@ impl Interpreter {
                 name: Vec::new(),
                 protocol: Protocol::Resp2,
                 stage: Stage::Script,
+                cached: None,
+                library: [0; 40],
             },
             command: CalledCommand::default(),
             compiled: HashMap::new(),
+            cached: CachedFunctions::default(),
         })
     }
 
@@ -188,6 +198,7 @@ impl Interpreter {
         self.current.name.extend_from_slice(name);
         self.current.protocol = protocol;
         self.current.stage = stage;
+        self.current.cached = None;
     }
 
     fn set_reply(&self, reply: &[u8]) {
@@ -314,6 +325,9 @@ impl Interpreter {
             }
         }
         stack.set_top(GLOBALS);
+        if let Some(place) = self.current.cached {
+            self.cached.check(&mut stack, place);
+        }
         stack.collect_lazily();
         if status == CallStatus::OutOfMemory || self.context.heap.is_exceeded() {
             self.free_memory(&mut stack);
@@ -334,6 +348,7 @@ impl Interpreter {
         stack.collect_garbage();
         if self.context.heap.used() > self.context.heap.limit() / 2 {
             self.forget_compiled(stack);
+            self.cached.clear(stack);
             stack.collect_garbage();
         }
     }

@@ -34,6 +34,8 @@ pub(crate) enum RegistryItem {
     LoadGlobals,
     /// The function of a library that will be called.
     Callback,
+    /// Functions of libraries that are called again.
+    CachedFunctions,
     /// A function of Lua that resumes a thread.
     Wrapper,
     /// A function that returns the value of a key of a table.

@@ -15,6 +15,7 @@ pub(crate) fn open(stack: &mut LuaStack<'_>) {
         RegistryItem::RealTables,
         RegistryItem::VisibleMetatables,
         RegistryItem::Functions,
+        RegistryItem::CachedFunctions,
     ] {
         stack.push_table(0, 0);
         stack.register(item);

@@ -1,13 +1,15 @@
 //! Libraries of functions, and calls of their functions.
 //!
 //! Before a function is called, the code of its library runs anew and registers it again. So no
-//! variable of a library has a value of an earlier call.
+//! variable of a library has a value of an earlier call. Where nothing can tell, the function is called again
+//! without that (module [`super::cached_functions`]).
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use resp::Protocol;
 
+use super::cached_functions::push_cached;
 use super::{GLOBALS, Interpreter, Stage, push_list};
 use crate::library::{Library, Registration};
 use crate::lua::{Kind, LuaStack};
@@ -62,9 +64,24 @@ impl Interpreter {
     /// Panics if a script runs.
     pub fn start_function(&mut self, call: FunctionCall<'_>) -> Step {
         assert!(!self.is_running(), "a script runs");
-        self.begin_run(call.function.as_bytes(), call.protocol, Stage::Library);
+        let place = self.cached.find(call.library.sha1_bytes(), call.function);
+        let stage = if place.is_some() {
+            Stage::Script
+        } else {
+            Stage::Library
+        };
+        self.begin_run(call.function.as_bytes(), call.protocol, stage);
         let state = Rc::clone(&self.state);
         let mut stack = state.stack();
+        if let Some(place) = place {
+            use_globals(&mut stack, RegistryItem::FunctionGlobals);
+            push_cached(&mut stack, place);
+            push_list(&mut stack, call.keys);
+            push_list(&mut stack, call.arguments);
+            self.current.cached = Some(place);
+            return self.proceed(Resumption::Run { arguments: 2 });
+        }
+        self.current.library = *call.library.sha1_bytes();
         push_list(&mut stack, call.keys);
         push_list(&mut stack, call.arguments);
         let registration = Registration {
@@ -115,6 +132,10 @@ impl Interpreter {
         if stack.kind(-1) != Kind::Function {
             stack.set_top(GLOBALS);
             return self.failed(b"ERR Function not found");
+        }
+        if let Ok(name) = std::str::from_utf8(&self.current.name) {
+            self.cached.add(&mut stack, &self.current.library, name);
+            self.current.cached = self.cached.find(&self.current.library, name);
         }
         stack.insert(GLOBALS + 1);
         self.current.stage = Stage::Script;

@@ -211,6 +211,25 @@ impl<'a> LuaStack<'a> {
         unsafe { ffi::lua_iscfunction(self.raw(), self.checked(index)) != 0 }
     }
 
+    /// Returns `true` if two values are the same; metamethods are not called.
+    pub(crate) fn raw_equal(&self, one: i32, other: i32) -> bool {
+        // SAFETY: the indices are valid.
+        unsafe { ffi::lua_rawequal(self.raw(), self.checked(one), self.checked(other)) != 0 }
+    }
+
+    /// Pushes an upvalue of a function, by its number from 1 on. Returns `false`, and pushes nothing, if it has not so
+    /// many.
+    pub(crate) fn push_upvalue_of(&mut self, function: i32, number: i32) -> bool {
+        let function = self.absolute(function);
+        assert!(
+            self.kind(function) == Kind::Function,
+            "upvalues of a function"
+        );
+        self.slot();
+        // SAFETY: it is a function, and there is room.
+        unsafe { !ffi::lua_getupvalue(self.raw(), function, number).is_null() }
+    }
+
     /// Sets the number of values: drops some, or adds `nil`.
     pub(crate) fn set_top(&mut self, top: i32) {
         let more = top - self.top();

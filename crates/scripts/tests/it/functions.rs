@@ -117,6 +117,57 @@ fn no_variable_keeps_a_value_from_one_call_to_the_next() {
     }
 }
 
+/// Functions are called again without the code of their library, unless they have changed a variable of it.
+#[test]
+fn variables_of_all_kinds_are_clean_in_every_call() {
+    let mut interpreter = interpreter(16 << 20);
+    for (variables, body, reply) in [
+        ("", "return 1", ":1"),
+        ("local n = 0", "n = n + 1 return n", ":1"),
+        (
+            "local n = 0 local function add() n = n + 1 return n end",
+            "return add()",
+            ":1",
+        ),
+        (
+            "local s = 'a' local function twice(x) return x .. x end",
+            "s = twice(s) return #s",
+            ":2",
+        ),
+        (
+            "local s = 'a' local function twice(x) return x .. x end",
+            "return #twice(s)",
+            ":2",
+        ),
+        (
+            "local again again = function(n) if n == 0 then return 0 end return again(n - 1) end",
+            "local n = again(3) again = nil return n",
+            ":0",
+        ),
+        (
+            "local next_of = ('abc'):gmatch('.')",
+            "return next_of()",
+            "$1",
+        ),
+        ("local on = false", "on = not on return on and 1 or 2", ":1"),
+        (
+            "local g = function() return 1 end",
+            "local old = g g = function() return 2 end return old()",
+            ":1",
+        ),
+        ("local n = 0", "n = n + 1 if n < 9 then error(n) end", "-"),
+        ("local list = {}", "list[#list + 1] = 1 return #list", ":1"),
+    ] {
+        let code = format!("{variables} redis.register_function('f', function() {body} end)");
+        let library = load(&mut interpreter, &code);
+        let first = call(&mut interpreter, &library);
+        assert!(first.starts_with(reply), "{code}: {first}");
+        for _ in 0..4 {
+            assert_eq!(call(&mut interpreter, &library), first, "{code}");
+        }
+    }
+}
+
 #[test]
 fn functions_and_scripts_do_not_see_each_other() {
     let mut interpreter = interpreter(16 << 20);
