@@ -15,7 +15,7 @@ use base::glob;
 use parking_lot::RwLock;
 
 /// The kinds of subscriptions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SubscriptionKind {
     /// `SUBSCRIBE`: to the channel of this name.
     Channel,
@@ -35,7 +35,7 @@ impl SubscriptionKind {
 }
 
 /// A message that a client has published.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct ChannelMessage {
     /// `true` if it was published to a shard channel.
     pub sharded: bool,
@@ -154,6 +154,14 @@ impl ChannelRegistry {
         }
     }
 
+    /// Returns the runtimes that have subscribers of a name.
+    pub fn runtimes_with(&self, kind: SubscriptionKind, name: &[u8]) -> Vec<usize> {
+        let tables = self.tables.read();
+        let counts = tables[kind as usize].get(name);
+        let counts = counts.map_or(&[][..], |counts| counts);
+        (0..counts.len()).filter(|&at| counts[at] > 0).collect()
+    }
+
     /// Returns how many names of a kind have subscribers.
     pub fn names(&self, kind: SubscriptionKind) -> usize {
         self.tables.read()[kind as usize].len()
@@ -177,7 +185,7 @@ impl ChannelRegistry {
 }
 
 /// What one client subscribes to.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct ClientSubscriptions {
     /// By kind; none for most clients.
     names: Option<Box<[BTreeSet<ChannelName>; 3]>>,
@@ -312,8 +320,14 @@ impl SubscriberTable {
 
     /// Returns the connections that subscribe to a message's channel by its name.
     pub fn of_channel(&self, message: &ChannelMessage) -> &[usize] {
-        let keys = self.keys[message.kind() as usize].get(&*message.channel);
-        keys.map_or(&[], Vec::as_slice)
+        self.of_name(message.kind(), &message.channel)
+    }
+
+    /// Returns the connections that subscribe to a name.
+    pub fn of_name(&self, kind: SubscriptionKind, name: &[u8]) -> &[usize] {
+        self.keys[kind as usize]
+            .get(name)
+            .map_or(&[], Vec::as_slice)
     }
 
     /// Returns the patterns that match a message's channel, each with the connections that subscribe to

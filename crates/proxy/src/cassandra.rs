@@ -170,6 +170,7 @@ pub(crate) fn start(
         protocol,
         &options,
         state.clone(),
+        &|_, _| {},
     )?;
     state.set_wakers(running.stopper.wakers.clone());
     let (kept, near) = (Arc::clone(&state), Arc::clone(&seeds));

@@ -59,6 +59,8 @@ pub struct Limits {
     pub unordered: usize,
     /// Replies held for a connection; beyond this it is closed.
     pub output: usize,
+    /// Replies and messages held for a connection that subscribes to channels; beyond this it is closed.
+    pub subscriber_output: usize,
     /// Input and replies of all connections together. A connection that needs more is closed.
     pub in_flight: u64,
     /// The body of one CQL request.
@@ -82,6 +84,7 @@ impl Default for Limits {
             query_buffer: 1 << 30,
             unordered: 1 << 20,
             output: 4 << 30,
+            subscriber_output: 32 << 20,
             in_flight: 1 << 30,
             envelope: 64 << 20,
             block_bytes: 64 << 20,

@@ -16,6 +16,11 @@
 //! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`local_commands`] | commands that the proxy answers |
 //! | [`delayed_refusals`] | the answers to wrong passwords |
+//! | [`publish_subscribe`] [`pubsub_command`] | commands of publish/subscribe, and the messages for a client |
+//! | [`publish_request`] | the number of the receivers of a message |
+//! | [`thread_subscribers`] | the subscribers among a thread's clients |
+//! | [`subscription_service`] | the way between the threads with clients and the hub |
+//! | [`subscription_hub`] [`subscription_wire`] [`subscription_thread`] | the proxy's subscriptions at the nodes: which there are, their connections, their thread |
 //! | [`lock`] | commands about locks |
 //! | [`slot_map`] | which node has which slot |
 //! | [`shared_state`] | the state that all threads with clients share |
@@ -44,12 +49,20 @@ pub(crate) mod lock;
 pub(crate) mod multi_block;
 pub(crate) mod outcome;
 pub(crate) mod protocol;
+pub(crate) mod publish_request;
+pub(crate) mod publish_subscribe;
+pub(crate) mod pubsub_command;
 pub(crate) mod replies;
 pub(crate) mod reply_merge;
 pub(crate) mod retry_policy;
 pub(crate) mod route;
 pub(crate) mod shared_state;
 pub(crate) mod slot_map;
+pub(crate) mod subscription_hub;
+pub(crate) mod subscription_service;
+pub(crate) mod subscription_thread;
+pub(crate) mod subscription_wire;
+pub(crate) mod thread_subscribers;
 pub(crate) mod topology_refresher;
 pub(crate) mod transactions;
 pub(crate) mod wire;
@@ -58,6 +71,8 @@ use std::sync::Arc;
 
 use self::protocol::RedisProtocol;
 use self::shared_state::{RedisOptions, RedisState};
+use self::subscription_service::SubscriptionService;
+use self::subscription_thread::SubscriptionThread;
 use self::wire::{Options, RespWire};
 use crate::config::{Config, StartError};
 use crate::info::ProxyInfo;
@@ -66,7 +81,8 @@ use crate::nodes::Nodes;
 use crate::running::Running;
 use crate::seeds::{NodeAddress, SeedAddresses};
 use crate::threads::ListeningProxy;
-use reactor::tls::TlsSettings;
+use reactor::tls::{Tls, TlsSettings};
+use reactor::{Network, Sockets};
 
 /// Starts a proxy in front of Kumiki, or Redis.
 pub(crate) fn start(
@@ -84,8 +100,13 @@ pub(crate) fn start(
     let seeds = SeedAddresses::look_up(seeds).map_err(|tried| StartError::NoNode { tried })?;
     let found = topology_refresher::discover(&seeds, kumiki, &options, &nodes);
     let (kind, known) = found.map_err(|tried| StartError::NoNode { tried })?;
+    let client_tls = TlsSettings {
+        client: tls.client.clone(),
+        ..TlsSettings::default()
+    };
     let ground = ListeningProxy::new(config, nodes, tls)?;
     let locks = LockService::configured(config)?;
+    let subscriptions = Arc::new(SubscriptionService::new(config.network_threads, kind));
     let about = ProxyInfo::new(config, kind, &ground, locks.clone());
     let info = Arc::clone(&about);
     let setting = RedisOptions {
@@ -96,6 +117,7 @@ pub(crate) fn start(
         connection_keys: config.connections.max(1),
         patience: config.patience,
         locks,
+        subscriptions: Arc::clone(&subscriptions),
         clients: Arc::clone(&about.clients),
         about: Box::new(move |section| info.text(section)),
     };
@@ -114,11 +136,40 @@ pub(crate) fn start(
         protocol,
         &options,
         state.clone(),
+        &|thread, waker| subscriptions.set_waker(thread, waker),
     )?;
+    keep_subscriptions(&mut running, config, client_tls, &options, &state)?;
     let kept = Arc::clone(&state);
     running.keep("refresher", move || {
         topology_refresher::run(&kept, &seeds, &options);
     })?;
     running.release = Box::new(move || state.stop());
     Ok(running)
+}
+
+/// Starts the thread that has the proxy's subscriptions at the nodes.
+fn keep_subscriptions(
+    running: &mut Running,
+    config: &Config,
+    tls: TlsSettings,
+    options: &Arc<Options>,
+    state: &Arc<RedisState>,
+) -> Result<(), StartError> {
+    let failed = |error| StartError::Thread { error };
+    let network = Sockets::open().map_err(failed)?;
+    let state = Arc::clone(state);
+    let name = "subscriptions";
+    match tls.is_plain() {
+        true => {
+            let thread = SubscriptionThread::new(network, config, options, state);
+            let thread = thread.map_err(failed)?;
+            running.keep(name, move || thread.run())
+        }
+        false => {
+            let network = Tls::around(network, tls);
+            let thread = SubscriptionThread::new(network, config, options, state);
+            let thread = thread.map_err(failed)?;
+            running.keep(name, move || thread.run())
+        }
+    }
 }

@@ -41,7 +41,8 @@ pub struct Running {
 pub struct ThreadLost;
 
 impl Running {
-    /// Starts the threads of a proxy whose clients and nodes speak one protocol.
+    /// Starts the threads of a proxy whose clients and nodes speak one protocol. `on_waker` gets the waker of
+    /// each thread with clients before the thread starts.
     ///
     /// # Errors
     /// Returns [`StartError::Thread`] if a thread cannot start, [`StartError::Xdp`] if the interface cannot be used.
@@ -52,6 +53,7 @@ impl Running {
         protocol: impl Fn() -> F,
         options: &Arc<W::Options>,
         duties: Arc<dyn NodeRoles>,
+        on_waker: &dyn Fn(usize, &Arc<ThreadWaker>),
     ) -> Result<Running, StartError> {
         let address = ground.address;
         let observers = Observers {
@@ -60,6 +62,7 @@ impl Running {
                 if let Some(locks) = &about.locks {
                     locks.set_waker(thread, waker);
                 }
+                on_waker(thread, waker);
             },
         };
         let started = ground.start_threads::<F, W>(config, &observers, protocol, options);
@@ -224,6 +227,7 @@ mod tests {
             || Fragile,
             &options,
             duties,
+            &|_, _| {},
         );
         let running = started.expect("it starts");
         let mut client = TcpStream::connect(running.address()).expect("it accepts");

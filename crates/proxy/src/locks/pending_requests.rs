@@ -120,11 +120,7 @@ impl PendingRequests {
         for (ticket, outcome) in self.taken.drain(..) {
             // A request that was given up is not in the map any more.
             if let Some((client, sequence)) = self.asked.remove(&ticket) {
-                into.push(DeferredReply {
-                    client,
-                    sequence,
-                    outcome,
-                });
+                into.push(DeferredReply::awaited(client, sequence, outcome));
             }
         }
     }

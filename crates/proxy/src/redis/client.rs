@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use base::passwords::LoginDelay;
 use bytes::Bytes;
+use channels::ClientSubscriptions;
 use resp::{Parser, Protocol, Writer};
 
 use super::command_docs::CommandQuery;
 use super::commands::LockCommand;
 use super::multi_block::{Block, Watches};
+use super::publish_request::PublishRequest;
 use super::reply_merge::ReplyMerge;
 use super::route::ScanCursors;
 use crate::locks::pending_requests::PendingRequest;
@@ -28,6 +30,8 @@ pub(crate) enum Pending {
     Scan(ScanCursors),
     /// A `WATCH`: the keys' versions will come, or the number of the connection that watches.
     ThreadWatch(Vec<Bytes>),
+    /// A `PUBLISH`: the receivers are counted.
+    Published(PublishRequest),
     /// A `COMMAND`: the proxy's commands about locks are added.
     Commands(CommandQuery),
     /// A reply that waits for the replies before it.
@@ -61,6 +65,7 @@ pub(crate) struct RedisClient {
     pub(crate) name: Bytes,
     pub(crate) library: [Bytes; 2],
     pub(crate) parser: Parser,
+    pub(crate) subscriptions: ClientSubscriptions,
     pub(crate) block: Option<Block>,
     pub(crate) watches: Watches,
     /// The last command is executed by one node for several nodes: the next waits until it has ended.
@@ -104,6 +109,7 @@ impl RedisClient {
             name: Bytes::new(),
             library: [Bytes::new(), Bytes::new()],
             parser: Parser::new(),
+            subscriptions: ClientSubscriptions::default(),
             block: None,
             watches: Watches::default(),
             alone: false,
@@ -116,6 +122,12 @@ impl RedisClient {
             held: 0,
             first: 0,
         }
+    }
+
+    /// Returns `true` if the client has subscriptions and speaks the older protocol, in which messages
+    /// cannot be told from replies.
+    pub(crate) fn takes_only_messages(&self) -> bool {
+        self.subscriptions.any() && self.protocol == Protocol::Resp2
     }
 
     /// Records that the client has given the password.

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use resp::{Args, Value};
 
 use keys::{Keys, moving_keys};
-use special::{BLOCK, NO_MESSAGES, ONE_NODE, special};
+use special::{BLOCK, ONE_NODE, special};
 pub(crate) use special::{KeySplit, LOCAL, LockCommand, ReplyReduction, Special};
 
 /// A command.
@@ -190,7 +190,6 @@ fn command(value: &Value) -> Option<NodeCommand> {
     let keys = moving_keys(&name).unwrap_or(if first == 0 { Keys::None } else { range });
     let special = match special(&name) {
         Special::None if has("blocking") => Special::Waits,
-        Special::None if has("pubsub") => Special::Refused(NO_MESSAGES),
         Special::None if has("admin") => Special::Refused(ONE_NODE),
         // Some clients read settings first (redis-benchmark does); any node returns its own.
         Special::Refused(_) if name == "config|get" => Special::None,

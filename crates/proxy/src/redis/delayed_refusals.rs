@@ -7,16 +7,9 @@ use bytes::Bytes;
 
 use super::client::{Pending, RedisClient};
 use super::local_commands::WRONG_PASSWORD;
-use crate::locks::LockOutcome;
+use super::outcome::DeferredOutcome;
 use crate::runtime::protocol::{DeferredReply, RequestContext};
 use crate::runtime::query::ClientId;
-
-/// The outcome of a request that no node answers, some time after the request.
-#[derive(Debug)]
-pub(crate) enum DeferredOutcome {
-    Lock(LockOutcome),
-    WrongPassword,
-}
 
 /// The refusals of one thread's clients, the earliest first. A client has at most one.
 #[derive(Default)]
@@ -43,11 +36,8 @@ impl DelayedRefusals {
             && first.key().0 <= now
         {
             let (client, sequence) = first.remove();
-            into.push(DeferredReply {
-                client,
-                sequence,
-                outcome: DeferredOutcome::WrongPassword,
-            });
+            let outcome = DeferredOutcome::WrongPassword;
+            into.push(DeferredReply::awaited(client, sequence, outcome));
         }
     }
 

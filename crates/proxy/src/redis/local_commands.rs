@@ -4,11 +4,13 @@ use admin::about::REDIS_VERSION;
 use base::number::parse_int;
 use base::passwords::is_same_password;
 use bytes::Bytes;
+use channels::frames::write_subscriber_pong;
 use resp::{Args, Protocol, Writer};
 
 use super::client::RedisClient;
 use super::commands::NodeCommand;
 use super::outcome::CommandOutcome;
+use super::pubsub_command::answer_pubsub;
 use super::shared_state::RedisState;
 use crate::error::ProxyError;
 use crate::runtime::protocol::{InputProgress, RequestContext};
@@ -70,6 +72,9 @@ pub(crate) fn run(
     let mut writer = Writer::new(&mut out, client.protocol);
     let word = command.name.split('|').next().unwrap_or_default();
     match word {
+        "ping" if client.takes_only_messages() && args.len() <= 2 => {
+            write_subscriber_pong(args.get(1), &mut writer);
+        }
         "ping" => match args.get(1) {
             None => writer.status("PONG"),
             Some(_) if args.len() > 2 => writer.error(&wrong_number("ping")),
@@ -87,6 +92,7 @@ pub(crate) fn run(
         "select" => select(state, client, args.get(1).unwrap_or_default(), &mut out),
         "readonly" | "readwrite" | "asking" => writer.ok(),
         "cluster" => writer.error("ERR This instance has cluster support disabled"),
+        "pubsub" => answer_pubsub(state, args, &mut writer),
         "info" => {
             let text = state.info(args.get(1).unwrap_or_default());
             writer.verbatim(b"txt", text.as_bytes());

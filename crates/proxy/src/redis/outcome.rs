@@ -1,5 +1,11 @@
-//! The result of one command of a client.
+//! The result of one command of a client, at once or later.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::subscription_service::{IncomingMessage, OpenSubscription};
+use crate::locks::LockOutcome;
 use crate::runtime::protocol::InputProgress;
 
 /// The result of one command.
@@ -12,4 +18,16 @@ pub(crate) enum CommandOutcome {
     Close,
     /// It has a wrong password, and is refused after a delay.
     WrongPassword,
+}
+
+/// Something for a client that is no reply of a node to one of its queries.
+pub(crate) enum DeferredOutcome {
+    Lock(LockOutcome),
+    WrongPassword,
+    /// The nodes have confirmed these subscriptions.
+    Subscribed(OpenSubscription),
+    /// The subscriptions that the client wants cannot be made; the error is a whole reply.
+    NotSubscribed(Bytes),
+    /// A message, which the client has not asked for.
+    Message(Arc<IncomingMessage>),
 }

@@ -7,19 +7,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use channels::frames::{may_subscriber_give, refuse_subscriber};
 use cluster::slot;
 use resp::{Args, Span};
 
 use super::client::{Pending, RedisClient};
 use super::commands::{Commands, NodeCommand, Special};
-use super::delayed_refusals::{DeferredOutcome, DelayedRefusals};
+use super::delayed_refusals::DelayedRefusals;
 use super::multi_block;
-use super::outcome::CommandOutcome;
+use super::outcome::{CommandOutcome, DeferredOutcome};
 use super::reply_merge::{MergeRule, ReplyMerge};
 use super::retry_policy;
 use super::route::{self, CommandPart, CommandRoute};
 use super::shared_state::RedisState;
 use super::slot_map::SlotMap;
+use super::thread_subscribers::ThreadSubscribers;
 use super::wire::RedisConnectionProperties;
 use super::{command_docs, delayed_refusals, local_commands};
 use crate::locks::pending_requests::PendingRequests;
@@ -41,6 +43,7 @@ pub(crate) struct RedisProtocol {
     /// Requests that wait for the locks.
     pub(super) lock_replies: PendingRequests,
     delayed_refusals: DelayedRefusals,
+    pub(super) subscribers: ThreadSubscribers,
 }
 
 impl ClientProtocol for RedisProtocol {
@@ -50,6 +53,7 @@ impl ClientProtocol for RedisProtocol {
     fn admit(&mut self, id: ClientId, address: SocketAddr) -> RedisClient {
         let free = self.state.password.is_none();
         self.lock_replies.are_of(id.thread);
+        self.subscribers.are_of(id.thread);
         RedisClient::new(id, address, self.state.started.elapsed(), free)
     }
 
@@ -147,22 +151,24 @@ impl ClientProtocol for RedisProtocol {
             context.hang_up(node, connection_key);
         }
         self.forget_locks(client);
+        self.unsubscribe_all(client);
     }
 
     fn collect(&mut self, now: Duration, into: &mut Vec<DeferredReply<DeferredOutcome>>) {
         let mut lock_replies = Vec::new();
         let locks = self.state.locks.as_deref();
         self.lock_replies.collect(locks, &mut lock_replies);
-        into.extend(lock_replies.into_iter().map(|reply| DeferredReply {
-            client: reply.client,
-            sequence: reply.sequence,
-            outcome: DeferredOutcome::Lock(reply.outcome),
+        into.extend(lock_replies.into_iter().map(|reply| {
+            let outcome = DeferredOutcome::Lock(reply.outcome);
+            DeferredReply::awaited(reply.client, reply.sequence, outcome)
         }));
         self.delayed_refusals.collect(now, into);
+        self.subscribers.collect(&self.state.subscriptions, into);
     }
 
     fn has_deferred_replies(&self) -> bool {
         self.lock_replies.has_some(self.state.locks.as_deref())
+            || self.subscribers.has_events(&self.state.subscriptions)
     }
 
     fn deliver(
@@ -177,6 +183,11 @@ impl ClientProtocol for RedisProtocol {
                 self.deliver_lock_reply(client, sequence, &outcome, context);
             }
             DeferredOutcome::WrongPassword => delayed_refusals::refuse(client, sequence, context),
+            DeferredOutcome::Subscribed(confirmed) => {
+                self.subscribed(client, (sequence, &confirmed), context);
+            }
+            DeferredOutcome::NotSubscribed(error) => client.settle(context.out, sequence, error),
+            DeferredOutcome::Message(message) => self.deliver_message(client, &message, context),
         }
     }
 
@@ -208,6 +219,14 @@ impl ClientProtocol for RedisProtocol {
         }
     }
 
+    fn held_bytes(&self, client: &RedisClient) -> usize {
+        client.subscriptions.bytes()
+    }
+
+    fn gets_messages(&self, client: &RedisClient) -> bool {
+        client.subscriptions.any()
+    }
+
     fn refusal(&self) -> &'static [u8] {
         b"-ERR max number of clients reached\r\n"
     }
@@ -225,6 +244,7 @@ impl RedisProtocol {
             spans: Vec::new(),
             lock_replies: PendingRequests::default(),
             delayed_refusals: DelayedRefusals::default(),
+            subscribers: ThreadSubscribers::default(),
         }
     }
 
@@ -271,6 +291,13 @@ impl RedisProtocol {
             let _ = input.split_to(end);
             return CommandOutcome::Handled;
         }
+        if client.takes_only_messages() && !may_subscriber_give(&command.name) {
+            client.answer_with(context.out, |writer| {
+                refuse_subscriber(&command.name, writer);
+            });
+            let _ = input.split_to(end);
+            return CommandOutcome::Handled;
+        }
         // Commands after a request to the locks wait for its answer.
         if !client.asked.is_empty() && !matches!(command.special, Special::Lock(_)) {
             client.alone = true;
@@ -283,7 +310,16 @@ impl RedisProtocol {
                 CommandOutcome::Handled
             }
             Special::Lock(kind) => self.lock(client, command, kind, args, context),
-            Special::Local => local_commands::run(&self.state, client, command, args, context),
+            Special::Subscription(change, kind) => {
+                self.change_subscriptions(client, (change, kind), args, context)
+            }
+            Special::Publish => self.publish(client, command, args, &input[..end], context),
+            Special::Local => {
+                if &*command.name == "reset" && client.is_idle() {
+                    self.unsubscribe_all(client);
+                }
+                local_commands::run(&self.state, client, command, args, context)
+            }
             // By far the most frequent case; it needs no further checks.
             Special::None if let Some(key) = command.only_key(args.len()) => {
                 let slot = slot::of(args.at(key));
@@ -314,7 +350,7 @@ impl RedisProtocol {
     }
 
     /// Returns the dispatch of a command that one node answers.
-    fn dispatch(
+    pub(super) fn dispatch(
         &self,
         client: &mut RedisClient,
         command: &NodeCommand,

@@ -61,6 +61,9 @@ impl RedisProtocol {
         let reply = match client.pending(query.sequence) {
             None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
             Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
+            Some(Pending::Published(message)) => {
+                message.reply(&self.state.subscriptions, query.node, bytes)
+            }
             Some(Pending::Commands(telling)) => command_docs::told(&bytes, telling, protocol),
             Some(Pending::Merging(join)) => match join.add(query.part, bytes, protocol) {
                 Some(whole) => whole,

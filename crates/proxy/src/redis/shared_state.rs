@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::commands::Commands;
 use super::slot_map::SlotMap;
+use super::subscription_service::SubscriptionService;
 use crate::config::Limits;
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
@@ -55,6 +56,7 @@ pub(crate) struct RedisState {
     pub(crate) patience: Duration,
     /// The locks, if the proxy keeps any.
     pub(crate) locks: Option<Arc<LockService>>,
+    pub(crate) subscriptions: Arc<SubscriptionService>,
     /// Grows with each change of the knowledge.
     pub(crate) version: AtomicU64,
     /// How often the nodes have reported the slots.
@@ -77,6 +79,7 @@ pub(crate) struct RedisOptions {
     pub(crate) connection_keys: u8,
     pub(crate) patience: Duration,
     pub(crate) locks: Option<Arc<LockService>>,
+    pub(crate) subscriptions: Arc<SubscriptionService>,
     pub(crate) about: InfoWriter,
     pub(crate) clients: Arc<Clients>,
 }
@@ -96,6 +99,7 @@ impl RedisState {
             databases: known.databases,
             patience: setting.patience,
             locks: setting.locks,
+            subscriptions: setting.subscriptions,
             about: setting.about,
             clients: setting.clients,
             log_limit: Mutex::new(LogLimit::new(LOG_INTERVAL)),
@@ -135,9 +139,10 @@ impl RedisState {
         self.refresh.request();
     }
 
-    /// Ends the refresher.
+    /// Ends the refresher and the thread with the subscriptions.
     pub(crate) fn stop(&self) {
         self.refresh.stop();
+        self.subscriptions.stop();
     }
 
     /// Replaces the knowledge of the slots.

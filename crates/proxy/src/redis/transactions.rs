@@ -44,6 +44,7 @@ impl RedisProtocol {
             Special::ReplyReduction(_) if self.map.all().len() > 1 => {
                 Some("it is for all nodes, and a block is executed by one: give it outside")
             }
+            Special::Subscription(..) => Some("the proxy answers it when the nodes have confirmed"),
             Special::Lock(LockCommand::Guard) => None,
             Special::Lock(_) => {
                 Some("the proxy answers it, outside of transactions: give it before MULTI")
@@ -54,7 +55,12 @@ impl RedisProtocol {
             let text = format!("ERR {} is not allowed in a block: {why}", command.name);
             return self.refuse_in(client, &text, context);
         }
-        let keys = command.keys(args);
+        let mut keys = command.keys(args);
+        let servers = self.state.kind == NodeKind::RedisServers;
+        if command.special == Special::Publish && servers && args.len() > 1 {
+            // The proxy has its subscription to the channel at the server of this slot.
+            keys = vec![1];
+        }
         let slots = keys.iter().map(|&at| slot::of(args.at(at)));
         let limits = &self.state.limits;
         let watched = client.watches.bytes();

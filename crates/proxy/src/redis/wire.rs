@@ -75,6 +75,24 @@ impl RedisConnectionProperties {
     }
 }
 
+/// Returns the first request on a connection, which makes the proxy known; empty: none is needed.
+pub(crate) fn greeting(options: &Options, resp3: bool) -> Vec<&[u8]> {
+    let mut request: Vec<&[u8]> = Vec::new();
+    if resp3 {
+        request.extend([&b"HELLO"[..], b"3"]);
+    }
+    if let Some(password) = &options.password {
+        let user = options.user.as_deref();
+        request.push(b"AUTH");
+        match user {
+            None if !resp3 => {}
+            user => request.push(user.unwrap_or("default").as_bytes()),
+        }
+        request.push(password.as_bytes());
+    }
+    request
+}
+
 /// A request that is under way.
 struct InflightQuery {
     /// The query; `None`: a request of the proxy's own.
@@ -110,19 +128,7 @@ impl Wire for RespWire {
             parser: ReplyParser::new(),
             greeting: 0,
         };
-        let mut request: Vec<&[u8]> = Vec::new();
-        if name.resp3 {
-            request.extend([&b"HELLO"[..], b"3"]);
-        }
-        if let Some(password) = &options.password {
-            let user = options.user.as_deref();
-            request.push(b"AUTH");
-            match user {
-                None if !name.resp3 => {}
-                user => request.push(user.unwrap_or("default").as_bytes()),
-            }
-            request.push(password.as_bytes());
-        }
+        let request = greeting(options, name.resp3);
         if !request.is_empty() {
             wire.greeting += 1;
             wire.put_own(&request, pack, now);

@@ -231,7 +231,9 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
                 continue;
             };
             let (client, _, mut context) = connection.with_context(&mut self.outbox, now);
-            context.forget_deferred_reply();
+            if deferred_reply.is_awaited {
+                context.forget_deferred_reply();
+            }
             self.protocol.deliver(client, deferred_reply, &mut context);
             list(&mut self.touched, &mut connection.in_touched, place);
             if connection.progress == InputProgress::AwaitsReply {
@@ -366,18 +368,35 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
                 self.figures.sent(before - connection.out.len());
             }
             let len = connection.out.len();
-            connection.dead |= len > self.limits.output;
+            let (most, text) = match self.protocol.gets_messages(&connection.client) {
+                true => (
+                    self.limits.subscriber_output,
+                    "a client is closed: it subscribes to channels, and is slow to take messages \
+                     (--max-subscriber-output)",
+                ),
+                false => (
+                    self.limits.output,
+                    "a client is closed: it takes no replies",
+                ),
+            };
+            if len > most && !connection.dead {
+                if let Some(left_out) = self.log_limit.count(text, now) {
+                    tracing::warn!("{text}{left_out}");
+                }
+                connection.dead = true;
+            }
             let unread = self.protocol.unread();
             if before > unread && len <= unread {
                 list(&mut self.ready, &mut connection.in_ready, place);
             }
-            if connection.share.set(len + connection.input.len()).is_err() {
+            let held = len + connection.input.len() + self.protocol.held_bytes(&connection.client);
+            if connection.share.set(held).is_err() {
                 let limit = Size(self.budget.limit());
                 if let Some(left_out) = self.log_limit.count("client memory", now) {
                     tracing::warn!(
-                        "a client is closed: with {} of requests and of replies that it has not taken, all \
+                        "a client is closed: with {} of requests, subscriptions, and replies that it has not taken, all \
                          clients together would hold more than {limit} (--max-client-memory){left_out}",
-                        Size(len as u64)
+                        Size(held as u64)
                     );
                 }
                 connection.dead = true;

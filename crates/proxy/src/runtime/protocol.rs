@@ -24,12 +24,27 @@ pub(crate) enum InputProgress {
     Close,
 }
 
-/// A reply that no node gives: a service of the proxy itself does, some time after the request.
+/// A reply that no node gives: a service of the proxy itself does, some time after the request. Or a message
+/// for the client.
 pub(crate) struct DeferredReply<T> {
     pub(crate) client: ClientId,
     /// The request of the client that it answers.
     pub(crate) sequence: u64,
+    /// [`RequestContext::await_deferred_reply`] was called for it. Otherwise no request asked for it.
+    pub(crate) is_awaited: bool,
     pub(crate) outcome: T,
+}
+
+impl<T> DeferredReply<T> {
+    /// Returns the reply to a request that waits for it.
+    pub(crate) fn awaited(client: ClientId, sequence: u64, outcome: T) -> DeferredReply<T> {
+        DeferredReply {
+            client,
+            sequence,
+            is_awaited: true,
+            outcome,
+        }
+    }
 }
 
 /// Why a client no longer waits for its replies.
@@ -96,8 +111,7 @@ pub(crate) trait ClientProtocol: Send + 'static {
     /// Handles that the client is gone; queries with its own connection keys can be given up.
     fn gone(&mut self, client: &mut Self::Client, context: &mut RequestContext<'_>);
 
-    /// Appends the deferred replies for this thread's clients that are there at `now`. Each belongs to
-    /// a request for which [`RequestContext::await_deferred_reply`] was called.
+    /// Appends the deferred replies for this thread's clients that are there at `now`.
     fn collect(&mut self, _now: Duration, _into: &mut Vec<DeferredReply<Self::Outcome>>) {}
 
     /// Returns `true` if there are deferred replies. Called before the thread sleeps.
@@ -145,6 +159,17 @@ pub(crate) trait ClientProtocol: Send + 'static {
     /// Puts the output that has been gathered for the client into its batch, which is about to be
     /// written.
     fn seal(&mut self, _: &mut Self::Client, _: &mut OutBatch) {}
+
+    /// Returns the memory, in bytes, that the protocol holds for the client for as long as it is connected.
+    fn held_bytes(&self, _: &Self::Client) -> usize {
+        0
+    }
+
+    /// Returns `true` if the client gets messages that it has not asked for one by one: then it has
+    /// another limit of output.
+    fn gets_messages(&self, _: &Self::Client) -> bool {
+        false
+    }
 
     /// Returns the limit, in bytes, of replies that a client has not taken; beyond it the client is not
     /// read from.

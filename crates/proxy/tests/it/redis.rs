@@ -10,6 +10,7 @@ mod crossed;
 mod failures;
 mod hostile;
 mod locks;
+mod messages;
 mod overload;
 mod packs;
 mod scripted;

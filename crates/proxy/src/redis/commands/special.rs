@@ -1,5 +1,8 @@
 //! How the proxy treats commands, apart from what the nodes report.
 
+use channels::SubscriptionKind;
+use channels::frames::SubscriptionChange;
+
 /// How the proxy treats a command, apart from what the nodes report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Special {
@@ -15,6 +18,10 @@ pub(crate) enum Special {
     Block,
     /// Concerns locks.
     Lock(LockCommand),
+    /// Changes the client's subscriptions.
+    Subscription(SubscriptionChange, SubscriptionKind),
+    /// Goes to the node of its channel.
+    Publish,
     /// May wait for an event: goes over a connection of the client's own.
     Waits,
     /// Is refused: it does not work through a proxy.
@@ -71,14 +78,13 @@ pub(crate) const LOCAL: &[&str] = &[
     "readwrite",
     "asking",
     "cluster",
+    "pubsub",
 ];
 
 /// Commands of blocks.
 pub(super) const BLOCK: &[&str] = &["multi", "exec", "discard", "watch", "unwatch"];
 
 pub(super) const ONE_NODE: &str = "it is about one node: connect to that node for it";
-pub(super) const NO_MESSAGES: &str =
-    "messages are not passed on by the proxy: connect to a node for PUBLISH and SUBSCRIBE";
 
 /// Returns how the proxy treats the command of this name; two words are joined by `|`.
 pub(super) fn special(name: &str) -> Special {
@@ -88,6 +94,9 @@ pub(super) fn special(name: &str) -> Special {
     }
     if BLOCK.contains(&name) {
         return Special::Block;
+    }
+    if let Some((change, kind)) = SubscriptionChange::of_word(name.as_bytes()) {
+        return Special::Subscription(change, kind);
     }
     match name {
         "lock.guard" => Special::Lock(LockCommand::Guard),
@@ -104,8 +113,7 @@ pub(super) fn special(name: &str) -> Special {
         // Nodes report this by a flag, but only since version 7.
         "blpop" | "brpop" | "brpoplpush" | "blmove" | "blmpop" | "bzpopmin" | "bzpopmax"
         | "bzmpop" | "xread" | "xreadgroup" => Special::Waits,
-        "subscribe" | "unsubscribe" | "psubscribe" | "punsubscribe" | "ssubscribe"
-        | "sunsubscribe" => Special::Refused(NO_MESSAGES),
+        "publish" | "spublish" => Special::Publish,
         "script|debug" => Special::Refused("it is about one connection: connect to a node for it"),
         "monitor" | "sync" | "psync" | "replconf" | "replicaof" | "slaveof" | "failover"
         | "migrate" | "move" | "swapdb" | "shutdown" | "debug" | "wait" | "waitaof" => {

@@ -27,6 +27,11 @@ pub(crate) fn some() -> Commands {
         ("zunionstore", -4, &["write", "movablekeys"], [1, 1, 1]),
         ("blpop", -3, &["write", "blocking"], [1, -2, 1]),
         ("publish", 3, &["pubsub"], [0, 0, 0]),
+        ("subscribe", -2, &["pubsub"], [0, 0, 0]),
+        ("unsubscribe", -1, &["pubsub"], [0, 0, 0]),
+        ("psubscribe", -2, &["pubsub"], [0, 0, 0]),
+        ("punsubscribe", -1, &["pubsub"], [0, 0, 0]),
+        ("ssubscribe", -2, &["pubsub"], [1, -1, 1]),
         ("save", 1, &["admin", "noscript"], [0, 0, 0]),
         ("bf.add", -1, &["write"], [1, 1, 1]),
         ("script", -2, &["noscript"], [0, 0, 0]),
@@ -126,7 +131,12 @@ fn what_the_proxy_does_itself() {
     assert_eq!(special("WATCH"), Some(Special::Block));
     assert_eq!(special("BLPOP"), Some(Special::Waits));
     assert_eq!(special("GET"), Some(Special::None));
-    assert!(matches!(special("PUBLISH"), Some(Special::Refused(_))));
+    assert_eq!(special("PUBLISH"), Some(Special::Publish));
+    assert!(matches!(
+        special("PSUBSCRIBE"),
+        Some(Special::Subscription(..))
+    ));
+    assert_eq!(special("PUBSUB CHANNELS"), Some(Special::Local));
     assert!(matches!(special("SAVE"), Some(Special::Refused(_))));
     assert!(matches!(
         special("script Debug yes"),
@@ -177,7 +187,7 @@ fn nothing_that_changes_a_connection_goes_onto_a_shared_one() {
         assert!(
             matches!(
                 special,
-                Special::Local | Special::Block | Special::Refused(_)
+                Special::Local | Special::Block | Special::Subscription(..) | Special::Refused(_)
             ),
             "{name}: {special:?}"
         );

@@ -3,6 +3,7 @@
 
 use super::super::commands::tests::some;
 use super::super::shared_state::{ClusterMetadata, RedisOptions};
+use super::super::subscription_service::{HubRequest, SubscriptionEvent, SubscriptionService};
 use super::*;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
@@ -29,6 +30,7 @@ fn state(kind: NodeKind) -> Arc<RedisState> {
         connection_keys: 1,
         patience: Duration::from_secs(1),
         locks: None,
+        subscriptions: Arc::new(SubscriptionService::new(1, kind)),
         about: Box::new(|_| String::new()),
         clients: Arc::default(),
     };
@@ -135,6 +137,28 @@ impl Stage {
         self.with(|protocol, client, _, context| protocol.reply(client, reply, context));
     }
 
+    /// Plays the nodes, which confirm subscriptions or refuse them.
+    fn answer_subscriptions(&mut self, confirm: impl Fn() -> bool) {
+        let service = Arc::clone(&self.protocol.state.subscriptions);
+        for request in service.take_requests() {
+            let HubRequest::Subscribe(request) = request else {
+                continue;
+            };
+            let (client, sequence) = (request.client, request.sequence);
+            service.send(
+                0,
+                match confirm() {
+                    true => SubscriptionEvent::Subscribed { client, sequence },
+                    false => SubscriptionEvent::Refused {
+                        client,
+                        sequence,
+                        error: Bytes::from_static(b"-ERR no\r\n"),
+                    },
+                },
+            );
+        }
+    }
+
     /// Delivers the deferred replies that are there at `now`, and returns their number.
     fn deliver(&mut self, now: Duration) -> usize {
         self.now = now;
@@ -142,7 +166,7 @@ impl Stage {
         self.protocol.collect(now, &mut replies);
         let count = replies.len();
         for reply in replies {
-            self.under_way -= 1;
+            self.under_way -= u32::from(reply.is_awaited);
             self.with(|protocol, client, _, context| protocol.deliver(client, reply, context));
         }
         count
@@ -210,6 +234,11 @@ fn no_request_or_reply_breaks_a_protocol() {
         "zunionstore",
         "blpop",
         "publish",
+        "subscribe",
+        "unsubscribe",
+        "psubscribe",
+        "punsubscribe",
+        "pubsub",
         "save",
         "bf.add",
         "script",
@@ -271,6 +300,7 @@ fn no_request_or_reply_breaks_a_protocol() {
                 }
             }
         }
+        let confirms = random.bool();
         // A query that waits goes on once its turn has come.
         for _ in 0..10_000 {
             stage.read();
@@ -282,9 +312,9 @@ fn no_request_or_reply_breaks_a_protocol() {
             for query in queries {
                 stage.answer(query, plain(b"+OK\r\n"));
             }
-            if let Some(due) = stage.protocol.next_deferred_reply() {
-                stage.deliver(due);
-            }
+            stage.answer_subscriptions(|| confirms);
+            let due = stage.protocol.next_deferred_reply();
+            stage.deliver(due.unwrap_or(stage.now));
         }
         assert!(stage.client.is_idle(), "seed {seed}");
         assert!(stage.input.is_empty(), "seed {seed}");

@@ -18,7 +18,7 @@ const NODE: [&str; 4] = [
 ];
 
 /// Starts three nodes that share the slots, without other tools.
-fn cluster(program: &std::path::Path) -> Vec<Redis> {
+pub(crate) fn cluster(program: &std::path::Path) -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(program, &NODE)).collect();
     for (index, node) in nodes.iter().enumerate() {
         let mut client = connect(node.address);
@@ -40,6 +40,19 @@ fn cluster(program: &std::path::Path) -> Vec<Redis> {
 
 fn id(node: &Redis) -> String {
     connect(node.address).told("CLUSTER MYID")
+}
+
+/// Moves a slot without keys from the node that has had it from the start to the next one.
+pub(crate) fn move_slot(nodes: &[Redis], slot: u16) {
+    let share = |index: usize| index * 16_384 / 3;
+    let to = (1..=3).find(|&next| usize::from(slot) < share(next));
+    let to = to.expect("a slot") % 3;
+    let to_id = id(&nodes[to]);
+    // The node that gets it is told first.
+    for node in [to, (to + 1) % 3, (to + 2) % 3] {
+        let moves = format!("CLUSTER SETSLOT {slot} NODE {to_id}");
+        assert_eq!(connect(nodes[node].address).told(&moves), "+OK");
+    }
 }
 
 #[test]

@@ -10,7 +10,15 @@ use testkit::eventually;
 
 /// Returns a reply to `COMMAND`: name, arity, flag, and the positions of keys.
 pub(crate) fn commands() -> String {
-    let table = [
+    commands_with(&[])
+}
+
+/// A command: its name, its arity, a flag, and the positions of its keys.
+type Command<'a> = (&'a str, i64, &'a str, [i64; 3]);
+
+/// Returns a reply to `COMMAND` with further commands.
+pub(crate) fn commands_with(others: &[Command<'_>]) -> String {
+    let mut table = vec![
         ("get", 2, "readonly", [1, 1, 1]),
         ("set", -3, "write", [1, 1, 1]),
         ("mget", -2, "readonly", [1, -1, 1]),
@@ -21,6 +29,7 @@ pub(crate) fn commands() -> String {
         ("script", -2, "noscript", [0, 0, 0]),
         ("bgsave", -1, "admin", [0, 0, 0]),
     ];
+    table.extend_from_slice(others);
     let mut reply = format!("*{}\r\n", table.len());
     for (name, arity, flag, [first, last, step]) in table {
         reply += &format!(
