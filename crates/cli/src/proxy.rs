@@ -150,6 +150,10 @@ pub(crate) struct Options {
     /// client that needs more is closed. Default: a quarter of the memory that the machine or the container has.
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
     max_client_memory: Option<Size>,
+    /// Messages of channels, and replies, that a client which subscribes to channels has not taken. One that is
+    /// slower is closed.
+    #[arg(long, value_name = "SIZE", default_value = "32mb", value_parser = Size::from_str)]
+    max_subscriber_output: Size,
     /// Connections at once.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     maxclients: u32,
@@ -286,6 +290,7 @@ fn config(options: &Options) -> Result<Config, String> {
                 || memory::default_client_bound().saturating_mul(2),
                 |size| size.0,
             ),
+            subscriber_output: options.max_subscriber_output.0 as usize,
             ..defaults.limits
         },
         ..defaults

@@ -22,6 +22,7 @@ mod proxy;
 mod proxy_cassandra;
 mod proxy_lock_tables;
 mod proxy_merged_writes;
+mod proxy_messages;
 mod read_atomic;
 mod redis_compare;
 mod replicated;
