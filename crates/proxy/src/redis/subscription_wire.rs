@@ -235,3 +235,115 @@ pub(crate) fn encode((change, kind): (SubscriptionChange, SubscriptionKind), nam
     write_command(&mut bytes, &[change.word(kind).as_bytes(), name]);
     bytes.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::subscription_hub::HUB;
+
+    const NODE: NodeIndex = NodeIndex(7);
+
+    fn options(password: Option<&str>) -> SubscriptionOptions {
+        let node = Options {
+            password: password.map(str::to_owned),
+            ..Options::default()
+        };
+        SubscriptionOptions {
+            node: Arc::new(node),
+            pushes: Arc::default(),
+        }
+    }
+
+    fn open(options: &SubscriptionOptions) -> SubscriptionWire {
+        let mut pack = OutBatch::default();
+        SubscriptionWire::open(options, connection_key(NODE), &mut pack, Duration::ZERO)
+    }
+
+    fn put(wire: &mut SubscriptionWire, change: SubscriptionChange, sequence: u64, name: &[u8]) {
+        let query = BackendQuery {
+            client: HUB,
+            sequence,
+            part: 0,
+            node: NODE,
+            connection_key: connection_key(NODE),
+            bytes: encode((change, SubscriptionKind::ShardChannel), name),
+            connection: None,
+            replies: 1,
+            safe: true,
+            waits: false,
+            route: 0,
+            since: Duration::ZERO,
+            retries: 0,
+        };
+        wire.put(query, &mut OutBatch::default(), Duration::ZERO);
+    }
+
+    /// Gives the wire the bytes one by one, and returns the numbers of the queries that are answered.
+    fn receive(wire: &mut SubscriptionWire, bytes: &[u8]) -> Result<Vec<u64>, WireError> {
+        let (mut input, mut answered) = (BytesMut::new(), Vec::new());
+        for byte in bytes {
+            input.extend_from_slice(&[*byte]);
+            wire.receive(&mut input, &mut |query, _| answered.push(query.sequence))?;
+        }
+        Ok(answered)
+    }
+
+    #[test]
+    fn answers_and_messages_are_told_apart() {
+        let options = options(None);
+        let mut wire = open(&options);
+        for (sequence, change) in [
+            (1, SubscriptionChange::Begins),
+            (2, SubscriptionChange::Ends),
+            (3, SubscriptionChange::Begins),
+        ] {
+            put(&mut wire, change, sequence, b"foo");
+        }
+        wire.probe(&mut OutBatch::default(), Duration::ZERO);
+        let input = b"*3\r\n$10\r\nssubscribe\r\n$3\r\nfoo\r\n:1\r\n\
+            *3\r\n$8\r\nsmessage\r\n$3\r\nfoo\r\n$1\r\nx\r\n\
+            *3\r\n$12\r\nsunsubscribe\r\n$3\r\nbar\r\n:1\r\n\
+            *3\r\n$12\r\nsunsubscribe\r\n$3\r\nfoo\r\n:0\r\n\
+            *4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$3\r\nfoo\r\n$0\r\n\r\n\
+            -MOVED 1 127.0.0.1:1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n";
+        assert_eq!(receive(&mut wire, input), Ok(vec![1, 2, 3]));
+        assert_eq!(wire.under_way(), 0);
+        let message = |sharded, payload: &[u8]| ChannelMessage {
+            sharded,
+            channel: b"foo"[..].into(),
+            payload: payload.into(),
+        };
+        let expected = vec![
+            NodePush::Message {
+                message: message(true, b"x"),
+                pattern: None,
+            },
+            NodePush::Ended {
+                node: NODE,
+                name: b"bar".to_vec(),
+            },
+            NodePush::Message {
+                message: message(false, b""),
+                pattern: Some(b"*"[..].into()),
+            },
+        ];
+        assert_eq!(std::mem::take(&mut *options.pushes.lock()), expected);
+        for nonsense in [&b"+more\r\n"[..], b"*0\r\n", b"*1\r\n:1\r\n", b"hello\r\n"] {
+            assert!(receive(&mut open(&options), nonsense).is_err());
+        }
+        drop(wire);
+        let lost = NodePush::Lost { node: NODE };
+        assert_eq!(options.pushes.lock().last(), Some(&lost));
+    }
+
+    #[test]
+    fn requests_wait_until_the_node_has_accepted_the_proxy() {
+        let options = options(Some("secret"));
+        let mut wire = open(&options);
+        assert!(!wire.has_room());
+        assert_eq!(receive(&mut wire, b"+OK\r\n"), Ok(vec![]));
+        assert!(wire.has_room());
+        let refused = receive(&mut open(&options), b"-WRONGPASS no\r\n");
+        assert_eq!(refused, Err(WireError::Refused("WRONGPASS no".to_owned())));
+    }
+}

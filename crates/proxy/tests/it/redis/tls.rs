@@ -136,6 +136,19 @@ fn exercise<S: Read + Write>(client: &mut Client<S>) {
         let value = format!("value{number}").into_bytes();
         assert_eq!(client.reply(), Reply::Bulk(value));
     }
+    assert!(matches!(client.call(&["HELLO", "3"]), Reply::Map(_)));
+    assert!(matches!(
+        client.call(&["SUBSCRIBE", "news"]),
+        Reply::Push(_)
+    ));
+    let payload = "x".repeat(1_000_000);
+    client.send(&["PUBLISH", "news", &payload]);
+    let mut both = [client.reply(), client.reply()];
+    both.sort_by_key(|reply| matches!(reply, Reply::Push(_)));
+    assert_eq!(both[0], Reply::Int(1));
+    let message = [b"message", &b"news"[..], payload.as_bytes()];
+    let message = message.map(|part| Reply::Bulk(part.to_vec())).to_vec();
+    assert!(both[1] == Reply::Push(message), "another message");
 }
 
 #[test]
