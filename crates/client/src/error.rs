@@ -52,7 +52,7 @@ pub enum Error {
     /// or some of its keys may have their old values for a while. It must not be repeated.
     #[error("the transaction has committed: {why}; do not repeat it")]
     Committed {
-        /// What is missing.
+        /// The part of the answer that the call lacks.
         why: String,
     },
     /// The transaction did not take effect, and repeating it as it is does not help. After

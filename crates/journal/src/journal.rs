@@ -278,7 +278,7 @@ impl Journal {
     }
 
     /// Records that the time `passed_ms` has passed, unless the log says so already: the time of the
-    /// next start will not be before it, whatever the clock says. Waits for a sync.
+    /// next start will not be before it, also if the clock is. Waits for a sync.
     ///
     /// # Errors
     /// Returns an error if the journal has failed, or there is no room for the record.

@@ -1,4 +1,4 @@
-//! Why a transaction did not take effect, or what is missing to its end, and what its caller may do.
+//! Why a transaction did not take effect, or is not at its end, and what its caller may do.
 
 use super::ids::{NodeId, Timestamp, TransactionId};
 use super::op_error::OpError;

@@ -46,6 +46,9 @@ impl ThreadSubscribers {
         service: &SubscriptionService,
         into: &mut Vec<DeferredReply<DeferredOutcome>>,
     ) {
+        if !self.has_events(service) {
+            return;
+        }
         let Some((thread, table)) = &self.table else {
             return;
         };

@@ -48,7 +48,7 @@ pub(crate) fn move_slot(nodes: &[Redis], slot: u16) {
     let to = (1..=3).find(|&next| usize::from(slot) < share(next));
     let to = to.expect("a slot") % 3;
     let to_id = id(&nodes[to]);
-    // The node that gets it is told first.
+    // The node that gets it learns that first.
     for node in [to, (to + 1) % 3, (to + 2) % 3] {
         let moves = format!("CLUSTER SETSLOT {slot} NODE {to_id}");
         assert_eq!(connect(nodes[node].address).told(&moves), "+OK");
