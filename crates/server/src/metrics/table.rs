@@ -570,7 +570,7 @@ pub(super) const TABLE: &[MetricRow] = rows! {
         "Slots that gave way to other keys."
         => Maybe(|f| published(f, |own| own.evicted));
 
-    Keyspace "", Gauge "kumiki_keys" "Keys; expired ones that were not yet reclaimed count."
+    Keyspace "", Gauge "kumiki_keys" "Keys of all databases; expired ones that were not yet reclaimed count."
         => Whole(|f| f.store.keys);
     Keyspace "", Gauge "kumiki_keys_expiring" "Those of them that have a deadline."
         => Whole(|f| f.store.expiring);

@@ -82,6 +82,7 @@ fn any_op(random: &mut fastrand::Rng) -> Op<'static> {
             values: false,
         },
         18 if random.u8(0..4) == 0 => Op::Flush,
+        18 if random.u8(0..2) == 0 => Op::FlushDatabase { database: 0 },
         _ => Op::Put {
             key,
             value,
@@ -94,7 +95,20 @@ fn any_op(random: &mut fastrand::Rng) -> Op<'static> {
 
 fn in_partition(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
     let done = worker.execute(ops).unwrap();
-    done.replies().iter().map(OwnedReply::from).collect()
+    let replies = done.replies().iter().map(OwnedReply::from);
+    replies.map(named).collect()
+}
+
+/// Returns a reply with clients' keys.
+fn named(reply: OwnedReply) -> OwnedReply {
+    match reply {
+        OwnedReply::Pairs(pairs) => {
+            let name = |key: &[u8]| database::client_key(key).to_vec();
+            let pairs = pairs.into_iter().map(|(key, value)| (name(&key), value));
+            OwnedReply::Pairs(pairs.collect())
+        }
+        other => other,
+    }
 }
 
 /// Executes the operations on a set, each as a command of its own, and commits it.
@@ -109,7 +123,7 @@ fn in_steps(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
             drop((done, needed));
             set.add(need, answers);
         }
-        replies.extend(set.execute(op).ok());
+        replies.extend(set.execute(op).ok().map(named));
     }
     let mut ops = Operations::new();
     set.add_commit_ops(&mut ops);
@@ -122,21 +136,41 @@ fn in_steps(worker: &mut store::Worker, ops: &[Op<'_>]) -> Vec<OwnedReply> {
 fn operations_answer_and_change_keys_as_in_a_partition() {
     let [one, two] = [0, 1].map(|_| Db::open(Options::default()).unwrap());
     let (mut one, mut two) = (one.worker().unwrap(), two.worker().unwrap());
+    let (one_a, from) = (database::qualified(1, b"a"), database::prefix(1));
+    let scan = |from| Op::Scan {
+        from,
+        to: None,
+        limit: 10,
+        values: true,
+    };
+    let expiry_of = |key| Op::ExpiryOf { key };
     let state = [
-        Op::Scan {
-            from: b"",
-            to: None,
-            limit: 10,
-            values: true,
-        },
-        Op::ExpiryOf { key: b"a" },
-        Op::ExpiryOf { key: b"b" },
+        scan(b""),
+        scan(&from),
+        expiry_of(b"a"),
+        expiry_of(b"b"),
+        expiry_of(&one_a),
     ];
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..3000 {
-        let ops: Vec<Op<'_>> = (0..random.usize(1..9))
-            .map(|_| any_op(&mut random))
-            .collect();
+        let drawn = (0..random.usize(1..9)).map(|_| (random.u16(..2), any_op(&mut random)));
+        let drawn: Vec<(u16, Op<'_>)> = drawn.collect();
+        let keys = drawn
+            .iter()
+            .map(|(database, op)| database::qualified_keys(*database, std::slice::from_ref(op)));
+        let keys: Vec<Vec<u8>> = keys.collect();
+        let ops = drawn
+            .iter()
+            .zip(&keys)
+            .flat_map(|((database, op), keys)| database::qualify(*database, [op.clone()], keys));
+        let ops: Vec<Op<'_>> = ops.collect();
+        if round % 100 == 99 {
+            let swap = [Op::SwapDatabases {
+                first: 0,
+                second: 1,
+            }];
+            assert_eq!(in_partition(&mut one, &swap), in_partition(&mut two, &swap));
+        }
         let expected = in_partition(&mut one, &ops);
         assert_eq!(in_steps(&mut two, &ops), expected, "round {round}: {ops:?}");
         let left = in_partition(&mut one, &state);
