@@ -15,7 +15,9 @@
 //! 3. A walk over keys sees the transaction's own writes, but nothing checks that others have added no
 //!    key to what it walked over.
 
+mod flushed_databases;
 mod libraries;
+mod reads;
 
 use std::collections::BTreeMap;
 
@@ -25,17 +27,15 @@ use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
 use base::partition::OwnedReply;
 use base::transaction::{Expiry, Kind, When, byte_range};
-use base::{Op, OpError, Reply, Version};
+use base::{Op, OpError, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use flushed_databases::FlushedDatabases;
 pub(crate) use libraries::WorkingLibraries;
+use reads::Operations;
+pub(crate) use reads::{Need, ReadAnswers, WorkingValue};
 
-/// Operations, as plans have them.
-type Operations<'a> = SmallVec<[Op<'a>; 4]>;
-
-/// The operations by which a key is read.
-const OPS_OF_KEY: usize = 3;
 /// A set that is used again keeps room for so many keys.
 const KEPT: usize = 1024;
 /// The memory of a key besides its bytes and those of its value.
@@ -63,14 +63,6 @@ pub(crate) struct WorkingSet {
     pub(crate) libraries: WorkingLibraries,
 }
 
-/// Databases that were flushed.
-#[derive(Default)]
-struct FlushedDatabases {
-    all: bool,
-    /// Others than those of `all`.
-    some: SmallVec<[u16; 4]>,
-}
-
 /// A key, as the transaction sees it.
 #[derive(Default)]
 struct WorkingKey {
@@ -82,126 +74,14 @@ struct WorkingKey {
     changed: bool,
 }
 
-/// A value with its deadline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WorkingValue {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) deadline: Option<u64>,
-}
-
-/// The reads without which a transaction cannot continue.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Need {
-    Keys(SmallVec<[Box<[u8]>; 2]>),
-    /// The number of keys of a database.
-    Count {
-        database: u16,
-    },
-    /// A walk, as [`Op::Scan`].
-    Scan {
-        from: Box<[u8]>,
-        to: Option<Box<[u8]>>,
-        limit: usize,
-    },
-    /// The libraries of functions, from the partition of this key; `None`: from that of this node.
-    Libraries(Option<Box<[u8]>>),
-}
-
-/// The answers to a [`Need`].
-pub(crate) enum ReadAnswers {
-    /// For each key its version, and its value if it has one.
-    Keys(SmallVec<[(Version, Option<WorkingValue>); 2]>),
-    Other(OwnedReply),
-}
-
 /// A precondition of an operation is not met.
 pub(crate) struct Unmet;
-
-impl FlushedDatabases {
-    fn has(&self, database: u16) -> bool {
-        self.all || self.some.contains(&database)
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.all && self.some.is_empty()
-    }
-}
 
 impl WorkingKey {
     /// Deletes it because its database is flushed.
     fn flush(&mut self) {
         self.value = None;
         self.changed = true;
-    }
-}
-
-impl Need {
-    /// Returns the operations that read it.
-    pub(crate) fn ops(&self) -> Operations<'_> {
-        match self {
-            Need::Keys(keys) => {
-                let of = |key| [Op::Watch { key }, Op::Get { key }, Op::ExpiryOf { key }];
-                keys.iter().flat_map(|key| of(key)).collect()
-            }
-            Need::Count { database } => {
-                let database = *database;
-                [Op::Count { database }].into_iter().collect()
-            }
-            Need::Scan { from, to, limit } => {
-                let (to, limit, values) = (to.as_deref(), *limit, false);
-                let scan = Op::Scan {
-                    from,
-                    to,
-                    limit,
-                    values,
-                };
-                [scan].into_iter().collect()
-            }
-            Need::Libraries(place) => {
-                let place = place.iter().map(|key| Op::Exists { key });
-                [Op::Libraries].into_iter().chain(place).collect()
-            }
-        }
-    }
-}
-
-impl Need {
-    /// Returns an answer to it with the keys of a walk as operations name them: an exchange of databases
-    /// gives them others in the partition.
-    fn answer(&self, answer: OwnedReply) -> OwnedReply {
-        match (self, answer) {
-            (Need::Scan { from, .. }, OwnedReply::Pairs(mut pairs)) => {
-                let database = database::number(from);
-                let named = |key: &[u8]| database::qualified(database, database::client_key(key));
-                pairs.iter_mut().for_each(|(key, _)| *key = named(key));
-                OwnedReply::Pairs(pairs)
-            }
-            (_, answer) => answer,
-        }
-    }
-}
-
-impl ReadAnswers {
-    /// Takes the answers to [`Need::ops`].
-    pub(crate) fn of(need: &Need, replies: &[Reply<'_>]) -> ReadAnswers {
-        let Need::Keys(_) = need else {
-            let answer = replies.first().map_or(OwnedReply::Nil, OwnedReply::from);
-            return ReadAnswers::Other(answer);
-        };
-        let of_key = |replies: &[Reply<'_>]| {
-            let [Reply::Version(version), value, deadline] = replies else {
-                unreachable!("a key's answers are {replies:?}")
-            };
-            let value = match (value, deadline) {
-                (Reply::Bytes(bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
-                    bytes: bytes.to_vec(),
-                    deadline: *deadline,
-                }),
-                _ => None,
-            };
-            (*version, value)
-        };
-        ReadAnswers::Keys(replies.chunks_exact(OPS_OF_KEY).map(of_key).collect())
     }
 }
 
@@ -404,11 +284,7 @@ impl WorkingSet {
                 ops.push(Op::Check { key, version });
             }
         }
-        if self.flushed.all {
-            ops.push(Op::Flush);
-        }
-        let some = self.flushed.some.iter();
-        ops.extend(some.map(|&database| Op::FlushDatabase { database }));
+        ops.extend(self.flushed.ops());
         for (key, own) in self.keys.iter().filter(|(_, own)| own.changed) {
             match &own.value {
                 Some(value) => ops.push(Op::Put {
@@ -596,17 +472,12 @@ impl WorkingSet {
         let answer = self.answer.take();
         match *op {
             Op::Flush => {
-                self.flushed = FlushedDatabases {
-                    all: true,
-                    some: SmallVec::new(),
-                };
+                self.flushed.add_all();
                 self.keys.values_mut().for_each(WorkingKey::flush);
                 OwnedReply::Ok
             }
             Op::FlushDatabase { database } => {
-                if !self.flushed.has(database) {
-                    self.flushed.some.push(database);
-                }
+                self.flushed.add(database);
                 let keys = self.keys.iter_mut();
                 keys.filter(|(key, _)| database::number(key) == database)
                     .for_each(|(_, own)| own.flush());

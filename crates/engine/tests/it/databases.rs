@@ -390,7 +390,7 @@ fn replicas_apply_flushes_of_databases_and_load_snapshots_of_them() {
     }
 }
 
-/// Flushes of one database come while another thread uses both: none of what is in database 0 is lost.
+/// Flushes of one database come while another thread uses both: no key of database 0 is lost.
 #[test]
 fn flushes_of_a_database_under_load_leave_database_0_alone() {
     let world = World::new();

@@ -1,5 +1,6 @@
 //! Operations on a working set beside those of a partition.
 
+use base::Reply;
 use base::participant::TransactionExecutor;
 use base::transaction::ExpireWhen;
 use store::{Db, Options};
