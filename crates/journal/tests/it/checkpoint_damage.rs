@@ -91,8 +91,8 @@ fn refusals_name_the_file_and_the_remedy() {
     for word in [&name(&part), "damaged at byte 30", "backup"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    let text = refusal(&damaged(&disk, &manifest, |bytes| bytes[8] = 4));
-    for word in [&name(&manifest), "format version 4", "newer"] {
+    let text = refusal(&damaged(&disk, &manifest, |bytes| bytes[8] = 5));
+    for word in [&name(&manifest), "format version 5", "newer"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let copy = disk.crash(Crash::KillProcess, 0);

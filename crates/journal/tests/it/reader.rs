@@ -322,9 +322,9 @@ fn other_things_beside_the_logs_do_not_matter() {
 fn a_newer_format_is_refused() {
     let (disk, _) = filled(1, 19, true);
     let path = Path::new(DIR).join("log0").join("00000000.log");
-    let text = refusal(&damaged(&disk, &path, |bytes| bytes[8] = 6));
+    let text = refusal(&damaged(&disk, &path, |bytes| bytes[8] = 7));
     assert!(
-        text.contains("format version 6") && text.contains("newer"),
+        text.contains("format version 7") && text.contains("newer"),
         "{text}"
     );
 }
