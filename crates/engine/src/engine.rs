@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
@@ -342,18 +341,16 @@ impl Engine {
         self.listening.set(listener);
     }
 
-    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
-    /// that commits calls it; the thread must not be within a transaction.
+    /// Begins to call the listener for changes of keys, or ends it.
     pub fn listen(&self, listens: bool) {
-        if self.listening.switch(listens) || !listens {
-            return;
-        }
-        // Commits that are on their way may have looked before.
-        let before = self.epochs.grace_period();
-        while self.epochs.ended_grace_period() <= before {
-            self.epochs.end_grace_period();
-            std::thread::sleep(Duration::from_micros(20));
-        }
+        self.listening.switch(listens, &self.epochs);
+    }
+
+    /// Returns `true` if every transaction that commits from now on calls the listener for changes of keys:
+    /// those that were on their way when listening began have ended.
+    #[must_use]
+    pub fn announces_all(&self) -> bool {
+        self.listening.is_complete(&self.epochs)
     }
 
     /// Sets the watcher of writes of read-atomic keys. To be called once, before any transaction

@@ -40,13 +40,6 @@ impl<T> DurableQueue<T> {
         queue.iter().map(|(tid, _)| tid.epoch()).max()
     }
 
-    /// Drops all events: what they tell of never becomes durable.
-    pub(crate) fn clear(&self) {
-        let mut queue = self.queue.lock();
-        queue.clear();
-        self.has_queued.store(false, Ordering::SeqCst);
-    }
-
     /// Removes the events of epochs up to `durable`, in the order of their transactions; those of one
     /// transaction in the order in which they came.
     pub(crate) fn release(&self, durable: Epoch) -> Vec<T> {

@@ -237,7 +237,7 @@ mod tests {
         let due = texts(events.release(Epoch(3)));
         assert_eq!(due, ["__keyevent@0__:set a", "__keyevent@0__:append b"]);
         assert_eq!(events.queue.waits_for(), Some(Epoch(4)));
-        events.queue.clear();
+        assert_eq!(events.release(Epoch(4)).len(), 1);
         assert_eq!(events.queue.waits_for(), None);
     }
 }

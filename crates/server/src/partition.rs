@@ -181,12 +181,19 @@ impl Partition {
         }
     }
 
-    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
-    /// that commits calls it.
+    /// Begins to call the listener for changes of keys, or ends it.
     pub(crate) fn listen(&self, listens: bool) {
         match self {
             Partition::Local(db) => db.listen(listens),
             Partition::Replicated(replicated) => replicated.member().engine().listen(listens),
+        }
+    }
+
+    /// Returns `true` if every transaction that commits from now on calls the listener.
+    pub(crate) fn announces_all(&self) -> bool {
+        match self {
+            Partition::Local(db) => db.announces_all(),
+            Partition::Replicated(replicated) => replicated.member().engine().announces_all(),
         }
     }
 

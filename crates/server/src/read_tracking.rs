@@ -54,9 +54,12 @@ fn track<'a>(
     };
     let client = tracked(session, tracking.ignores_own);
     let shared = &context.shared;
+    let announces_all = shared.partition.announces_all();
     for key in keys {
         let elsewhere = |routes: &Arc<Routes>| !routes.is_own(cluster::slot::of(key));
-        if shared.routes.as_ref().is_some_and(elsewhere) {
+        // Of some keys no news come: those of other nodes, and all of them while commits are on their way
+        // that began before there was a client that wants news.
+        if shared.routes.as_ref().is_some_and(elsewhere) || !announces_all {
             session.untracked.push(key.into());
         } else if shared.tracking.add(key, client) {
             shared.signals[0].wake();

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use base::Tid;
 use base::key_event::KeyEvent;
@@ -39,6 +39,10 @@ use crate::snapshot_permits::SnapshotPermits;
 use crate::tracking::TrackingTable;
 use crate::unix_time::unix_ms;
 use channels::ChannelRegistry;
+
+/// How often, and at which interval, it is looked whether all commits report changes of keys.
+const ANNOUNCEMENT_LOOKS: u32 = 100;
+const ANNOUNCEMENT_PAUSE: Duration = Duration::from_micros(20);
 
 /// See the module's description.
 pub(crate) struct ServerState {
@@ -275,6 +279,17 @@ impl ServerState {
         let _one = self.listening.lock();
         let listens = self.key_events.wants_any() || self.tracking.clients() > 0;
         self.partition.listen(listens);
+    }
+
+    /// Waits a moment for the end of the commits that may not report the changes that they make. To be called
+    /// where no transaction is open.
+    pub(crate) fn await_announcements(&self) {
+        for _ in 0..ANNOUNCEMENT_LOOKS {
+            if self.partition.announces_all() {
+                return;
+            }
+            std::thread::sleep(ANNOUNCEMENT_PAUSE);
+        }
     }
 
     /// Sets the most keys in the table of tracked keys; 0: no bound.

@@ -38,7 +38,7 @@ pub(crate) struct ClientSession {
     pub(crate) tracking: Option<Box<ClientTracking>>,
     /// News of keys that it may keep, to be written behind the reply to its command.
     pub(crate) notices: Vec<InvalidationNotice>,
-    /// Keys of other nodes that its command reads, of which no news come.
+    /// Keys that its command reads and of which no news come.
     pub(crate) untracked: Vec<Box<[u8]>>,
     /// The messages that it has published in this turn.
     pub(crate) published: Vec<PublishedMessage>,

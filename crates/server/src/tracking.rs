@@ -402,3 +402,47 @@ pub(crate) enum InvalidationNotice {
     /// The client that gets the news in the place of this one has gone.
     Broken { target: u64 },
 }
+
+impl InvalidationNotice {
+    /// Replaces the keys that notices name by all keys.
+    pub(crate) fn sum_up(notices: &mut Vec<InvalidationNotice>) {
+        let is_of = |notice: &InvalidationNotice, own: bool| matches!(notice, InvalidationNotice::Changed { redirected, .. } if *redirected == own);
+        let present = [true, false].map(|own| notices.iter().any(|notice| is_of(notice, own)));
+        notices.retain(|notice| matches!(notice, InvalidationNotice::Broken { .. }));
+        for (redirected, is_present) in [true, false].into_iter().zip(present) {
+            let keys = None;
+            notices.extend(is_present.then_some(InvalidationNotice::Changed { keys, redirected }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_summed_up_for_each_kind() {
+        let changed = |redirected| InvalidationNotice::Changed {
+            keys: Some(Arc::from([Box::from(&b"key"[..])])),
+            redirected,
+        };
+        let shown = |notices: Vec<InvalidationNotice>| -> Vec<String> {
+            notices.iter().map(|notice| format!("{notice:?}")).collect()
+        };
+        let mut notices = vec![changed(true), changed(true)];
+        InvalidationNotice::sum_up(&mut notices);
+        let all_of_others = "Changed { keys: None, redirected: true }";
+        assert_eq!(shown(notices), [all_of_others]);
+        let broken = InvalidationNotice::Broken { target: 7 };
+        let mut notices = vec![changed(false), broken, changed(true)];
+        InvalidationNotice::sum_up(&mut notices);
+        assert_eq!(
+            shown(notices),
+            [
+                "Broken { target: 7 }",
+                all_of_others,
+                "Changed { keys: None, redirected: false }"
+            ]
+        );
+    }
+}

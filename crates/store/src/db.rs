@@ -225,10 +225,16 @@ impl Db {
         self.state().engine.set_key_listener(listener);
     }
 
-    /// Begins to call the listener for changes of keys, or ends it. When this returns, every transaction
-    /// that commits calls it; the thread must not be within a transaction.
+    /// Begins to call the listener for changes of keys, or ends it.
     pub fn listen(&self, listens: bool) {
         self.state().engine.listen(listens);
+    }
+
+    /// Returns `true` if every transaction that commits from now on calls the listener for changes of keys:
+    /// those that were on their way when listening began have ended.
+    #[must_use]
+    pub fn announces_all(&self) -> bool {
+        self.state().engine.announces_all()
     }
 
     /// Returns how often holds have been given back. A caller that has read this number before it

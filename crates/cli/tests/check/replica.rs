@@ -183,7 +183,7 @@ fn damage_and_gaps_are_named_with_the_remedy() {
     let checksum = crc32c::crc32c(&newer[..60]);
     newer[60..64].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&segments[0], newer).expect("written");
-    let words = ["format version 9", "reads 1", "newer"];
+    let words = ["format version 9", "reads 2", "newer"];
     assert_says(&check(data.path()), 1, &words);
 }
 

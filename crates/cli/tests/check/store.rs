@@ -172,7 +172,7 @@ fn damage_is_named_with_its_place_and_the_remedy() {
     assert_says(
         &check(dir.path()),
         1,
-        &[&name, "format version 9", "reads up to 3", "newer"],
+        &[&name, "format version 9", "reads up to 4", "newer"],
     );
 }
 

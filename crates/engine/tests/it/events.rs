@@ -307,6 +307,7 @@ fn no_change_falls_between_listening_and_reading() {
         for _ in 0..100 {
             heard.0.store(0, Ordering::SeqCst);
             world.engine.listen(true);
+            testkit::eventually("all commits are heard", || world.engine.announces_all());
             let seen = value();
             testkit::eventually("the writer goes on", || value() > seen);
             let _paused = pause.lock();

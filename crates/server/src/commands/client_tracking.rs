@@ -170,6 +170,9 @@ fn install(
         None => {
             table.begin(client, &options.prefixes);
             context.shared.update_listening();
+            if !context.in_block {
+                context.shared.await_announcements();
+            }
         }
     }
     prefixes.extend(options.prefixes);

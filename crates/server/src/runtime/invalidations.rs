@@ -1,4 +1,4 @@
-//! Events of keys, from the queue of what is not durable yet to the clients that want them: messages of
+//! Events of keys, from the queues of events that are not durable yet to the clients that want them: messages of
 //! keyspace notifications, and the news for client-side caches (module [`crate::tracking`]).
 //!
 //! The first runtime takes the events that are durable, in order, and gives each runtime those of its
@@ -19,21 +19,19 @@ use crate::tracking::{ChangedKeys, Invalidation, InvalidationNotice, TrackedRead
 
 /// The channel on which clients that speak the older protocol get the news.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
+/// A client that waits for a reply, and has more notices than this, is sent the news that all keys may have
+/// changed.
+const MOST_NOTICES: usize = 1024;
 
 impl<N: Network> Runtime<N> {
     /// Sends the events of keys that are durable to the clients of this node. The first runtime sends all
     /// of them, in order.
     pub(super) fn release_key_events(&mut self) {
-        if self.index != 0 {
+        if self.newest_event().is_none() {
             return;
         }
         let context = &self.executor.context;
         let shared = Arc::clone(&context.shared);
-        if context.failed.is_some() {
-            shared.key_events.queue.clear();
-            shared.tracking.queue.clear();
-            return;
-        }
         // The events of a replicated partition come from entries that are agreed upon; where replies do not
         // wait for durability, events wait until the epoch is complete.
         let durable = match context.can_lose {
@@ -47,6 +45,11 @@ impl<N: Network> Runtime<N> {
         for message in shared.key_events.release(complete) {
             self.dispatch(&Arc::new(message));
         }
+        // News that a value may be old are never wrong. Nothing else can be read while the log has failed.
+        let complete = match self.executor.context.failed {
+            Some(_) => Epoch(u64::MAX),
+            None => complete,
+        };
         for invalidation in shared.tracking.release(complete) {
             let concerned = |runtime: usize| {
                 let mut clients = invalidation.clients.iter();
@@ -172,7 +175,11 @@ impl<N: Network> Runtime<N> {
             && connection.session.client.id == client.id
             && !connection.session.closing
         {
-            connection.session.notices.push(notice);
+            let notices = &mut connection.session.notices;
+            notices.push(notice);
+            if notices.len() > MOST_NOTICES {
+                InvalidationNotice::sum_up(notices);
+            }
             self.lists.touched(key, connection);
         }
     }

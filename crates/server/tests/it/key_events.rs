@@ -154,6 +154,31 @@ fn news_can_be_sent_to_another_client() {
     });
 }
 
+/// A block executes within a transaction: nothing in it waits for transactions to end.
+#[test]
+fn tracking_begins_within_a_block() {
+    let served = ephemeral(config());
+    let mut caching = served.client();
+    caching.call(&["HELLO", "3"]);
+    for command in [
+        &["MULTI"][..],
+        &["GET", "k"],
+        &["CLIENT", "TRACKING", "ON"],
+        &["CONFIG", "SET", "notify-keyspace-events", "KEA"],
+    ] {
+        caching.call(command);
+    }
+    let replies = Reply::Array(vec![Reply::Null, ok(), ok()]);
+    assert_eq!(caching.call(&["EXEC"]), replies);
+    let mut writer = served.client();
+    for number in 0..10 {
+        caching.send(&["GET", "k"]);
+        while let Reply::Push(_) = caching.reply() {}
+        writer.call(&["SET", "k", &number.to_string()]);
+        assert_eq!(caching.reply(), invalidation("k"));
+    }
+}
+
 #[test]
 fn a_client_that_tracks_never_keeps_an_old_value() {
     const KEYS: usize = 8;
@@ -201,9 +226,9 @@ fn a_client_that_tracks_never_keeps_an_old_value() {
             }
         }
         drop(_stop);
-        // Once no client writes and all news have come, what is kept is what is there.
+        // Once no client writes and all news have come, the client has the present values.
         let mut reader = served.client();
-        eventually("what is kept is what is there", || {
+        eventually("the client has the present values", || {
             caching.send(&["PING"]);
             while let push @ Reply::Push(_) = caching.reply() {
                 take(&mut kept, &push);
