@@ -16,7 +16,7 @@ use base::{Abort, Reply};
 
 use crate::engine::Engine;
 use crate::record::{VersionContent, VersionRef};
-use crate::system_record::OTHERS;
+use crate::system_record::{DATABASES, OTHERS};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
@@ -27,6 +27,7 @@ const KEY: [u8; OTHERS.len()] = {
     key[OTHERS.len() - 1] = 1;
     key
 };
+const _: () = assert!(KEY[OTHERS.len() - 1] != DATABASES[OTHERS.len() - 1]);
 
 /// Returns the value of the record: the generation, and the libraries behind it.
 pub(crate) fn read<'p>(
