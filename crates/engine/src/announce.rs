@@ -68,18 +68,17 @@ fn announce_all(
     };
     let noted: HashSet<&[u8]> = events.iter().map(|noted| &*noted.key).collect();
     let mut created: HashSet<&[u8]> = HashSet::new();
+    let mut flushed = false;
     for (write, seen) in writes.iter().zip(locked) {
         let RecordWrite { record, version } = *write;
         if record == engine.generation {
-            listener.flushed(tid);
+            flushed = true;
             continue;
         }
         let (key, old) = (record.key(), RecordRef::version(*seen));
         if is_system(key) {
-            if key == DATABASES && !old.is_never() {
-                // A database was flushed, or two were exchanged.
-                listener.flushed(tid);
-            }
+            // A database was flushed, or two were exchanged.
+            flushed |= key == DATABASES && !old.is_never();
             continue;
         }
         announce_expiry(engine, &*listener, key, old);
@@ -95,6 +94,9 @@ fn announce_all(
         if let Some(event) = effect(old, version, existed) {
             call(engine, &*listener, (key, event, tid));
         }
+    }
+    if flushed {
+        listener.flushed(tid);
     }
     for NotedEvent { key, event } in events {
         if created.remove(&**key) {

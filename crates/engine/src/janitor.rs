@@ -8,7 +8,7 @@
 //! | the engine's queue | those that commits put there |
 //! | `waiting` | those that the janitor could not finish yet |
 //! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
-//! | `deadlines` | live keys that will expire, by the time they will |
+//! | `deadlines` | live keys that will expire, by the time at which they will, or are to be looked at again |
 //! | `retained` | read-atomic keys with versions, or an absence, for which a reader may still ask |
 //! | none of these | the one that the janitor is looking at |
 //!
@@ -49,6 +49,9 @@ use crate::system_record;
 use crate::word::{LockRefusal, QUEUED};
 use crate::worker_slot::WorkerSlot;
 
+/// A key that will expire is looked at after this time at the latest: it may have been deleted since, or have
+/// got an earlier deadline.
+const LOOK_MS: u64 = 30_000;
 /// Room that is kept for records which snapshots hold.
 const ROOM: usize = 1024;
 
@@ -204,7 +207,7 @@ impl Janitor {
             .filter(|_| self.engine.keeps_expired.load(Ordering::Relaxed));
         if let Some(deadline) = kept {
             record.word().unlock(seen, QUEUED);
-            self.deadlines.push(Reverse((deadline, record)));
+            self.await_deadline(deadline, record, now);
         } else if retains && self.is_retained((record, version), now, forgotten) {
             record.word().unlock(seen, QUEUED);
             self.retain(record, version);
@@ -220,10 +223,16 @@ impl Janitor {
             self.put_off(record, version, now);
         } else if let Some(deadline) = version.deadline() {
             record.word().unlock(seen, QUEUED);
-            self.deadlines.push(Reverse((deadline, record)));
+            self.await_deadline(deadline, record, now);
         } else {
             record.word().unlock(seen, 0);
         }
+    }
+
+    /// Keeps a record until its deadline, or until it is looked at again.
+    fn await_deadline(&mut self, deadline: u64, record: RecordRef, now: ReclaimHorizon) {
+        let due = deadline.min(now.time_ms + LOOK_MS);
+        self.deadlines.push(Reverse((due, record)));
     }
 
     /// Announces that a key has expired, when something listens. Its record is locked.

@@ -202,6 +202,24 @@ fn an_expiry_is_announced_once() {
     }
 }
 
+/// The janitor looks at a key with a deadline from time to time: it may have another one, or be gone.
+#[test]
+fn a_deadline_that_was_moved_forward_is_noticed() {
+    let world = World::new();
+    let heard = Heard::of(&world.engine);
+    let far = 10_000_000;
+    world.run(&[put_until(b"a", b"1", far), put_until(b"b", b"1", far)]);
+    world.tidy();
+    let before = world.engine.memory_bytes();
+    world.run(&[expire(b"a", 2_000), Op::Delete { key: b"b" }]);
+    heard.take();
+    world.clock.set(40_000);
+    world.tidy();
+    assert_eq!(heard.take(), ["expired a"]);
+    world.tidy();
+    assert!(world.engine.memory_bytes() < before);
+}
+
 #[test]
 fn a_prepared_transaction_is_announced_when_it_commits() {
     let world = World::new();
@@ -267,7 +285,7 @@ fn keys_are_announced_with_the_databases_of_clients() {
     assert_eq!(heard.take(), ["flushed"]);
     let (first, second) = (0, 2);
     world.run(&[Op::SwapDatabases { first, second }]);
-    heard.take();
+    assert_eq!(heard.take(), ["flushed"]);
     world.run(&[Op::Delete { key: &two }]);
     assert_eq!(heard.take(), ["del 2:k"]);
     world.tidy();
