@@ -3,7 +3,7 @@
 //! Invariant: an event is queued while its worker is in the epoch of its transaction, so that all events
 //! of an epoch are here once that is durable.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Epoch, Tid};
 use parking_lot::Mutex;
@@ -11,14 +11,15 @@ use parking_lot::Mutex;
 /// See the module's description.
 pub(crate) struct DurableQueue<T> {
     queue: Mutex<Vec<(Tid, T)>>,
-    has_queued: AtomicBool,
+    /// One more than the newest epoch of a queued event; 0: there is none. Written with the queue locked.
+    newest: AtomicU64,
 }
 
 impl<T> Default for DurableQueue<T> {
     fn default() -> DurableQueue<T> {
         DurableQueue {
             queue: Mutex::default(),
-            has_queued: AtomicBool::new(false),
+            newest: AtomicU64::new(0),
         }
     }
 }
@@ -28,29 +29,27 @@ impl<T> DurableQueue<T> {
     pub(crate) fn push(&self, tid: Tid, event: T) -> bool {
         let mut queue = self.queue.lock();
         queue.push((tid, event));
-        !self.has_queued.swap(true, Ordering::SeqCst)
+        self.newest.fetch_max(tid.epoch().0 + 1, Ordering::SeqCst) == 0
     }
 
     /// Returns the newest epoch of a queued event.
     pub(crate) fn waits_for(&self) -> Option<Epoch> {
-        if !self.has_queued.load(Ordering::SeqCst) {
-            return None;
-        }
-        let queue = self.queue.lock();
-        queue.iter().map(|(tid, _)| tid.epoch()).max()
+        let newest = self.newest.load(Ordering::SeqCst);
+        newest.checked_sub(1).map(Epoch)
     }
 
     /// Removes the events of epochs up to `durable`, in the order of their transactions; those of one
     /// transaction in the order in which they came.
     pub(crate) fn release(&self, durable: Epoch) -> Vec<T> {
-        if !self.has_queued.load(Ordering::SeqCst) {
+        if self.waits_for().is_none() {
             return Vec::new();
         }
         let mut due: Vec<(Tid, T)> = {
             let mut queue = self.queue.lock();
             let due = queue.extract_if(.., |(tid, _)| tid.epoch() <= durable);
             let due = due.collect();
-            self.has_queued.store(!queue.is_empty(), Ordering::SeqCst);
+            let left = queue.iter().map(|(tid, _)| tid.epoch().0 + 1).max();
+            self.newest.store(left.unwrap_or(0), Ordering::SeqCst);
             due
         };
         due.sort_by_key(|(tid, _)| *tid);

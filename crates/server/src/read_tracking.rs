@@ -28,14 +28,13 @@ pub(crate) fn track_reads(
     command: &CommandDefinition,
     args: Args<'_>,
 ) {
+    if session.tracking.is_none() {
+        return;
+    }
     // Scripts are not reads of their own: the commands that they call are.
-    let reads = command.flags.has(CommandFlags::READ) && !is_script(command);
-    if session.tracking.is_some() && reads {
-        track(
-            context,
-            session,
-            command.keys.indexes(args).map(|at| args.at(at)),
-        );
+    if command.flags.has(CommandFlags::READ) && !is_script(command) {
+        let keys = command.keys.indexes(args);
+        track(context, session, keys.map(|at| args.at(at)));
     }
 }
 
