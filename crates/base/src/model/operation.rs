@@ -261,6 +261,49 @@ pub enum Op<'a> {
     SwapDatabases { first: u16, second: u16 },
 }
 
+/// The operations without a key.
+macro_rules! keyless {
+    () => {
+        Op::Guard { .. }
+            | Op::Now
+            | Op::Libraries
+            | Op::CheckLibraries { .. }
+            | Op::SetLibraries { .. }
+            | Op::Count { .. }
+            | Op::Scan { .. }
+            | Op::Flush
+            | Op::FlushDatabase { .. }
+            | Op::SwapDatabases { .. }
+    };
+}
+
+/// The operations with a key, which gets this name.
+macro_rules! keyed {
+    ($key:ident) => {
+        Op::Check { key: $key, .. }
+            | Op::Require { key: $key, .. }
+            | Op::Watch { key: $key }
+            | Op::Announce { key: $key, .. }
+            | Op::Get { key: $key }
+            | Op::GetIfString { key: $key }
+            | Op::GetRange { key: $key, .. }
+            | Op::Len { key: $key }
+            | Op::Exists { key: $key }
+            | Op::KindOf { key: $key }
+            | Op::ExpiryOf { key: $key }
+            | Op::Put { key: $key, .. }
+            | Op::Delete { key: $key }
+            | Op::GetDelete { key: $key }
+            | Op::GetExpire { key: $key, .. }
+            | Op::Append { key: $key, .. }
+            | Op::SetRange { key: $key, .. }
+            | Op::Add { key: $key, .. }
+            | Op::AddDecimal { key: $key, .. }
+            | Op::Expire { key: $key, .. }
+            | Op::Persist { key: $key }
+    };
+}
+
 impl<'a> Op<'a> {
     /// Sets the key unconditionally and without an expiry.
     #[must_use]
@@ -278,37 +321,8 @@ impl<'a> Op<'a> {
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Op::Guard { .. }
-            | Op::Now
-            | Op::Libraries
-            | Op::CheckLibraries { .. }
-            | Op::SetLibraries { .. }
-            | Op::Count { .. }
-            | Op::Scan { .. }
-            | Op::Flush
-            | Op::FlushDatabase { .. }
-            | Op::SwapDatabases { .. } => None,
-            Op::Check { key, .. }
-            | Op::Require { key, .. }
-            | Op::Watch { key }
-            | Op::Announce { key, .. }
-            | Op::Get { key }
-            | Op::GetIfString { key }
-            | Op::GetRange { key, .. }
-            | Op::Len { key }
-            | Op::Exists { key }
-            | Op::KindOf { key }
-            | Op::ExpiryOf { key }
-            | Op::Put { key, .. }
-            | Op::Delete { key }
-            | Op::GetDelete { key }
-            | Op::GetExpire { key, .. }
-            | Op::Append { key, .. }
-            | Op::SetRange { key, .. }
-            | Op::Add { key, .. }
-            | Op::AddDecimal { key, .. }
-            | Op::Expire { key, .. }
-            | Op::Persist { key } => Some(key),
+            keyless!() => None,
+            keyed!(key) => Some(key),
         }
     }
 
@@ -316,37 +330,8 @@ impl<'a> Op<'a> {
     #[must_use]
     pub fn key_mut(&mut self) -> Option<&mut &'a [u8]> {
         match self {
-            Op::Guard { .. }
-            | Op::Now
-            | Op::Libraries
-            | Op::CheckLibraries { .. }
-            | Op::SetLibraries { .. }
-            | Op::Count { .. }
-            | Op::Scan { .. }
-            | Op::Flush
-            | Op::FlushDatabase { .. }
-            | Op::SwapDatabases { .. } => None,
-            Op::Check { key, .. }
-            | Op::Require { key, .. }
-            | Op::Watch { key }
-            | Op::Announce { key, .. }
-            | Op::Get { key }
-            | Op::GetIfString { key }
-            | Op::GetRange { key, .. }
-            | Op::Len { key }
-            | Op::Exists { key }
-            | Op::KindOf { key }
-            | Op::ExpiryOf { key }
-            | Op::Put { key, .. }
-            | Op::Delete { key }
-            | Op::GetDelete { key }
-            | Op::GetExpire { key, .. }
-            | Op::Append { key, .. }
-            | Op::SetRange { key, .. }
-            | Op::Add { key, .. }
-            | Op::AddDecimal { key, .. }
-            | Op::Expire { key, .. }
-            | Op::Persist { key } => Some(key),
+            keyless!() => None,
+            keyed!(key) => Some(key),
         }
     }
 

@@ -56,10 +56,6 @@ impl Executor {
         if block.needs_memory() && self.is_full(block.bytes()) {
             return write_discarded(connection, refusal::OUT_OF_MEMORY);
         }
-        for call in &block.commands {
-            let session = &mut connection.session;
-            track_reads(&self.context, session, call.command, call.args());
-        }
         if block
             .commands
             .iter()
@@ -69,6 +65,10 @@ impl Executor {
             let at = (connection.session.database, self.time_ms());
             transaction.begin_block(block.commands, watches, at);
             return self.continue_long(connection, transaction);
+        }
+        for call in &block.commands {
+            let session = &mut connection.session;
+            track_reads(&self.context, session, call.command, call.args());
         }
         let shared = &self.context.shared;
         let databases = (connection.session.database, shared.database_limits());
