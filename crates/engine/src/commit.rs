@@ -123,9 +123,8 @@ fn lock_and_validate(
     if !planted::is(Bug::IgnoredHolds) {
         enters_no_range(engine, writes, locked, None)?;
     }
-    let read = txn.reads.iter().map(|(_, seen)| seen);
-    let newest = newest(locked.iter().chain(read));
-    thread.draw_tid(epoch, newest)
+    let read = newest(txn.reads.iter().map(|(_, seen)| seen));
+    thread.draw_tid(epoch, read.max(newest(locked.iter())))
 }
 
 /// Unlocks those records of a write set that were locked; nothing was written.

@@ -126,6 +126,7 @@ impl Lookaside {
         }
     }
 
+    #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         KeyHash(self.hasher.hash_one(key))
     }

@@ -26,7 +26,10 @@ pub(crate) fn run(
     ops: &[Op<'_>],
 ) -> Result<(), TransactionError> {
     version_ids::draw_for_operations(&thread.engine, txn, ops);
-    txn.hash_and_fetch_operations(&thread.engine, ops);
+    // One operation alone needs no list of hashes.
+    if ops.len() > 1 {
+        txn.hash_and_fetch_operations(&thread.engine, ops);
+    }
     let listens = thread.engine.listening.is_on();
     // Events that the operations bring are all that there are.
     let notes = listens && !ops.iter().any(|op| matches!(op, Op::Announce { .. }));
@@ -35,7 +38,11 @@ pub(crate) fn run(
         let reply = if txn.is_swapped(&thread.engine) {
             execute_swapped(thread, txn, (at, op), notes)?
         } else {
-            execute_hashed(thread, txn, (at, op), (txn.hashes[at], notes))?
+            let hash = match ops.len() {
+                1 => op.key().map(|key| thread.engine.index.hash(key)),
+                _ => txn.hashes[at],
+            };
+            execute_hashed(thread, txn, (at, op), (hash, notes))?
         };
         txn.replies.push(reply);
     }

@@ -114,16 +114,24 @@ pub(crate) fn check_limits(limits: &Limits, key: &[u8], value_len: usize) -> Res
     if value_len > limits.value {
         return Err(OpError::TooLong);
     }
-    let key_len = match database::split(key) {
-        None if is_reserved(key) => return Err(OpError::Reserved),
-        Some((0, _)) => return Err(OpError::Reserved),
-        None => key.len(),
-        Some((_, key)) => key.len(),
+    let key_len = match database::may_be_qualified(key) {
+        false => key.len(),
+        true => client_key_length(key)?,
     };
     if key_len > limits.key {
         return Err(OpError::TooLong);
     }
     Ok(())
+}
+
+#[cold]
+fn client_key_length(key: &[u8]) -> Result<usize, OpError> {
+    match database::split(key) {
+        None if is_reserved(key) => Err(OpError::Reserved),
+        Some((0, _)) => Err(OpError::Reserved),
+        None => Ok(key.len()),
+        Some((_, key)) => Ok(key.len()),
+    }
 }
 
 #[inline]

@@ -120,12 +120,8 @@ impl TransactionState {
     #[inline]
     pub(crate) fn end(&mut self, thread: &ThreadContext) {
         self.replies.clear();
-        for version in self.discarded.drain(..) {
-            version.free_unpublished();
-        }
-        for write in self.writes.drain(..) {
-            write.version.free_unpublished();
-            thread.engine.abandon(write.record);
+        if !(self.discarded.is_empty() && self.writes.is_empty()) {
+            self.take_back(thread);
         }
         self.edits.clear();
         self.events.clear();
@@ -141,6 +137,18 @@ impl TransactionState {
         self.allocated = 0;
         self.returned_time = false;
         thread.engine.epochs.unpin(thread.slot);
+    }
+
+    /// Frees the versions that are not published.
+    #[cold]
+    fn take_back(&mut self, thread: &ThreadContext) {
+        for version in self.discarded.drain(..) {
+            version.free_unpublished();
+        }
+        for write in self.writes.drain(..) {
+            write.version.free_unpublished();
+            thread.engine.abandon(write.record);
+        }
     }
 
     /// Returns what the last transaction wrote or observed, after a commit and after an abort.

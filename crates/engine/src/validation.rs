@@ -44,7 +44,7 @@ pub(crate) fn validate(
         word.validates(*seen, false) || (word.validates(*seen, true) && mine(*record))
     };
     let is_valid = txn.reads[..reads].iter().all(unchanged)
-        && (alone || still_missing(engine, txn, &mine))
+        && (alone || txn.missing_count() == 0 || still_missing(engine, txn, &mine))
         && txn
             .scans
             .iter()

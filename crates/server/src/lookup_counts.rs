@@ -16,6 +16,9 @@ pub(crate) fn count_lookups(command: &CommandDefinition, replies: &[Reply<'_>], 
         return;
     }
     let reads = command.flags.has(CommandFlags::READ);
+    if !reads && matches!(replies, [Reply::Ok | Reply::Int(_)]) {
+        return;
+    }
     // Commands that write may answer with the value that was there.
     if !reads && !command.access.starts_with("RW access") {
         return;

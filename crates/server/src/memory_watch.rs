@@ -33,11 +33,13 @@ impl MemoryWatch {
 
     /// Returns `true` if a command that brings `bytes` must be refused. `now` is the time since the
     /// server's start.
+    #[inline]
     pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
-        if limit == 0 {
-            return false;
-        }
+        limit != 0 && self.exceeds(limit, partition, now, bytes)
+    }
+
+    fn exceeds(&self, limit: u64, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let now = now.as_millis() as u64;
         let written = self.written.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         let age = now.saturating_sub(self.asked_ms.load(Ordering::Relaxed));

@@ -36,6 +36,7 @@ impl ReadAtomic {
     }
 
     /// Returns `true` if this key is read atomic. Keys of other databases than 0 are not.
+    #[inline]
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         let mut prefixes = self.prefixes.iter();

@@ -25,7 +25,7 @@ impl Executor {
     ) {
         let mut ops = Ops::new();
         match plan(args, &mut ops) {
-            Ok(render) => self.transact_in(connection, command, args, (ops, &render)),
+            Ok(render) => self.transact_in(connection, command, args, (&ops, &render)),
             Err(refusal) => refusal.write(command.name, &mut connection.writer()),
         }
     }
@@ -42,7 +42,7 @@ impl Executor {
             Ok(key) => {
                 let mut ops = Ops::new();
                 match (from_key.plan)(args, &key, &mut ops) {
-                    Ok(render) => self.transact_in(connection, command, args, (ops, &render)),
+                    Ok(render) => self.transact_in(connection, command, args, (&ops, &render)),
                     Err(refusal) => refusal.write(command.name, &mut connection.writer()),
                 }
             }
@@ -57,14 +57,25 @@ impl Executor {
         connection: &mut Connection,
         command: &'static CommandDefinition,
         args: Args<'_>,
-        (ops, render): (Ops<'_>, &Render<'_>),
+        (ops, render): (&Ops<'_>, &Render<'_>),
+    ) {
+        match database::needs_qualification(connection.session.database, ops) {
+            false => self.transact(connection, command, args, (ops, render)),
+            true => self.transact_qualified(connection, command, args, (ops, render)),
+        }
+    }
+
+    #[cold]
+    fn transact_qualified(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        (ops, render): (&Ops<'_>, &Render<'_>),
     ) {
         let number = connection.session.database;
-        if !database::needs_qualification(number, &ops) {
-            return self.transact(connection, command, args, (&ops, render));
-        }
-        let keys = database::qualified_keys(number, &ops);
-        let ops: Ops<'_> = database::qualify(number, ops, &keys).collect();
+        let keys = database::qualified_keys(number, ops);
+        let ops: Ops<'_> = database::qualify(number, ops.iter().cloned(), &keys).collect();
         self.transact(connection, command, args, (&ops, render));
     }
 
