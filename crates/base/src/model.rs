@@ -3,9 +3,10 @@
 //! | module | contents |
 //! |---|---|
 //! | [`ids`] | epochs, transactions, versions, nodes, partitions |
-//! | [`op_error`] | why an operation failed |
+//! | [`call_error`], [`op_error`] | why a command on a collection, or an operation, failed |
+//! | [`value_call`] | commands on collections |
 //! | [`operation`] | operations, and the types of values |
-//! | [`reply`] | answers to operations |
+//! | [`nested`], [`reply`] | answers to operations |
 //! | [`abort`] | why a transaction did not take effect |
 //! | [`transaction`] | a list of operations, and what its reply depends on |
 //! | [`database`] | numbered databases: the prefixes of their keys |
@@ -18,16 +19,19 @@
 //! | [`participant`] | a partition's side of transactions over several partitions |
 
 pub mod abort;
+pub mod call_error;
 pub mod change;
 pub mod database;
 pub mod epochs;
 pub mod ids;
 pub mod key_event;
 pub mod limits;
+pub mod nested;
 pub mod op_error;
 pub mod operation;
 pub mod participant;
 pub mod partition;
 pub mod reply;
 pub mod transaction;
+pub mod value_call;
 pub mod versions;

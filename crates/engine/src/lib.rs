@@ -22,7 +22,7 @@
 //! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
 //! | | `announce` | the events of what it has changed, for the listener |
 //! | | `version_ids`, `database_access`, `access` | the databases of its keys, and flushes; reading, writing and scanning keys within it |
-//! | | `fencing`, `libraries`, `deadlines`, `strings`, `one_shot`, `open_transaction`, [`interactive`] | operations in terms of these; the ways to run them |
+//! | | `fencing`, `libraries`, `deadlines`, `strings`, `calls`, `one_shot`, `open_transaction`, [`interactive`] | operations in terms of these; the ways to run them |
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
 //! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
 //! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
@@ -77,6 +77,7 @@
 mod access;
 mod announce;
 pub mod apply;
+mod calls;
 mod commit;
 mod conflict;
 mod database_access;

@@ -16,7 +16,7 @@ use crate::strings::{bytes_or_nil, int};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
-use crate::{deadlines, fencing, libraries, strings, version_ids};
+use crate::{calls, deadlines, fencing, libraries, strings, version_ids};
 
 /// Executes the operations within the transaction, which gets their replies.
 #[inline]
@@ -185,6 +185,19 @@ fn execute(
             }
             value.map(bytes_or_nil)
         }
+        Op::Call { key, ref call } => return calls::execute(thread, txn, (hash, key), call),
+        Op::GetAny { key } => {
+            let live = txn.read(engine, hash, key).live;
+            Ok(live.map_or(Reply::Nil, |version| {
+                Reply::Value(version.kind(), version.value())
+            }))
+        }
+        Op::PutAny {
+            key,
+            kind,
+            value,
+            expiry,
+        } => calls::put(thread, txn, (hash, key), (kind, value, expiry)),
         Op::Put { .. }
         | Op::Append { .. }
         | Op::SetRange { .. }

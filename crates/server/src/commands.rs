@@ -1,6 +1,6 @@
 //! The commands, a module for each family: its rows of the table, and what they do. A family uses
 //! only what the families share: `arguments`, `bit_fields`, `client_name`, `client_tracking`, `help`,
-//! `script_kill`.
+//! `script_kill`, `values`.
 //!
 //! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
 //! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
@@ -21,6 +21,7 @@ mod copies;
 mod debug;
 mod dump;
 mod functions;
+mod hashes;
 mod help;
 mod introspection;
 mod keys;
@@ -39,6 +40,7 @@ mod snapshots;
 mod strings;
 mod transactions;
 mod users;
+mod values;
 mod waiting;
 
 use std::sync::LazyLock;
@@ -47,11 +49,12 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 28] = [
+const FAMILIES: [&[CommandDefinition]; 29] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
+    hashes::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

@@ -35,9 +35,6 @@ const LETTERS: [(char, u32); 13] = [
     ('E', KEYEVENT),
     ('n', NEW),
 ];
-const GENERIC: u32 = 1 << 0;
-const STRING: u32 = 1 << 1;
-const EXPIRED: u32 = 1 << 6;
 /// `A`: the first ten.
 const ALL: u32 = (1 << 10) - 1;
 const KEYSPACE: u32 = 1 << 10;
@@ -77,26 +74,8 @@ impl EventClasses {
     }
 
     fn has(self, event: KeyEvent) -> bool {
-        let class = match event {
-            KeyEvent::Set
-            | KeyEvent::Append
-            | KeyEvent::SetRange
-            | KeyEvent::SetBit
-            | KeyEvent::IncrBy
-            | KeyEvent::IncrByFloat => STRING,
-            KeyEvent::Del
-            | KeyEvent::Expire
-            | KeyEvent::Persist
-            | KeyEvent::RenameFrom
-            | KeyEvent::RenameTo
-            | KeyEvent::CopyTo
-            | KeyEvent::Restore
-            | KeyEvent::MoveFrom
-            | KeyEvent::MoveTo => GENERIC,
-            KeyEvent::Expired => EXPIRED,
-            KeyEvent::New => NEW,
-        };
-        self.0 & class != 0
+        let class = LETTERS.iter().find(|(letter, _)| *letter == event.class());
+        class.is_some_and(|(_, bit)| self.0 & bit != 0)
     }
 }
 

@@ -10,7 +10,6 @@ use store::{Snapshot, SnapshotEntry};
 use crate::hexadecimal::hexadecimal;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
-use crate::render::encoding;
 use base::glob;
 
 /// The bytes of a digest: as many as Redis's has.
@@ -250,7 +249,10 @@ impl KeySelection {
             KeySelection::Description(text) => {
                 *text = Some(format!(
                     "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
-                    encoding(entry.value),
+                    values::encoding(values::StoredValue {
+                        kind: entry.kind,
+                        bytes: entry.value,
+                    }),
                     entry.value.len()
                 ));
             }

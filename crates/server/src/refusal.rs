@@ -12,6 +12,7 @@ pub(crate) enum Refusal {
     BadExpiry,
     Arity,
     TooLong,
+    Failed(OpError),
     Text(&'static str),
     Owned(Vec<u8>),
 }
@@ -31,6 +32,7 @@ impl Refusal {
             Refusal::BadExpiry => write_bad_expiry(command, writer),
             Refusal::Arity => write_arity(command, writer),
             Refusal::TooLong => write_op_error(OpError::TooLong, command, writer),
+            Refusal::Failed(error) => write_op_error(*error, command, writer),
             Refusal::Text(text) => writer.error(text),
             Refusal::Owned(text) => writer.error_bytes(text),
         }
@@ -72,6 +74,7 @@ fn write_bad_expiry(command: &str, writer: &mut Writer<'_>) {
 /// Writes the error of an operation that failed by itself.
 pub(crate) fn write_op_error(error: OpError, command: &str, writer: &mut Writer<'_>) {
     writer.error(match error {
+        OpError::Call(error) => return writer.error(&format!("{} {error}", error.code())),
         OpError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         OpError::NotInteger => "ERR value is not an integer or out of range",
         OpError::Overflow => "ERR increment or decrement would overflow",

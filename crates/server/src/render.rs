@@ -4,6 +4,7 @@ mod bits;
 mod common_subsequence;
 mod computation;
 mod context;
+mod nested;
 
 use base::transaction::Kind;
 use base::{OpError, Reply, database};
@@ -14,7 +15,7 @@ use crate::refusal::{Refusal, write_op_error};
 use base::glob;
 pub(crate) use bits::BitRange;
 pub(crate) use common_subsequence::SubsequenceOptions;
-pub(crate) use computation::{Computation, encoding};
+pub(crate) use computation::Computation;
 pub(crate) use context::RenderContext;
 use context::{Pairs, pairs};
 
@@ -120,6 +121,7 @@ fn plain(reply: &Reply<'_>, context: &RenderContext<'_>, writer: &mut Writer<'_>
         Reply::Nil => writer.null(),
         Reply::Int(number) => writer.int(*number),
         Reply::Bytes(bytes) => writer.bulk(bytes),
+        Reply::Nested(reply) => nested::write(reply, writer),
         Reply::Error(error) => write_op_error(*error, context.command, writer),
         other => {
             debug_assert!(
@@ -167,6 +169,7 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
         Kind::List => "list",
         Kind::Set => "set",
         Kind::SortedSet => "zset",
+        Kind::Stream => "stream",
     }
 }
 

@@ -26,10 +26,11 @@ use base::key_event::KeyEvent;
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, Kind, When, byte_range};
+use base::transaction::{Expiry, Kind, ValueCall, When, byte_range};
 use base::{Op, OpError, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use values::{CallContext, StoredValue, ValueChange};
 
 use flushed_databases::FlushedDatabases;
 pub(crate) use libraries::WorkingLibraries;
@@ -224,6 +225,18 @@ impl WorkingSet {
         self.keys.get(key)?.value.as_ref()
     }
 
+    /// Returns the value of a key that was read or written, which must be a string; an empty one for an absent
+    /// key.
+    ///
+    /// # Errors
+    /// [`OpError::WrongType`]: it has another type.
+    pub(crate) fn string(&self, key: &[u8]) -> Result<&[u8], OpError> {
+        match self.value(key) {
+            Some(value) if value.kind != Kind::String => Err(OpError::WrongType),
+            value => Ok(value.map_or(&[], |value| &value.bytes)),
+        }
+    }
+
     /// Sets or deletes a key. The caller notes its event.
     ///
     /// # Errors
@@ -266,7 +279,8 @@ impl WorkingSet {
             Some(key) => {
                 let changes = self.changes;
                 let reply = self.execute_on(key, op);
-                if self.notes_events && self.changes != changes {
+                let is_call = matches!(op, Op::Call { .. });
+                if self.notes_events && self.changes != changes && !is_call {
                     let events = op.events(self.value(key).is_none());
                     let events = events.into_iter().flatten();
                     events.for_each(|event| self.note(key, event));
@@ -287,14 +301,13 @@ impl WorkingSet {
         ops.extend(self.flushed.ops());
         for (key, own) in self.keys.iter().filter(|(_, own)| own.changed) {
             match &own.value {
-                Some(value) => ops.push(Op::Put {
+                Some(value) => ops.push(Op::PutAny {
                     key,
+                    kind: value.kind,
                     value: &value.bytes,
-                    when: When::Always,
                     expiry: value.deadline.map_or(Expiry::Never, |at| {
                         Expiry::AtMs(i64::try_from(at).unwrap_or(i64::MAX))
                     }),
-                    get: false,
                 }),
                 None if self.flushed.has(database::number(key)) => {}
                 None => {
@@ -349,8 +362,14 @@ impl WorkingSet {
     fn execute_on(&mut self, key: &[u8], op: &Op<'_>) -> Result<OwnedReply, OpError> {
         let now = self.time_ms();
         let own = self.value(key);
-        let bytes = own.map_or(&b""[..], |value| &value.bytes);
         let deadline = own.and_then(|value| value.deadline);
+        if let Op::Call { call, .. } = op {
+            return self.call(key, call);
+        }
+        let bytes = match needs_string(op) {
+            true => self.string(key)?,
+            false => &[],
+        };
         let int = |number: usize| Ok(OwnedReply::Int(number as i64));
         let shown = |own: Option<&WorkingValue>| {
             own.map_or(OwnedReply::Nil, |value| {
@@ -358,14 +377,18 @@ impl WorkingSet {
             })
         };
         match *op {
-            Op::Get { .. } | Op::GetIfString { .. } => Ok(shown(own)),
+            Op::Get { .. } => Ok(shown(own)),
+            Op::GetIfString { .. } => Ok(shown(own.filter(|value| value.kind == Kind::String))),
+            Op::GetAny { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
+                OwnedReply::Value(value.kind, value.bytes.clone())
+            })),
             Op::GetRange { start, end, .. } => {
                 Ok(OwnedReply::Bytes(byte_range(bytes, start, end).to_vec()))
             }
             Op::Len { .. } => int(bytes.len()),
             Op::Exists { .. } => int(usize::from(own.is_some())),
             Op::KindOf { .. } => {
-                Ok(own.map_or(OwnedReply::Nil, |_| OwnedReply::Kind(Kind::String)))
+                Ok(own.map_or(OwnedReply::Nil, |value| OwnedReply::Kind(value.kind)))
             }
             Op::ExpiryOf { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
                 OwnedReply::Deadline(value.deadline)
@@ -451,7 +474,7 @@ impl WorkingSet {
             }
             Op::Add { delta, .. } => {
                 let old = match own {
-                    Some(value) => parse_int(&value.bytes).ok_or(OpError::NotInteger)?,
+                    Some(_) => parse_int(bytes).ok_or(OpError::NotInteger)?,
                     None => 0,
                 };
                 let sum = old.checked_add(delta).ok_or(OpError::Overflow)?;
@@ -459,7 +482,7 @@ impl WorkingSet {
                 Ok(OwnedReply::Int(sum))
             }
             Op::AddDecimal { delta, .. } => {
-                let old = own.map_or(&b"0"[..], |value| &value.bytes);
+                let old = own.map_or(&b"0"[..], |_| bytes);
                 let sum = add_decimal(old, delta)?.to_vec();
                 self.put(key, sum.clone(), deadline)?;
                 Ok(OwnedReply::Bytes(sum))
@@ -532,13 +555,55 @@ impl WorkingSet {
     }
 
     fn put(&mut self, key: &[u8], bytes: Vec<u8>, deadline: Option<u64>) -> Result<(), OpError> {
-        self.set(key, Some(WorkingValue { bytes, deadline }))
+        self.set(key, Some(WorkingValue::string(bytes, deadline)))
+    }
+
+    /// Executes a command on a collection.
+    fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
+        let own = self.value(key);
+        let deadline = own.and_then(|value| value.deadline);
+        let stored = own.map(|value| StoredValue {
+            kind: value.kind,
+            bytes: &value.bytes,
+        });
+        let time_ms = self.time_ms();
+        let outcome = values::execute(call, stored, CallContext { time_ms })?;
+        let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
+        let new = match outcome.change {
+            ValueChange::None => return Ok(reply),
+            ValueChange::Set(kind, bytes) => Some(WorkingValue {
+                kind,
+                bytes,
+                deadline,
+            }),
+            ValueChange::Delete => None,
+        };
+        self.set(key, new)?;
+        events.iter().for_each(|event| self.note(key, *event));
+        Ok(reply)
     }
 
     fn set_deadline(&mut self, key: &[u8], deadline: Option<u64>) -> Result<(), OpError> {
         let value = self.value(key).cloned();
         let value = value.map(|value| WorkingValue { deadline, ..value });
         self.set(key, value)
+    }
+}
+
+/// Returns `true` if an operation fails on a value that is no string.
+fn needs_string(op: &Op<'_>) -> bool {
+    match op {
+        Op::Get { .. }
+        | Op::GetRange { .. }
+        | Op::Len { .. }
+        | Op::GetDelete { .. }
+        | Op::GetExpire { .. }
+        | Op::Append { .. }
+        | Op::SetRange { .. }
+        | Op::Add { .. }
+        | Op::AddDecimal { .. } => true,
+        Op::Put { get, .. } => *get,
+        _ => false,
     }
 }
 

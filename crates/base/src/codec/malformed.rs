@@ -39,6 +39,9 @@ pub enum MalformedKind {
     /// A roll has a home that does not take part.
     #[error("the home is none of the participants")]
     NoHome,
+    /// A nested reply is malformed.
+    #[error("a nested reply is malformed")]
+    BadReply,
     /// A text is not UTF-8.
     #[error("a text is not UTF-8")]
     NotText,

@@ -33,6 +33,9 @@
 //! | 29 | announce | key, 1 byte: the number of the event |
 //! | 30 | flush database | database (2 bytes) |
 //! | 31 | swap databases | first (2 bytes), second (2 bytes) |
+//! | 32 | call | key, the number of the command (2 bytes), its seed (8 bytes) if it chooses at random, its arguments: count, then so many times bytes |
+//! | 33 | get any | key |
+//! | 34 | put any | expiry, key, 1 byte: the type as in logs, value |
 //!
 //! | field | encoding |
 //! |---|---|
@@ -42,7 +45,8 @@
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
 use crate::model::key_event::KeyEvent;
-use crate::model::operation::{ExpireWhen, Expiry, Op, When};
+use crate::model::operation::{ExpireWhen, Expiry, Kind, Op, When};
+use crate::model::value_call::ValueCall;
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
 use super::malformed::{Malformed, MalformedKind};
@@ -79,6 +83,9 @@ mod tag {
     pub(super) const ANNOUNCE: u8 = 29;
     pub(super) const FLUSH_DATABASE: u8 = 30;
     pub(super) const SWAP_DATABASES: u8 = 31;
+    pub(super) const CALL: u8 = 32;
+    pub(super) const GET_ANY: u8 = 33;
+    pub(super) const PUT_ANY: u8 = 34;
 }
 
 /// The flags of a scan.
@@ -164,7 +171,7 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
             to.push(place(&WHENS, &when) | expiry << EXPIRY_SHIFT | if get { GET } else { 0 });
             ms.iter().for_each(|&ms| put_i64(to, ms));
         }
-        Op::GetExpire { expiry, .. } => write_expiry(expiry, to),
+        Op::GetExpire { expiry, .. } | Op::PutAny { expiry, .. } => write_expiry(expiry, to),
         Op::Expire { expiry, when, .. } => {
             write_expiry(expiry, to);
             to.push(place(&EXPIRE_WHENS, &when));
@@ -187,6 +194,18 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
         Op::Put { value, .. } | Op::Append { value, .. } => put_bytes(to, value),
         Op::Add { delta, .. } => put_i64(to, delta),
         Op::AddDecimal { delta, .. } => put_bytes(to, delta),
+        Op::PutAny { kind, value, .. } => {
+            to.push(kind as u8);
+            put_bytes(to, value);
+        }
+        Op::Call { ref call, .. } => {
+            to.extend_from_slice(&call.command.to_le_bytes());
+            if call.is_random() {
+                put_u64(to, call.seed);
+            }
+            put_count(to, call.args.len() as u64);
+            call.args.iter().for_each(|arg| put_bytes(to, arg));
+        }
         _ => {}
     }
 }
@@ -224,6 +243,9 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::CheckLibraries { .. } => tag::CHECK_LIBRARIES,
         Op::SetLibraries { .. } => tag::SET_LIBRARIES,
         Op::Announce { .. } => tag::ANNOUNCE,
+        Op::Call { .. } => tag::CALL,
+        Op::GetAny { .. } => tag::GET_ANY,
+        Op::PutAny { .. } => tag::PUT_ANY,
     }
 }
 
@@ -278,7 +300,19 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
             let key = from.bytes()?;
             return Ok(Op::GetExpire { key, expiry });
         }
-        tag::CHECK..=tag::FLUSH | tag::ANNOUNCE => {}
+        tag::PUT_ANY => {
+            let expiry = read_expiry(from)?;
+            let key = from.bytes()?;
+            let number = from.u8()?;
+            let unknown = from.malformed(MalformedKind::Kind(number, "value"));
+            return Ok(Op::PutAny {
+                key,
+                kind: Kind::from_u8(number).ok_or(unknown)?,
+                value: from.bytes()?,
+                expiry,
+            });
+        }
+        tag::CHECK..=tag::FLUSH | tag::ANNOUNCE | tag::CALL | tag::GET_ANY => {}
         _ => return Err(from.malformed(MalformedKind::Kind(tag, "operation"))),
     }
     let key = from.bytes()?;
@@ -333,6 +367,19 @@ fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a
             Op::AddDecimal { key, delta }
         }
         tag::PERSIST => Op::Persist { key },
+        tag::GET_ANY => Op::GetAny { key },
+        tag::CALL => {
+            let mut call = ValueCall {
+                command: from.u16()?,
+                seed: 0,
+                args: [].into(),
+            };
+            if call.is_random() {
+                call.seed = from.u64()?;
+            }
+            call.args = from.list(Reader::bytes)?.into_boxed_slice();
+            Op::Call { key, call }
+        }
         _ => return Err(from.malformed(MalformedKind::Kind(tag, "operation"))),
     })
 }

@@ -11,7 +11,9 @@
 //! | 6 | deadline | milliseconds (8 bytes) |
 //! | 7 | version | 8 bytes |
 //! | 8 | pairs | count, then so many times key and value (bytes) |
-//! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry, 7 reserved |
+//! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry, 7 reserved, 8 an error of a call: its number follows (1 byte) |
+//! | 10 | value | 1 byte: the type, as in logs; bytes |
+//! | 11 | nested | bytes, whose format is that of [`nested`](crate::model::nested) |
 //!
 //! | tag | abort | fields |
 //! |---|---|---|
@@ -34,7 +36,9 @@
 //! | 16 | unacknowledged | count, then so many numbers of partitions (2 bytes each) |
 
 use crate::model::abort::{Abort, Holder};
+use crate::model::call_error::CallError;
 use crate::model::ids::{NodeId, Timestamp, Version};
+use crate::model::nested::NestedReply;
 use crate::model::op_error::OpError;
 use crate::model::operation::Kind;
 use crate::model::reply::OwnedReply;
@@ -52,6 +56,9 @@ const ERRORS: [OpError; 8] = [
     OpError::BadExpiry,
     OpError::Reserved,
 ];
+
+/// In the place of an error's index: an error of a call.
+const CALL: u8 = 8;
 
 /// The limits that are encoded by their index; the third one stands for all others.
 const LIMITS: [&str; 4] = [
@@ -107,7 +114,18 @@ fn write(reply: &OwnedReply, to: &mut Vec<u8>) {
                 put_bytes(to, value);
             }
         }
-        OwnedReply::Error(error) => to.extend_from_slice(&[9, error_code(*error)]),
+        OwnedReply::Error(error) => {
+            to.push(9);
+            write_error(*error, to);
+        }
+        OwnedReply::Value(kind, bytes) => {
+            to.extend_from_slice(&[10, *kind as u8]);
+            put_bytes(to, bytes);
+        }
+        OwnedReply::Nested(nested) => {
+            to.push(11);
+            put_bytes(to, nested.as_bytes());
+        }
     }
 }
 
@@ -117,11 +135,7 @@ fn read(from: &mut Reader<'_>) -> Result<OwnedReply, Malformed> {
         1 => OwnedReply::Nil,
         2 => OwnedReply::Int(from.i64()?),
         3 => OwnedReply::Bytes(from.bytes()?.to_vec()),
-        4 => {
-            let number = from.u8()?;
-            let unknown = from.malformed(MalformedKind::Kind(number, "value"));
-            OwnedReply::Kind(Kind::from_u8(number).ok_or(unknown)?)
-        }
+        4 => OwnedReply::Kind(read_kind(from)?),
         5 => OwnedReply::Deadline(None),
         6 => OwnedReply::Deadline(Some(from.u64()?)),
         7 => OwnedReply::Version(Version::from_bits(from.u64()?)),
@@ -130,8 +144,19 @@ fn read(from: &mut Reader<'_>) -> Result<OwnedReply, Malformed> {
             OwnedReply::Pairs(from.list(pair)?)
         }
         9 => OwnedReply::Error(read_error(from)?),
+        10 => OwnedReply::Value(read_kind(from)?, from.bytes()?.to_vec()),
+        11 => {
+            let nested = NestedReply::from_bytes(from.bytes()?);
+            OwnedReply::Nested(nested.ok_or(from.malformed(MalformedKind::BadReply))?)
+        }
         other => return Err(from.malformed(MalformedKind::Kind(other, "reply"))),
     })
+}
+
+fn read_kind(from: &mut Reader<'_>) -> Result<Kind, Malformed> {
+    let number = from.u8()?;
+    let unknown = from.malformed(MalformedKind::Kind(number, "value"));
+    Kind::from_u8(number).ok_or(unknown)
 }
 
 /// Appends the reason why a transaction did not take effect.
@@ -167,7 +192,10 @@ pub fn write_abort(abort: &Abort, to: &mut Vec<u8>) {
             let named = LIMITS.iter().position(|limit| limit == what);
             to.extend_from_slice(&[7, named.unwrap_or(ANOTHER) as u8]);
         }
-        Abort::Failed(error) => to.extend_from_slice(&[9, error_code(*error)]),
+        Abort::Failed(error) => {
+            to.push(9);
+            write_error(*error, to);
+        }
         Abort::Cancelled => to.push(10),
         Abort::Elsewhere { leader } => {
             to.extend_from_slice(&[11, leader.is_some().into()]);
@@ -255,13 +283,22 @@ pub fn read_abort(from: &mut Reader<'_>) -> Result<Abort, Malformed> {
     })
 }
 
-fn error_code(error: OpError) -> u8 {
+fn write_error(error: OpError, to: &mut Vec<u8>) {
+    if let OpError::Call(error) = error {
+        return to.extend_from_slice(&[CALL, error as u8]);
+    }
     let at = ERRORS.iter().position(|other| *other == error);
-    at.expect("every error is in the list") as u8
+    to.push(at.expect("every other error is in the list") as u8);
 }
 
 fn read_error(from: &mut Reader<'_>) -> Result<OpError, Malformed> {
     let number = from.u8()?;
     let unknown = from.malformed(MalformedKind::Kind(number, "error"));
-    ERRORS.get(usize::from(number)).copied().ok_or(unknown)
+    if number != CALL {
+        return ERRORS.get(usize::from(number)).copied().ok_or(unknown);
+    }
+    let number = from.u8()?;
+    let unknown = from.malformed(MalformedKind::Kind(number, "error of a call"));
+    let error = CallError::ALL.get(usize::from(number)).ok_or(unknown)?;
+    Ok(OpError::Call(*error))
 }

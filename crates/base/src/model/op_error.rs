@@ -1,5 +1,7 @@
 //! Why an operation failed.
 
+use super::call_error::CallError;
+
 /// The reason why one operation failed. The transaction's other operations are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpError {
@@ -27,4 +29,7 @@ pub enum OpError {
     /// The key is one of those that the store keeps for itself.
     #[error("the key is reserved: no key may begin with sixteen bytes of 0xff")]
     Reserved,
+    /// A command on a collection failed.
+    #[error("{0}")]
+    Call(CallError),
 }

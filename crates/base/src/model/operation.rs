@@ -3,6 +3,7 @@
 use super::ids::Version;
 use super::key_event::KeyEvent;
 use super::op_error::OpError;
+use super::value_call::ValueCall;
 
 /// The type of a value. Records have always stored it, so that a later type cannot be
 /// mistaken for a string.
@@ -19,6 +20,8 @@ pub enum Kind {
     Set = 3,
     /// A set ordered by score.
     SortedSet = 4,
+    /// A log of entries with ids, and its consumer groups.
+    Stream = 5,
 }
 
 impl Kind {
@@ -31,6 +34,7 @@ impl Kind {
             Kind::List,
             Kind::Set,
             Kind::SortedSet,
+            Kind::Stream,
         ]
         .into_iter()
         .find(|&kind| kind as u8 == number)
@@ -253,6 +257,18 @@ pub enum Op<'a> {
     },
     /// Removes the expiry of the key, of any type. Answers `Int` 1 if there was one.
     Persist { key: &'a [u8] },
+    /// Executes a command on the key's value, a collection. Answers as the command says.
+    Call { key: &'a [u8], call: ValueCall<'a> },
+    /// Returns the value, of any type, as it is stored. Answers `Value` or `Nil`.
+    GetAny { key: &'a [u8] },
+    /// Sets the value, of any type, to bytes that [`Op::GetAny`] has answered or that have the same
+    /// format. Answers `Ok`.
+    PutAny {
+        key: &'a [u8],
+        kind: Kind,
+        value: &'a [u8],
+        expiry: Expiry,
+    },
     /// Deletes every key of every database. Answers `Ok`.
     Flush,
     /// Deletes every key of a database. Answers `Ok`.
@@ -301,6 +317,9 @@ macro_rules! keyed {
             | Op::AddDecimal { key: $key, .. }
             | Op::Expire { key: $key, .. }
             | Op::Persist { key: $key }
+            | Op::Call { key: $key, .. }
+            | Op::GetAny { key: $key }
+            | Op::PutAny { key: $key, .. }
     };
 }
 
@@ -354,7 +373,10 @@ impl<'a> Op<'a> {
     #[must_use]
     pub fn brings(&self) -> usize {
         match self {
-            Op::Put { key, value, .. } | Op::Append { key, value } => key.len() + value.len(),
+            Op::Put { key, value, .. }
+            | Op::Append { key, value }
+            | Op::PutAny { key, value, .. } => key.len() + value.len(),
+            Op::Call { key, call } => key.len() + call.brings(),
             Op::SetLibraries { libraries, .. } => libraries.len(),
             Op::SetRange { value: [], .. } => 0,
             Op::SetRange { key, offset, value } => {
@@ -373,10 +395,10 @@ impl<'a> Op<'a> {
         let is_deadline = |expiry| matches!(expiry, Expiry::AtMs(_) | Expiry::InMs(_));
         match *self {
             _ if deleted => [Some(KeyEvent::Del), None],
-            Op::Put { expiry, .. } if is_deadline(expiry) => {
+            Op::Put { expiry, .. } | Op::PutAny { expiry, .. } if is_deadline(expiry) => {
                 [Some(KeyEvent::Set), Some(KeyEvent::Expire)]
             }
-            Op::Put { .. } => [Some(KeyEvent::Set), None],
+            Op::Put { .. } | Op::PutAny { .. } => [Some(KeyEvent::Set), None],
             Op::Append { .. } => [Some(KeyEvent::Append), None],
             Op::SetRange { .. } => [Some(KeyEvent::SetRange), None],
             Op::Add { .. } => [Some(KeyEvent::IncrBy), None],
@@ -404,11 +426,13 @@ impl<'a> Op<'a> {
             | Op::Exists { .. }
             | Op::KindOf { .. }
             | Op::ExpiryOf { .. }
+            | Op::GetAny { .. }
             | Op::Libraries
             | Op::CheckLibraries { .. }
             | Op::Count { .. }
             | Op::Scan { .. } => true,
             Op::GetExpire { expiry, .. } => *expiry == Expiry::Keep,
+            Op::Call { call, .. } => call.is_read_only(),
             Op::Guard { .. }
             | Op::Now
             | Op::SetLibraries { .. }
@@ -421,6 +445,7 @@ impl<'a> Op<'a> {
             | Op::AddDecimal { .. }
             | Op::Expire { .. }
             | Op::Persist { .. }
+            | Op::PutAny { .. }
             | Op::Flush
             | Op::FlushDatabase { .. }
             | Op::SwapDatabases { .. } => false,

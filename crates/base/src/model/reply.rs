@@ -1,6 +1,7 @@
 //! Answers to operations.
 
 use super::ids::Version;
+use super::nested::NestedReply;
 use super::op_error::OpError;
 use super::operation::Kind;
 
@@ -24,6 +25,10 @@ pub enum Reply<'e> {
     Version(Version),
     /// Keys and, if asked for, their values (else empty).
     Pairs(Vec<(&'e [u8], &'e [u8])>),
+    /// A value of any type, as it is stored.
+    Value(Kind, &'e [u8]),
+    /// What a command on a collection has answered, if it is none of the above.
+    Nested(NestedReply),
     /// The operation failed by itself; nothing of it took effect.
     Error(OpError),
 }
@@ -40,6 +45,8 @@ pub enum OwnedReply {
     Deadline(Option<u64>),
     Version(Version),
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
+    Value(Kind, Vec<u8>),
+    Nested(NestedReply),
     Error(OpError),
 }
 
@@ -59,6 +66,8 @@ impl From<&Reply<'_>> for OwnedReply {
                     .map(|(k, v)| (k.to_vec(), v.to_vec()))
                     .collect(),
             ),
+            Reply::Value(kind, bytes) => OwnedReply::Value(*kind, bytes.to_vec()),
+            Reply::Nested(nested) => OwnedReply::Nested(nested.clone()),
             Reply::Error(error) => OwnedReply::Error(*error),
         }
     }
@@ -79,6 +88,8 @@ impl OwnedReply {
             OwnedReply::Pairs(pairs) => {
                 Reply::Pairs(pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect())
             }
+            OwnedReply::Value(kind, bytes) => Reply::Value(*kind, bytes),
+            OwnedReply::Nested(nested) => Reply::Nested(nested.clone()),
             OwnedReply::Error(error) => Reply::Error(*error),
         }
     }

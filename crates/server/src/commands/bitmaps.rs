@@ -38,22 +38,14 @@ fn grown(set: &WorkingSet, key: &[u8], bytes: usize) -> Result<GrownValue, Refus
         return Err(Refusal::TooLong);
     }
     let old = set.value(key);
-    let before = bytes_of(set, key);
+    let before = set.string(key).map_err(Refusal::Failed)?;
     let mut value = Vec::with_capacity(bytes.max(before.len()));
     value.extend_from_slice(before);
     value.resize(bytes.max(before.len()), 0);
     Ok(GrownValue {
         grew: old.is_none() || bytes > before.len(),
-        value: WorkingValue {
-            bytes: value,
-            deadline: old.and_then(|value| value.deadline),
-        },
+        value: WorkingValue::string(value, old.and_then(|value| value.deadline)),
     })
-}
-
-/// Returns the value of a key, or an empty one.
-fn bytes_of<'s>(set: &'s WorkingSet, key: &[u8]) -> &'s [u8] {
-    set.value(key).map_or(&[], |value| &value.bytes)
 }
 
 /// Sets a key to a value of which bits have changed.
@@ -102,7 +94,7 @@ fn bitfield(
     let steps = field_steps(args)?;
     let written = steps.iter().filter(|step| step.action != FieldAction::Get);
     let Some(last) = written.map(|step| step.field.bytes().1).max() else {
-        let value = bytes_of(set, key);
+        let value = set.string(key).map_err(Refusal::Failed)?;
         writer.array(steps.len());
         for step in &steps {
             writer.int(step.field.read(value));
@@ -195,21 +187,18 @@ fn bitop(
     if operation == BitOperation::Not && sources.len() != 1 {
         return Err(Refusal::Text("ERR BITOP NOT must be called with a single source key.").into());
     }
-    let length = sources.iter().map(|key| bytes_of(set, key).len()).max();
-    let mut result = bytes_of(set, sources.at(0)).to_vec();
+    let values = sources.iter().map(|key| set.string(key));
+    let values: Vec<&[u8]> = values.collect::<Result<_, _>>().map_err(Refusal::Failed)?;
+    let length = values.iter().map(|value| value.len()).max();
+    let mut result = values.first().copied().unwrap_or_default().to_vec();
     result.resize(length.unwrap_or(0), 0);
     // The first value is combined with itself only by NOT.
-    let others = sources
+    let others = values
         .iter()
         .skip(usize::from(operation != BitOperation::Not));
-    for key in others {
-        operation.combine(&mut result, bytes_of(set, key));
-    }
+    others.for_each(|value| operation.combine(&mut result, value));
     let length = result.len();
-    let new = (length > 0).then_some(WorkingValue {
-        bytes: result,
-        deadline: None,
-    });
+    let new = (length > 0).then(|| WorkingValue::string(result, None));
     let event = match new {
         Some(_) => KeyEvent::Set,
         None => KeyEvent::Del,

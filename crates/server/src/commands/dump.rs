@@ -1,7 +1,7 @@
 //! Commands that carry values between servers.
 
 use base::key_event::KeyEvent;
-use base::transaction::Expiry;
+use base::transaction::{Expiry, Kind};
 use resp::{Args, Writer};
 
 use super::arguments::{int, is};
@@ -23,6 +23,9 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
 
 fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), CompoundStop> {
     match set.value(args.at(1)) {
+        Some(value) if value.kind != Kind::String => {
+            return Err(Refusal::Text("ERR only strings are dumped").into());
+        }
         Some(value) => writer.bulk(&encode(&value.bytes)),
         None => writer.null(),
     }
@@ -94,7 +97,7 @@ fn restore(
     let deadline = expiry.deadline(set.time_ms(), None);
     let deadline = deadline.map_err(|_| Refusal::BadExpiry)?;
     let existed = set.value(key).is_some();
-    match set.set(key, Some(WorkingValue { bytes, deadline })) {
+    match set.set(key, Some(WorkingValue::string(bytes, deadline))) {
         Ok(()) => {
             match set.value(key) {
                 Some(_) => set.note(key, KeyEvent::Restore),

@@ -56,7 +56,7 @@ fn object_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
 }
 
 fn encoding<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    ops.push(Op::Get { key: args.at(2) });
+    ops.push(Op::GetAny { key: args.at(2) });
     Ok(Render::computed(Computation::Encoding))
 }
 

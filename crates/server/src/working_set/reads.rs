@@ -2,6 +2,7 @@
 
 use base::database;
 use base::partition::OwnedReply;
+use base::transaction::Kind;
 use base::{Op, Reply, Version};
 use smallvec::SmallVec;
 
@@ -11,9 +12,10 @@ pub(super) type Operations<'a> = SmallVec<[Op<'a>; 4]>;
 /// The operations by which a key is read.
 const OPS_OF_KEY: usize = 3;
 
-/// A value with its deadline.
+/// A value, as it is stored, with its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkingValue {
+    pub(crate) kind: Kind,
     pub(crate) bytes: Vec<u8>,
     pub(crate) deadline: Option<u64>,
 }
@@ -43,12 +45,23 @@ pub(crate) enum ReadAnswers {
     Other(OwnedReply),
 }
 
+impl WorkingValue {
+    /// Returns a string.
+    pub(crate) fn string(bytes: Vec<u8>, deadline: Option<u64>) -> WorkingValue {
+        WorkingValue {
+            kind: Kind::String,
+            bytes,
+            deadline,
+        }
+    }
+}
+
 impl Need {
     /// Returns the operations that read it.
     pub(crate) fn ops(&self) -> Operations<'_> {
         match self {
             Need::Keys(keys) => {
-                let of = |key| [Op::Watch { key }, Op::Get { key }, Op::ExpiryOf { key }];
+                let of = |key| [Op::Watch { key }, Op::GetAny { key }, Op::ExpiryOf { key }];
                 keys.iter().flat_map(|key| of(key)).collect()
             }
             Need::Count { database } => {
@@ -101,7 +114,8 @@ impl ReadAnswers {
                 unreachable!("a key's answers are {replies:?}")
             };
             let value = match (value, deadline) {
-                (Reply::Bytes(bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
+                (Reply::Value(kind, bytes), Reply::Deadline(deadline)) => Some(WorkingValue {
+                    kind: *kind,
                     bytes: bytes.to_vec(),
                     deadline: *deadline,
                 }),

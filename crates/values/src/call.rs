@@ -1,0 +1,159 @@
+//! The table of commands on collections, and their execution.
+
+use base::key_event::KeyEvent;
+use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
+use smallvec::SmallVec;
+
+use crate::commands::hashes;
+
+/// A value of a key, as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredValue<'v> {
+    /// Its type.
+    pub kind: Kind,
+    /// Its bytes.
+    pub bytes: &'v [u8],
+}
+
+/// What a command depends on besides its arguments and the value.
+#[derive(Clone, Copy, Debug)]
+pub struct CallContext {
+    /// The time of its transaction, milliseconds since the Unix epoch.
+    pub time_ms: u64,
+}
+
+/// The change of a value by a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ValueChange {
+    /// The value is as before.
+    None,
+    /// The value has this type and these bytes now. The key's deadline stays.
+    Set(Kind, Vec<u8>),
+    /// The key is deleted: its last element is gone.
+    Delete,
+}
+
+/// What a command has answered and changed.
+#[derive(Debug)]
+pub struct Outcome<'v> {
+    /// The reply; its bytes are those of the value before the command.
+    pub reply: Reply<'v>,
+    /// The change of the value.
+    pub change: ValueChange,
+    /// The events of the key, in their order; none without a change.
+    pub events: SmallVec<[KeyEvent; 2]>,
+}
+
+impl<'v> Outcome<'v> {
+    /// Returns the outcome of a command that has changed nothing.
+    pub(crate) fn unchanged(reply: Reply<'v>) -> Outcome<'v> {
+        Outcome {
+            reply,
+            change: ValueChange::None,
+            events: SmallVec::new(),
+        }
+    }
+
+    /// Returns the outcome of a command after which the value has these bytes; `None`: those that it had.
+    /// The key is deleted if the value has no elements, which `is_empty` says.
+    pub(crate) fn changed(
+        reply: Reply<'v>,
+        event: KeyEvent,
+        (kind, bytes, is_empty): (Kind, Option<Vec<u8>>, bool),
+    ) -> Outcome<'v> {
+        let Some(bytes) = bytes else {
+            return Outcome::unchanged(reply);
+        };
+        let mut events: SmallVec<[KeyEvent; 2]> = SmallVec::new();
+        events.push(event);
+        let change = match is_empty {
+            true => {
+                events.push(KeyEvent::Del);
+                ValueChange::Delete
+            }
+            false => ValueChange::Set(kind, bytes),
+        };
+        Outcome {
+            reply,
+            change,
+            events,
+        }
+    }
+}
+
+/// The arguments of a command behind its key, and what else it depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'c> {
+    pub(crate) args: &'c [&'c [u8]],
+    pub(crate) time_ms: u64,
+    pub(crate) seed: u64,
+}
+
+/// Executes a command. `None`: the key is absent.
+pub(crate) type Execute =
+    for<'v> fn(Call<'_>, Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError>;
+
+/// Defines the commands of a module: of each its constant, the number, and its function. The numbers are part
+/// of the format of messages.
+macro_rules! calls {
+    ($($name:ident = $number:expr => $execute:ident;)*) => {
+        $(
+            #[doc = concat!("The number of `", stringify!($name), "`.")]
+            pub const $name: u16 = $number;
+        )*
+
+        /// Returns the function of a command.
+        #[inline]
+        pub(crate) fn function_of(command: u16) -> Option<$crate::call::Execute> {
+            match command {
+                $($name => Some($execute),)*
+                _ => None,
+            }
+        }
+    };
+}
+pub(crate) use calls;
+
+/// The bit of the numbers of commands that may write.
+pub(crate) const W: u16 = ValueCall::WRITES;
+
+/// The numbers of each module's commands, besides their bits, begin at a multiple of this.
+const FAMILY: u16 = 256;
+
+/// Returns the function of a command.
+#[inline]
+fn function_of(command: u16) -> Option<Execute> {
+    match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
+        0 => hashes::function_of(command),
+        _ => None,
+    }
+}
+
+/// Executes a command on a value; `None`: the key is absent.
+///
+/// # Errors
+/// Returns the reason why the command failed; nothing has changed.
+#[inline]
+pub fn execute<'v>(
+    call: &ValueCall<'_>,
+    value: Option<StoredValue<'v>>,
+    context: CallContext,
+) -> Result<Outcome<'v>, OpError> {
+    let execute = function_of(call.command).ok_or(OpError::Call(CallError::UnknownCommand))?;
+    let call = Call {
+        args: &call.args,
+        time_ms: context.time_ms,
+        seed: call.seed,
+    };
+    execute(call, value)
+}
+
+/// Returns the bytes of a value, which must have this type; no bytes for an absent key.
+#[inline]
+pub(crate) fn bytes_of(value: Option<StoredValue<'_>>, kind: Kind) -> Result<&[u8], OpError> {
+    match value {
+        None => Ok(b""),
+        Some(value) if value.kind == kind => Ok(value.bytes),
+        Some(_) => Err(OpError::WrongType),
+    }
+}

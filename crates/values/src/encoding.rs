@@ -1,0 +1,65 @@
+//! The names of the encodings that Redis has for values.
+
+use base::number::parse_int;
+use base::transaction::Kind;
+
+use crate::call::StoredValue;
+use crate::packed::PackedView;
+
+/// The longest string that Redis keeps in one piece with its header.
+const EMBEDDED: usize = 44;
+/// The most elements, and the longest element in bytes, of collections that Redis keeps in one block.
+const BLOCK_ELEMENTS: usize = 128;
+const BLOCK_ELEMENT: usize = 64;
+
+/// Returns the name of the encoding that Redis has for a value that is set.
+#[must_use]
+pub fn encoding(value: StoredValue<'_>) -> &'static str {
+    match value.kind {
+        Kind::String if parse_int(value.bytes).is_some() => "int",
+        Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
+        Kind::String => "raw",
+        Kind::Hash if is_small(value.bytes) => "listpack",
+        Kind::Hash => "hashtable",
+        Kind::List => "quicklist",
+        Kind::Set => "hashtable",
+        Kind::SortedSet if is_small(value.bytes) => "listpack",
+        Kind::SortedSet => "skiplist",
+        Kind::Stream => "stream",
+    }
+}
+
+fn is_small(bytes: &[u8]) -> bool {
+    let view = PackedView::new(bytes);
+    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
+    let mut elements = view.iter();
+    view.len() <= BLOCK_ELEMENTS
+        && elements.all(|element| is_short(element.first) && is_short(element.second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_are_those_of_redis() {
+        for (value, expected) in [
+            ("", "embstr"),
+            ("0", "int"),
+            ("-1", "int"),
+            ("-0", "embstr"),
+            ("01", "embstr"),
+            ("+1", "embstr"),
+            ("9223372036854775807", "int"),
+            ("9223372036854775808", "embstr"),
+            (&*"x".repeat(44), "embstr"),
+            (&*"x".repeat(45), "raw"),
+        ] {
+            let stored = StoredValue {
+                kind: Kind::String,
+                bytes: value.as_bytes(),
+            };
+            assert_eq!(encoding(stored), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A collection as one block of bytes.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | the form of the elements: [`Form`] |
+//! | 4 | the number of elements, little-endian |
+//! | … | the elements, in their order |
+//!
+//! An element is one blob ([`Form::Single`]) or two ([`Form::Pairs`]). A blob is its length (LEB128, as few
+//! bytes as possible) and its bytes.
+//!
+//! Blocks come from this module, or were checked by [`PackedView::check`]: reading one stops where it is malformed.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+/// The form of the elements of a block, as its first byte has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Form {
+    /// Each is one blob.
+    Single = 0,
+    /// Each is two blobs.
+    Pairs = 1,
+}
+
+const HEADER: usize = 5;
+const EMPTY: [u8; HEADER] = [0; HEADER];
+
+/// A block that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedView<'v> {
+    bytes: &'v [u8],
+}
+
+/// An element of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Element<'v> {
+    /// Its place in the block.
+    pub(crate) place: Range<usize>,
+    /// Its first blob.
+    pub(crate) first: &'v [u8],
+    /// Its second blob; empty if it has only one.
+    pub(crate) second: &'v [u8],
+}
+
+impl<'v> PackedView<'v> {
+    /// Returns the view of a block; no bytes are a block without elements.
+    pub(crate) fn new(bytes: &'v [u8]) -> PackedView<'v> {
+        PackedView { bytes }
+    }
+
+    /// Returns the number of elements.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        let count = self.bytes.get(1..HEADER);
+        count.map_or(0, |count| {
+            u32::from_le_bytes(count.try_into().expect("it has four bytes")) as usize
+        })
+    }
+
+    /// Returns the elements in their order.
+    #[inline]
+    pub(crate) fn iter(self) -> Elements<'v> {
+        Elements {
+            bytes: self.bytes,
+            at: HEADER,
+            pairs: self.bytes.first() == Some(&(Form::Pairs as u8)),
+        }
+    }
+
+    /// Returns the first element with this first blob, and its position.
+    pub(crate) fn find(self, first: &[u8]) -> Option<(usize, Element<'v>)> {
+        let mut elements = self.iter().enumerate();
+        elements.find(|(_, element)| element.first == first)
+    }
+
+    /// Returns the element at a position.
+    pub(crate) fn nth(self, position: usize) -> Option<Element<'v>> {
+        self.iter().nth(position)
+    }
+
+    /// Returns `true` if the block is well-formed, of this form, and has elements.
+    #[allow(dead_code)]
+    pub(crate) fn check(self, form: Form) -> bool {
+        let (mut count, mut end) = (0, HEADER);
+        for element in self.iter() {
+            (count, end) = (count + 1, element.place.end);
+        }
+        self.bytes.first() == Some(&(form as u8))
+            && count == self.len()
+            && count > 0
+            && end == self.bytes.len()
+    }
+}
+
+/// The elements of a block; see [`PackedView::iter`].
+#[derive(Clone)]
+pub(crate) struct Elements<'v> {
+    bytes: &'v [u8],
+    at: usize,
+    pairs: bool,
+}
+
+impl<'v> Elements<'v> {
+    #[inline]
+    fn blob(&mut self) -> Option<&'v [u8]> {
+        let (mut length, mut shift) = (0usize, 0);
+        loop {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            shift += 7;
+            if shift > 28 {
+                return None;
+            }
+        }
+        let blob = self.bytes.get(self.at..self.at + length)?;
+        self.at += length;
+        Some(blob)
+    }
+}
+
+impl<'v> Iterator for Elements<'v> {
+    type Item = Element<'v>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'v>> {
+        let start = self.at;
+        let first = self.blob()?;
+        let second = if self.pairs { self.blob()? } else { b"" };
+        Some(Element {
+            place: start..self.at,
+            first,
+            second,
+        })
+    }
+}
+
+/// A block that is changed: a copy is made at the first change.
+pub(crate) struct PackedEditor<'v> {
+    bytes: Cow<'v, [u8]>,
+    form: Form,
+}
+
+impl<'v> PackedEditor<'v> {
+    /// Begins to change a block; no bytes are one without elements.
+    pub(crate) fn new(form: Form, bytes: &'v [u8]) -> PackedEditor<'v> {
+        PackedEditor {
+            bytes: Cow::Borrowed(bytes),
+            form,
+        }
+    }
+
+    /// Returns the block as it is now.
+    pub(crate) fn view(&self) -> PackedView<'_> {
+        PackedView::new(&self.bytes)
+    }
+
+    /// Returns the block if it was changed.
+    pub(crate) fn into_changed(self) -> Option<Vec<u8>> {
+        match self.bytes {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(bytes) => Some(bytes),
+        }
+    }
+
+    /// Replaces the `removed` elements at `place` by one with these blobs, or by none.
+    pub(crate) fn replace(
+        &mut self,
+        place: Range<usize>,
+        removed: usize,
+        element: Option<(&[u8], &[u8])>,
+    ) {
+        let count = self.view().len() - removed + usize::from(element.is_some());
+        let count = u32::try_from(count).expect("a value has fewer than 2^32 elements");
+        let mut encoded: SmallVec<[u8; 128]> = SmallVec::new();
+        if let Some((first, second)) = element {
+            push_blob(&mut encoded, first);
+            if self.form == Form::Pairs {
+                push_blob(&mut encoded, second);
+            }
+        }
+        match &mut self.bytes {
+            Cow::Owned(bytes) if place.start == bytes.len() => bytes.extend_from_slice(&encoded),
+            Cow::Owned(bytes) => drop(bytes.splice(place, encoded)),
+            Cow::Borrowed(old) => {
+                let (before, behind) = match old.is_empty() {
+                    true => (&EMPTY[..], &[][..]),
+                    false => (&old[..place.start], &old[place.end..]),
+                };
+                self.bytes = Cow::Owned([before, &encoded, behind].concat());
+            }
+        }
+        let header = &mut self.bytes.to_mut()[..HEADER];
+        header[0] = self.form as u8;
+        header[1..].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Adds an element at the end.
+    pub(crate) fn push(&mut self, first: &[u8], second: &[u8]) {
+        let end = self.bytes.len().max(HEADER);
+        self.replace(end..end, 0, Some((first, second)));
+    }
+}
+
+fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
+    let mut length = blob.len();
+    while length >= 0x80 {
+        to.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    to.push(length as u8);
+    to.extend_from_slice(blob);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random changes at random places, beside a vector.
+    #[test]
+    fn a_block_is_what_was_done_to_it() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for form in [Form::Single, Form::Pairs] {
+            let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let mut block = Vec::new();
+            for _ in 0..2000 {
+                let mut editor = PackedEditor::new(form, &block);
+                for _ in 0..random.usize(1..4) {
+                    let mut blob = || vec![random.u8(..); random.usize(..300)];
+                    let (first, mut second) = (blob(), blob());
+                    if form == Form::Single {
+                        second.clear();
+                    }
+                    let at = random.usize(..=model.len());
+                    let place = editor.view().nth(at).map(|element| element.place);
+                    match (random.u8(..4), place) {
+                        (0, Some(place)) => {
+                            model.remove(at);
+                            editor.replace(place, 1, None);
+                        }
+                        (1, Some(place)) => {
+                            model[at] = (first.clone(), second.clone());
+                            editor.replace(place, 1, Some((&first, &second)));
+                        }
+                        (2, Some(place)) => {
+                            model.insert(at, (first.clone(), second.clone()));
+                            let place = place.start..place.start;
+                            editor.replace(place, 0, Some((&first, &second)));
+                        }
+                        _ => {
+                            model.push((first.clone(), second.clone()));
+                            editor.push(&first, &second);
+                        }
+                    }
+                }
+                let changed = editor.into_changed().expect("it was changed");
+                block = changed;
+                let view = PackedView::new(&block);
+                assert_eq!(view.len(), model.len());
+                assert_eq!(view.check(form), !model.is_empty());
+                let same = |(element, own): (Element<'_>, &(Vec<u8>, Vec<u8>))| {
+                    element.first == own.0 && element.second == own.1
+                };
+                assert!(view.iter().zip(&model).all(same));
+                if model.len() > 40 {
+                    model.clear();
+                    block.clear();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_blocks_are_noticed() {
+        let mut editor = PackedEditor::new(Form::Pairs, b"");
+        editor.push(b"field", &[7; 200]);
+        editor.push(b"", b"");
+        let block = editor.into_changed().expect("it was changed");
+        assert!(PackedView::new(&block).check(Form::Pairs));
+        assert!(!PackedView::new(&block).check(Form::Single));
+        for length in 0..block.len() {
+            assert!(!PackedView::new(&block[..length]).check(Form::Pairs));
+        }
+        let longer = [&block[..], &[0]].concat();
+        assert!(!PackedView::new(&longer).check(Form::Pairs));
+    }
+}
