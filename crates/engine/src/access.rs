@@ -1,15 +1,20 @@
 //! Reads and writes of keys within a transaction.
 
+use std::sync::Arc;
+
 use base::database;
 use base::transaction::{Kind, OpError};
 use base::{Tid, Version};
 
+use crate::effects::stored_version;
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
+use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
 use crate::version_ids;
+use crate::version_tree::VersionTree;
 use crate::word::{DEAD, LOCK, WordValue};
 
 /// The number of times that a reader looks again so that a commit on its record can finish, before
@@ -103,10 +108,48 @@ impl TransactionState {
         key: &[u8],
         content: Option<VersionContent<'_>>,
     ) -> VersionRef {
+        self.write_version(thread, (hash, key), |generation, origin| {
+            VersionRef::new(generation, content, origin)
+        })
+    }
+
+    /// Writes a key with a value as it is stored.
+    pub(crate) fn write_stored(
+        &mut self,
+        thread: &mut ThreadContext,
+        (hash, key): (KeyHash, &[u8]),
+        value: (Kind, &[u8]),
+        deadline: Option<u64>,
+    ) {
+        self.write_version(thread, (hash, key), |generation, origin| {
+            stored_version(generation, value, deadline, origin)
+        });
+    }
+
+    /// Writes a key with a large collection.
+    pub(crate) fn write_tree(
+        &mut self,
+        thread: &mut ThreadContext,
+        (hash, key): (KeyHash, &[u8]),
+        tree: VersionTree,
+        of: (Kind, Option<u64>),
+    ) {
+        self.write_version(thread, (hash, key), |generation, origin| {
+            VersionRef::with_tree(generation, of, tree, origin)
+        });
+    }
+
+    #[inline]
+    fn write_version(
+        &mut self,
+        thread: &mut ThreadContext,
+        (hash, key): (KeyHash, &[u8]),
+        make: impl FnOnce(u16, Option<&Arc<OwnedOrigin>>) -> VersionRef,
+    ) -> VersionRef {
         version_ids::draw_for_key(thread, self, key);
         let generation = self.generation_to_write(thread, key);
         let record = thread.record_for(hash, key);
-        let version = VersionRef::new(generation, content, self.origin.as_ref());
+        let version = make(generation, self.origin.as_ref());
         self.note_write(record, version);
         version
     }

@@ -145,12 +145,22 @@ fn lives(engine: &Engine, key: &[u8], version: VersionRef) -> bool {
         && version.deadline().is_none_or(|deadline| deadline > now)
 }
 
+/// Returns `true` if two versions of a key have the same value. Collections that were edited count as others.
+fn same_value(old: VersionRef, new: VersionRef) -> bool {
+    old.kind() == new.kind()
+        && match (old.tree(), new.tree()) {
+            (None, None) => old.value() == new.value(),
+            (_, Some(tree)) => tree.is_unchanged(),
+            (Some(_), None) => false,
+        }
+}
+
 /// Returns the event of which only the effect is known.
 fn effect(old: VersionRef, new: VersionRef, existed: bool) -> Option<KeyEvent> {
     if new.is_absent() {
         return existed.then_some(KeyEvent::Del);
     }
-    let same = existed && old.deadline() != new.deadline() && old.value() == new.value();
+    let same = existed && old.deadline() != new.deadline() && same_value(old, new);
     Some(match new.deadline() {
         Some(_) if same => KeyEvent::Expire,
         None if same => KeyEvent::Persist,

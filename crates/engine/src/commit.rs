@@ -36,6 +36,7 @@ use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
 use crate::validation::{enters_no_range, newest, validate};
 use crate::version_ids;
+use crate::version_tree::VersionTree;
 use crate::word::{QUEUED, WordValue};
 use crate::worker_slot::WorkerSlot;
 
@@ -86,6 +87,7 @@ fn commit_writes(
     let outcome = match drawn {
         Ok(tid) => {
             txn.note_commit(tid);
+            prepare_log(writes);
             publish(thread, txn.generation, writes, &locked, tid);
             announce(&thread.engine, (writes, &locked), &txn.events, tid);
             WorkerSlot::count(&thread.counters().commits, 1);
@@ -149,7 +151,17 @@ pub(crate) fn append(
         edits,
         generation: thread.engine.generation,
     };
-    log::append(log, changes, tid, stamp_ms)
+    let appended = log::append(log, changes, tid, stamp_ms);
+    let trees = writes.iter().filter_map(|write| write.version.tree());
+    trees.for_each(VersionTree::forget_log);
+    appended
+}
+
+/// Prepares what the log gets of writes that are to be published.
+#[inline]
+pub(crate) fn prepare_log(writes: &[RecordWrite]) {
+    let trees = writes.iter().filter_map(|write| write.version.tree());
+    trees.for_each(VersionTree::prepare_log);
 }
 
 /// Hands changes to the log that the applier will publish.
@@ -164,6 +176,7 @@ pub(crate) fn append_staged(
         edits: &[],
         generation: thread.engine.generation,
     };
+    prepare_log(writes);
     log::append(log, changes, Tid::ZERO, txn.time_ms)
 }
 
@@ -179,6 +192,7 @@ pub(crate) fn log_and_publish(
 ) -> Result<Tid, TransactionError> {
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;
+    prepare_log(writes);
     append(thread, log, writes, &[], tid)?;
     publish(thread, generation, writes, words, tid);
     announce(&thread.engine, (writes, words), events, tid);

@@ -66,13 +66,23 @@ fn set_deadline(
     live: VersionRef,
     deadline: Option<u64>,
 ) {
+    if txn.has_passed(deadline) {
+        txn.write(thread, hash, key, None);
+        return;
+    }
+    if let Some(tree) = live.tree() {
+        let tree = match tree.is_published() {
+            true => tree.next((live.address(), live.tid()), tree.edit()),
+            false => tree.moved(),
+        };
+        return txn.write_tree(thread, (hash, key), tree, (live.kind(), deadline));
+    }
     let content = VersionContent {
         parts: &[live.value()],
         kind: live.kind(),
         deadline,
     };
-    let content = (!txn.has_passed(deadline)).then_some(content);
-    txn.write(thread, hash, key, content);
+    txn.write(thread, hash, key, Some(content));
 }
 
 /// Returns the deadline that an operation sets for a key whose deadline is `kept`.

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use base::Change;
+use base::transaction::Kind;
 
 use crate::engine::Engine;
 use crate::log::RecordWrite;
 use crate::origin::{OwnedOrigin, RecentOrigin};
-use crate::record::{VersionContent, VersionRef};
+use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::system_record::PreparedEffect;
 use crate::thread_context::ThreadContext;
+use crate::version_tree::VersionTree;
 
 /// Returns the write of a change.
 pub(crate) fn write_of_change(
@@ -28,18 +30,31 @@ pub(crate) fn write_of_change(
             deadline,
             origin,
         } => {
-            let content = VersionContent {
-                parts: &[value],
-                kind,
-                deadline,
-            };
             let origin = recent.share(origins, origin);
             RecordWrite {
                 record: thread.record_of(key),
-                version: VersionRef::new(generation, Some(content), origin),
+                version: stored_version(generation, (kind, value), deadline, origin),
             }
         }
         Change::Edit { .. } => unreachable!("only a restorer meets edits"),
+        Change::Elements {
+            key,
+            base,
+            deadline,
+            changes,
+        } => {
+            let record = thread.record_of(key);
+            let current = RecordRef::version(record.word().load());
+            assert!(
+                !current.is_absent() && current.tid() == base,
+                "the elements of a version are changed that is not the current one"
+            );
+            let version = edited_version(current, deadline, [changes].into_iter());
+            RecordWrite {
+                record,
+                version: version.expect("a log's changes fit the versions that they name"),
+            }
+        }
         Change::Delete { key, origin } => RecordWrite {
             record: thread.record_of(key),
             version: VersionRef::new(0, None, recent.share(origins, origin)),
@@ -49,6 +64,52 @@ pub(crate) fn write_of_change(
             version: Engine::generation_version(generation),
         },
     }
+}
+
+/// Returns a version of a value as it is stored in logs and snapshots.
+pub(crate) fn stored_version(
+    generation: u16,
+    (kind, value): (Kind, &[u8]),
+    deadline: Option<u64>,
+    origin: Option<&Arc<OwnedOrigin>>,
+) -> VersionRef {
+    if values::is_large(kind, value) {
+        let tree = VersionTree::of_packed(kind, value);
+        return VersionRef::with_tree(generation, (kind, deadline), tree, origin);
+    }
+    let content = VersionContent {
+        parts: &[value],
+        kind,
+        deadline,
+    };
+    VersionRef::new(generation, Some(content), origin)
+}
+
+/// Returns the version after `current`, a collection, with changes of its elements, which are in the format of
+/// crate `values`; `None` if they are malformed.
+pub(crate) fn edited_version<'c>(
+    current: VersionRef,
+    deadline: Option<u64>,
+    mut changes: impl Iterator<Item = &'c [u8]>,
+) -> Option<VersionRef> {
+    let kind = current.kind();
+    let tree = match current.tree() {
+        Some(tree) => {
+            let mut editor = tree.edit();
+            let fit = changes.all(|changes| editor.apply(changes));
+            fit.then(|| tree.next((current.address(), current.tid()), editor))?
+        }
+        // A snapshot had it as a block.
+        None => {
+            let tree = VersionTree::of_packed(kind, current.value());
+            let editor = tree.editor()?;
+            changes
+                .all(|changes| editor.apply(changes))
+                .then_some(tree)?
+        }
+    };
+    let (generation, of) = (current.generation(), (kind, deadline));
+    Some(VersionRef::with_tree(generation, of, tree, None))
 }
 
 /// Returns the write of a prepared transaction's effect.

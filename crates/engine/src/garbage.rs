@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::epoch::Epochs;
 use crate::lookaside::HintTable;
 use crate::record::{RecordRef, VersionRef};
+use values::ReplacedTrees;
 
 /// Memory to free.
 pub(crate) enum Garbage {
@@ -37,12 +38,16 @@ pub(crate) struct Bag {
     added_bytes: usize,
     /// `true` if memory was added since the last call of `sweep`.
     is_in_use: bool,
+    /// Nodes of trees that no worker can see any more.
+    nodes: ReplacedTrees,
 }
 
 /// A bag is looked at after this many entries, and later where there are many workers: a look reads
 /// a cache line of each.
 const LOOK_AFTER: usize = 64;
 const LOOK_AFTER_PER_WORKER: usize = 8;
+/// The nodes of trees that are freed at once.
+const NODES: usize = 256;
 /// It is also looked at after this many bytes.
 const LOOK_AFTER_BYTES: usize = 1 << 20;
 
@@ -71,7 +76,7 @@ impl Bag {
         }
         self.look(epochs);
         self.free(usize::MAX);
-        !self.items.is_empty()
+        !self.items.is_empty() || !self.nodes.is_empty()
     }
 
     /// Looks which grace periods have ended; ends the current one if the oldest entry waits for it.
@@ -93,6 +98,9 @@ impl Bag {
     }
 
     fn free(&mut self, most: usize) {
+        if !self.nodes.is_empty() {
+            self.free_nodes();
+        }
         for _ in 0..most {
             match self.items.front() {
                 Some((period, _)) if *period < self.ended => {}
@@ -104,15 +112,28 @@ impl Bag {
         }
     }
 
+    /// Frees some nodes of trees.
+    #[cold]
+    fn free_nodes(&mut self) {
+        // SAFETY: grace periods have ended since their versions left, so that no worker can have them any more.
+        let freed = unsafe { self.nodes.free_some(NODES) };
+        self.freed += freed.bytes;
+    }
+
     fn drop_one(&mut self, garbage: Garbage) {
         match garbage {
             Garbage::Version(version) => {
                 self.freed += version.bytes();
+                if let Some(tree) = version.tree() {
+                    self.nodes.append(tree.take_nodes());
+                }
                 // SAFETY: grace periods have ended since, so that no worker can have it any more.
                 unsafe { version.free() }
             }
             Garbage::Record(record) => {
                 self.freed += record.bytes() + RecordRef::version(record.word().load()).bytes();
+                // SAFETY: as above; the record is in no structure any more.
+                self.nodes.append(unsafe { record.take_nodes() });
                 // SAFETY: as above; the reference is the engine's own, given up with the record.
                 unsafe { record.release() }
             }
@@ -127,6 +148,9 @@ impl Drop for Bag {
     fn drop(&mut self) {
         while let Some((_, garbage)) = self.items.pop_front() {
             self.drop_one(garbage);
+        }
+        while !self.nodes.is_empty() {
+            self.free_nodes();
         }
     }
 }

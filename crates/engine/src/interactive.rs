@@ -115,7 +115,10 @@ impl<'t> Txn<'t> {
         let to = to.map(|to| self.txn.stored_key(engine, to));
         self.txn
             .scan(engine, from, to.as_deref(), limit, |record, version| {
-                pairs.push((database::client_key(record.key()), version.value()));
+                pairs.push((
+                    database::client_key(record.key()),
+                    version.string().unwrap_or(b""),
+                ));
             });
         Ok(pairs)
     }

@@ -504,7 +504,7 @@ mod tests {
         drop(worker.execute(&[put(b"new")]).unwrap());
         let record = engine.queue.pop().expect("it has a history");
         janitor.examine(record, now, None);
-        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
+        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.bytes().into_owned());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
         drop(snapshot);
         janitor.tidy(Epoch::ZERO, 10);
@@ -540,7 +540,7 @@ mod tests {
         applier.apply(Epoch(2), 0, &[put(b"new")]);
         let record = engine.queue.pop().expect("it has a history");
         janitor.examine(record, now, None);
-        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.to_vec());
+        let seen = worker.read_snapshot(&snapshot, b"k", |entry| entry.value.bytes().into_owned());
         assert_eq!(seen.as_deref(), Some(&b"old"[..]));
     }
 }

@@ -7,7 +7,7 @@
 //! | layer | modules | concept |
 //! |---|---|---|
 //! | memory | `sync`, `word` | the record word: current version, lock, marks |
-//! | | `origin`, `record` | records and versions in memory |
+//! | | `origin`, `version_tree`, `record` | records and versions in memory, and their large collections |
 //! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
@@ -71,6 +71,7 @@
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
 //! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
+//! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
 
 #![deny(unsafe_code)]
 
@@ -132,6 +133,7 @@ mod transaction;
 mod transaction_error;
 mod validation;
 mod version_ids;
+mod version_tree;
 mod word;
 pub mod worker;
 mod worker_slot;
@@ -146,7 +148,7 @@ pub use log::{Changes, LogFailure, NoLog, RedoLog};
 pub use open_transaction::OpenTransaction;
 pub use restore::Restorer;
 pub use restore_error::RestoreError;
-pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry};
+pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry, SnapshotValue};
 pub use stage::Staged;
 pub use stats::{EngineStats, KeyStats, bytes_of_key};
 pub use transaction_error::TransactionError;

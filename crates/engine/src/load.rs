@@ -27,7 +27,7 @@ use crate::effects::write_of_change;
 use crate::engine::Engine;
 use crate::log::RecordWrite;
 use crate::origin::RecentOrigin;
-use crate::publish::install;
+use crate::publish::{install, publish_tree};
 use crate::record::{RecordRef, VersionRef};
 use crate::snapshot::SnapshotEntry;
 use crate::thread_context::ThreadContext;
@@ -99,7 +99,7 @@ impl Loader<'_> {
         let _guard = self.thread.pin();
         let change = Change::Put {
             key: entry.key,
-            value: entry.value,
+            value: &entry.value.bytes(),
             kind: entry.kind,
             generation: entry.generation,
             deadline: entry.deadline,
@@ -203,10 +203,11 @@ impl Loader<'_> {
         }
         let counters = self.thread.counters();
         let mut bag = counters.bag.lock();
+        let nodes = publish_tree(old, new);
         install(self.thread, &mut bag, record, seen, old, new);
         let freed = bag.take_freed() as i64;
         drop(bag);
-        WorkerSlot::count(&counters.bytes, new.bytes() as i64 - freed);
+        WorkerSlot::count(&counters.bytes, (new.bytes() + nodes) as i64 - freed);
     }
 }
 

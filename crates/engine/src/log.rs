@@ -4,6 +4,7 @@ use base::{Abort, Change, Tid};
 
 use crate::record::{RecordRef, VersionRef};
 use crate::transaction_error::TransactionError;
+use crate::version_tree::{LoggedForm, VersionTree};
 
 /// The changes of one transaction.
 #[derive(Clone, Copy)]
@@ -68,10 +69,20 @@ impl<'a> Changes<'a> {
                     key: write.record.key(),
                     origin: version.origin(),
                 }
+            } else if let Some(tree) = version.tree()
+                && let (LoggedForm::Elements(changes), Some(base)) =
+                    (tree.logged(), tree.base_tid())
+            {
+                Change::Elements {
+                    key: write.record.key(),
+                    base,
+                    deadline: version.deadline(),
+                    changes,
+                }
             } else {
                 Change::Put {
                     key: write.record.key(),
-                    value: version.value(),
+                    value: value_of(version),
                     kind: version.kind(),
                     generation: version.generation(),
                     deadline: version.deadline(),
@@ -79,6 +90,15 @@ impl<'a> Changes<'a> {
                 }
             }
         })
+    }
+}
+
+/// Returns the bytes of a version's value.
+pub(crate) fn value_of<'a>(version: VersionRef) -> &'a [u8] {
+    match version.tree().map(VersionTree::logged) {
+        None => version.value(),
+        Some(LoggedForm::Whole(block)) => block,
+        Some(_) => unreachable!("a new collection was prepared for the log"),
     }
 }
 

@@ -189,7 +189,7 @@ fn execute(
         Op::GetAny { key } => {
             let live = txn.read(engine, hash, key).live;
             Ok(live.map_or(Reply::Nil, |version| {
-                Reply::Value(version.kind(), version.value())
+                Reply::Value(version.kind(), version.stored_value())
             }))
         }
         Op::PutAny {
@@ -261,7 +261,8 @@ fn execute_keyless(
         } => {
             let mut pairs: Vec<(&'static [u8], &'static [u8])> = Vec::new();
             txn.scan(engine, from, to, limit, |record, version| {
-                pairs.push((record.key(), if values { version.value() } else { b"" }));
+                let value = if values { version.string() } else { None };
+                pairs.push((record.key(), value.unwrap_or(b"")));
             });
             Ok(Reply::Pairs(pairs))
         }

@@ -38,7 +38,7 @@ use crate::commit::{append, append_staged, unlock};
 use crate::conflict;
 use crate::engine::Engine;
 use crate::holds::deciding;
-use crate::log::{RecordWrite, RedoLog};
+use crate::log::{RecordWrite, RedoLog, value_of};
 use crate::one_shot;
 use crate::prepared::PreparedTransaction;
 use crate::publish::publish;
@@ -48,6 +48,7 @@ use crate::system_record::{self, PreparedEffect, PreparedState, SystemRecord};
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
+use crate::version_tree::VersionTree;
 use crate::word::WordValue;
 
 /// The number of attempts that give way to a writer of a record that is not held any more: some
@@ -261,6 +262,8 @@ fn log_held(
 /// Returns the value of the system record.
 fn describe(engine: &Engine, txn: &TransactionState, prepare: &Prepare<'_>) -> Vec<u8> {
     let generation = engine.generation;
+    let trees = txn.writes.iter().filter_map(|write| write.version.tree());
+    trees.for_each(VersionTree::log_whole);
     let effect = |write: &RecordWrite| effect_of(write, generation);
     let shared = txn.reads.iter().map(|(record, _)| *record);
     let shared = shared.filter(|record| *record != generation && txn.own_write(*record).is_none());
@@ -360,7 +363,7 @@ fn effect_of(write: &RecordWrite, generation: RecordRef) -> PreparedEffect<'stat
     } else {
         PreparedEffect::Put {
             key: write.record.key(),
-            value: version.value(),
+            value: value_of(version),
             kind: version.kind(),
             generation: version.generation(),
             deadline: version.deadline(),

@@ -11,6 +11,7 @@ use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
 use crate::system_record;
 use crate::thread_context::ThreadContext;
+use crate::version_tree::VersionTree;
 use crate::word::{HELD, QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
@@ -31,7 +32,7 @@ pub(crate) fn publish(
     for (write, seen) in writes.iter().zip(locked) {
         let (old, new) = (RecordRef::version(*seen), write.version);
         new.set_tid(tid);
-        bytes += new.bytes() as i64;
+        bytes += (new.bytes() + publish_tree(old, new)) as i64;
         if write.record == engine.generation {
             engine
                 .generation_now
@@ -76,6 +77,25 @@ fn note_qualified(
     keys.add(write.version, generation, 1);
     keys.add(old, generation, -1);
     thread.counters().count_keys_of(database, generation, keys);
+}
+
+/// Publishes the trees of a version that is about to replace another one, if it has some. Returns the bytes of
+/// the nodes that were made for it.
+#[inline]
+pub(crate) fn publish_tree(old: VersionRef, new: VersionRef) -> usize {
+    match (old.tree(), new.tree()) {
+        (None, None) => 0,
+        (before, tree) => replace_tree(old.address(), before, tree),
+    }
+}
+
+#[cold]
+fn replace_tree(old: u64, before: Option<&VersionTree>, tree: Option<&VersionTree>) -> usize {
+    let (replaced, allocated) = tree.map_or((None, 0), |tree| tree.publish(old));
+    if let Some(before) = before {
+        before.note_successor(replaced);
+    }
+    allocated
 }
 
 /// Makes `new` current in place of `old`, and puts `old` into the bag if nothing needs it.
@@ -128,6 +148,9 @@ pub(crate) fn install(
     let mut next = Some(old);
     while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
         next = version.previous();
+        if let (Some(tree), Some(older)) = (version.tree(), kept.and_then(VersionRef::tree)) {
+            tree.leave(older);
+        }
         bag.put(&engine.epochs, Garbage::Version(version));
     }
 }

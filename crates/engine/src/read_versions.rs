@@ -109,6 +109,7 @@ fn describe(
             Some(origin) if whole => origin.siblings,
             _ => b"",
         },
+        // Read-atomic keys have no trees.
         content: exists.then(|| FoundContent {
             value: version.value(),
             kind: version.kind(),

@@ -19,9 +19,9 @@
 //! | 16 | 4 | value length |
 //! | 20 | 2 | generation (see `FLUSHALL`: versions of other generations are invisible) |
 //! | 22 | 1 | [`Kind`] |
-//! | 23 | 1 | flags: 1 absent, 2 has a deadline, 4 has an origin, 8 its expiry was announced |
+//! | 23 | 1 | flags: 1 absent, 2 has a deadline, 4 has an origin, 8 its expiry was announced, 16 has trees |
 //! | 24 | 8 | the deadline in milliseconds since the Unix epoch, if it has one |
-//! | … | … | value |
+//! | … | … | value; or, if it has trees, a [`VersionTree`] |
 //! | … | 8 | if it has an origin: a counted reference to it, at any address |
 //!
 //! Contract of this module (everything unsafe about records is here):
@@ -35,11 +35,13 @@
 //!    a time: those of a prepared transaction pass from thread to thread under a mutex.
 //! 3. `previous` is changed only under the record's lock.
 //! 4. [`VersionRef::never`] is the one version that is shared and never freed.
-//! 5. A version with an origin owns one reference to it, which it gives back when it is freed.
+//! 5. A version with trees owns its [`VersionTree`], which is dropped when it is freed.
+//! 6. A version with an origin owns one reference to it, which it gives back when it is freed.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
@@ -47,14 +49,17 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
 use base::{Epoch, Tid, TransactionId};
+use values::ReplacedTrees;
 
 use crate::origin::OwnedOrigin;
+use crate::version_tree::VersionTree;
 use crate::word::{Word, WordValue};
 
 const ABSENT: u8 = 1;
 const HAS_DEADLINE: u8 = 2;
 const HAS_ORIGIN: u8 = 4;
 const EXPIRY_ANNOUNCED: u8 = 8;
+const HAS_TREE: u8 = 16;
 
 #[repr(C)]
 struct RecordHeader {
@@ -85,6 +90,7 @@ const ROUNDING: usize = 16;
 const RECORD_HEADER: usize = size_of::<RecordHeader>();
 /// The fields end before the padding that the alignment asks for.
 const VERSION_HEADER: usize = 24;
+const _: () = assert!(align_of::<VersionTree>() == 8);
 const _: () = assert!(RECORD_HEADER == 16);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
@@ -193,6 +199,20 @@ impl RecordRef {
         self.header().references.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
+    ///
+    /// # Safety
+    /// The caller owns the last reference, and no worker can have a version any more.
+    pub(crate) unsafe fn take_nodes(self) -> ReplacedTrees {
+        let first = Self::version(self.word().load());
+        let versions = std::iter::successors(Some(first), |version| version.previous());
+        let mut nodes = ReplacedTrees::default();
+        for tree in versions.filter_map(VersionRef::tree) {
+            nodes.append(tree.take_nodes());
+        }
+        nodes
+    }
+
     /// Gives one reference back; the last one frees the record and its versions.
     ///
     /// # Safety
@@ -246,6 +266,46 @@ impl VersionRef {
     #[inline]
     pub(crate) fn never() -> VersionRef {
         VersionRef(NonNull::from(&NEVER))
+    }
+
+    /// Returns a version with trees that no other thread knows yet.
+    pub(crate) fn with_tree(
+        generation: u16,
+        (kind, deadline): (Kind, Option<u64>),
+        tree: VersionTree,
+        origin: Option<&Arc<OwnedOrigin>>,
+    ) -> VersionRef {
+        let room = [0; size_of::<VersionTree>()];
+        let content = VersionContent {
+            parts: &[&room],
+            kind,
+            deadline,
+        };
+        let version = VersionRef::new(generation, Some(content), origin);
+        let (header, place) = (version.header(), version.value_place());
+        header.flags.fetch_or(HAS_TREE, Ordering::Relaxed);
+        // SAFETY: the version is this thread's own, and its value has room for the trees; the place is a
+        // multiple of 8, as the offsets of values are, and so is the alignment of the trees.
+        unsafe { place.cast::<VersionTree>().write(tree) };
+        version
+    }
+
+    /// Returns the trees, if the version has some in place of bytes.
+    #[inline]
+    pub(crate) fn tree<'p>(self) -> Option<&'p VersionTree> {
+        if self.header().flags() & HAS_TREE == 0 {
+            return None;
+        }
+        // SAFETY: contract 1 and 5; the lifetime is the caller's pin.
+        Some(unsafe { self.value_place().cast::<VersionTree>().as_ref() })
+    }
+
+    /// Returns the value as it is stored elsewhere: the bytes, or the packed block of trees.
+    pub(crate) fn stored_value<'p>(self) -> Cow<'p, [u8]> {
+        match self.tree() {
+            None => Cow::Borrowed(self.value()),
+            Some(tree) => Cow::Owned(tree.to_packed()),
+        }
     }
 
     /// Returns a version that no other thread knows yet: a tombstone if it has no content.
@@ -369,19 +429,31 @@ impl VersionRef {
         Some(unsafe { self.0.cast::<u8>().add(VERSION_HEADER).cast::<u64>().read() })
     }
 
+    /// Returns the bytes of the value, which has no trees.
     #[inline]
     pub(crate) fn value<'p>(self) -> &'p [u8] {
-        let header = self.header();
-        let deadline = if header.flags() & HAS_DEADLINE != 0 {
+        debug_assert!(self.header().flags() & HAS_TREE == 0);
+        // SAFETY: contract 1; the value never changes. The lifetime is the caller's pin.
+        unsafe {
+            let len = self.header().len as usize;
+            std::slice::from_raw_parts(self.value_place().as_ptr(), len)
+        }
+    }
+
+    /// Returns the value if it is a string.
+    pub(crate) fn string<'p>(self) -> Option<&'p [u8]> {
+        (self.kind() == Kind::String).then(|| self.value())
+    }
+
+    #[inline]
+    fn value_place(&self) -> NonNull<u8> {
+        let deadline = if self.header().flags() & HAS_DEADLINE != 0 {
             8
         } else {
             0
         };
-        // SAFETY: contract 1; the value never changes. The lifetime is the caller's pin.
-        unsafe {
-            let at = self.0.cast::<u8>().add(VERSION_HEADER + deadline);
-            std::slice::from_raw_parts(at.as_ptr(), header.len as usize)
-        }
+        // SAFETY: the value lies within the allocation.
+        unsafe { self.0.cast::<u8>().add(VERSION_HEADER + deadline) }
     }
 
     /// Returns the place of the reference to the origin, if there is one: behind the value, so that
@@ -408,7 +480,7 @@ impl VersionRef {
     /// Returns the origin, if a transaction over several partitions wrote the version.
     pub(crate) fn origin<'p>(self) -> Option<Origin<'p>> {
         let at = self.origin_pointer()?;
-        // SAFETY: contract 5: the version keeps its origin alive. The lifetime is the caller's pin.
+        // SAFETY: contract 6: the version keeps its origin alive. The lifetime is the caller's pin.
         Some(unsafe { (*at.read_unaligned()).get() })
     }
 
@@ -464,8 +536,12 @@ impl VersionRef {
         if self.is_never() {
             return;
         }
+        if self.tree().is_some() {
+            // SAFETY: contract 5: it is dropped once.
+            unsafe { self.value_place().cast::<VersionTree>().drop_in_place() };
+        }
         if let Some(at) = self.origin_pointer() {
-            // SAFETY: contract 5: this is the version's own reference, given back once.
+            // SAFETY: contract 6: this is the version's own reference, given back once.
             drop(unsafe { Arc::from_raw(at.read_unaligned()) });
         }
         let header = self.header();

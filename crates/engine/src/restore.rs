@@ -15,12 +15,13 @@ use hashbrown::HashMap;
 
 use crate::database_table::VisibleGenerations;
 use crate::databases::{count_restored, farthest_from};
-use crate::edits::{self, Edits, StoredEdit};
-use crate::effects::write_of_change;
+use crate::edits::{self, EditedPart, Edits, StoredEdit};
+use crate::effects::{edited_version, write_of_change};
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
 use crate::garbage::Garbage;
 use crate::origin::RecentOrigin;
+use crate::publish::publish_tree;
 use crate::record::{RecordRef, VersionContent, VersionRef};
 use crate::restore_error::RestoreError;
 use crate::thread_context::ThreadContext;
@@ -92,15 +93,9 @@ impl Restorer {
         let engine = Arc::clone(&self.thread.engine);
         engine.epochs.refresh();
         let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
-        if let Change::Edit {
-            key,
-            base,
-            offset,
-            bytes,
-        } = *change
-        {
+        if let Some((key, edit)) = edit_of(tid, change) {
             let record = self.thread.record_of(key);
-            return self.edits.keep(record, (tid, base), offset, bytes);
+            return self.edits.keep(record, &edit);
         }
         let write = write_of_change(&self.thread, change, &mut self.recent);
         // Another version of its key may have left before the restart.
@@ -123,6 +118,7 @@ impl Restorer {
             return new.free_unpublished();
         }
         new.set_tid(tid);
+        let nodes = publish_tree(old, new);
         self.publish(record, seen, new);
         if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
@@ -131,7 +127,7 @@ impl Restorer {
                 count.add(version, place.1, by);
             }
         }
-        WorkerSlot::count(&self.thread.counters().bytes, new.bytes() as i64);
+        WorkerSlot::count(&self.thread.counters().bytes, (new.bytes() + nodes) as i64);
         if !old.is_never() {
             self.thread.retire(Garbage::Version(old));
         }
@@ -151,22 +147,24 @@ impl Restorer {
         let Some(last) = newer.last() else {
             return Ok(());
         };
+        let missing = || RestoreError::MissingVersion {
+            key: record.key().to_vec(),
+        };
         let mut base = known;
         for edit in newer {
             if edit.base != base || version.is_absent() {
-                return Err(RestoreError::MissingVersion {
-                    key: record.key().to_vec(),
-                });
+                return Err(missing());
             }
             base = edit.tid;
         }
-        let value = edits::apply(version.value(), newer);
-        let content = VersionContent {
-            parts: &[&value],
-            kind: version.kind(),
-            deadline: version.deadline(),
+        let new = match last.part {
+            EditedPart::Bytes { .. } => edited_string(version, newer),
+            EditedPart::Elements { deadline, .. } => {
+                let changes = newer.iter().map(|edit| edit.bytes);
+                edited_version(version, deadline, changes)
+            }
         };
-        let new = VersionRef::new(version.generation(), Some(content), None);
+        let new = new.ok_or_else(missing)?;
         self.install(last.tid, record, new);
         Ok(())
     }
@@ -180,6 +178,43 @@ impl Restorer {
             self.thread.engine.queue.push(record);
         }
     }
+}
+
+/// Returns the key and the edit of a change that is one.
+fn edit_of<'a>(tid: Tid, change: &Change<'a>) -> Option<(&'a [u8], StoredEdit<'a>)> {
+    let (key, base, part, bytes) = match *change {
+        Change::Edit {
+            key,
+            base,
+            offset,
+            bytes,
+        } => (key, base, EditedPart::Bytes { offset }, bytes),
+        Change::Elements {
+            key,
+            base,
+            deadline,
+            changes,
+        } => (key, base, EditedPart::Elements { deadline }, changes),
+        _ => return None,
+    };
+    let edit = StoredEdit {
+        tid,
+        base,
+        part,
+        bytes,
+    };
+    Some((key, edit))
+}
+
+/// Returns a version of a string with edits; `None` if one of them is of a collection.
+fn edited_string(version: VersionRef, edits: &[StoredEdit<'_>]) -> Option<VersionRef> {
+    let value = edits::apply(version.string()?, edits)?;
+    let content = VersionContent {
+        parts: &[&value],
+        kind: version.kind(),
+        deadline: version.deadline(),
+    };
+    Some(VersionRef::new(version.generation(), Some(content), None))
 }
 
 /// Applies the edits that all restorers have kept.

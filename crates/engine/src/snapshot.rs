@@ -18,12 +18,14 @@
 //! 2. Versions behind the newest of an epoch ≤ the oldest snapshot's are cut off by the janitor.
 //! 3. A record whose older versions, expiry or generation a snapshot still needs stays in the index.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::Epoch;
 use base::change::SYSTEM_GENERATION;
 use base::epochs::EpochClock;
+use values::CollectionView;
 
 use crate::database_table::VisibleGenerations;
 use crate::engine::Engine;
@@ -152,7 +154,7 @@ impl Snapshot {
         let origin = version.origin()?;
         Some(SnapshotEntry {
             key: record.key(),
-            value: b"",
+            value: SnapshotValue::Bytes(b""),
             kind: base::transaction::Kind::String,
             deadline: Some(ABSENT_MS),
             tid: version.tid(),
@@ -184,7 +186,7 @@ impl Snapshot {
         let version = self.version_of(record).filter(visible)?;
         Some(SnapshotEntry {
             key: record.key(),
-            value: version.value(),
+            value: SnapshotValue::of(version),
             kind: version.kind(),
             deadline: version.deadline(),
             tid: version.tid(),
@@ -203,7 +205,7 @@ pub struct SnapshotEntry<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Its value.
-    pub value: &'a [u8],
+    pub value: SnapshotValue<'a>,
     /// The value's type.
     pub kind: base::transaction::Kind,
     /// The time at which it expires, in milliseconds since the Unix epoch.
@@ -214,6 +216,33 @@ pub struct SnapshotEntry<'a> {
     pub generation: u16,
     /// The origin, if a transaction over several partitions wrote it.
     pub origin: Option<base::Origin<'a>>,
+}
+
+/// The value of a key in a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub enum SnapshotValue<'a> {
+    /// Its bytes.
+    Bytes(&'a [u8]),
+    /// A large collection.
+    Collection(base::transaction::Kind, CollectionView<'a>),
+}
+
+impl<'a> SnapshotValue<'a> {
+    fn of(version: VersionRef) -> SnapshotValue<'a> {
+        match version.tree() {
+            None => SnapshotValue::Bytes(version.value()),
+            Some(tree) => SnapshotValue::Collection(version.kind(), tree.view()),
+        }
+    }
+
+    /// Returns the value as it is stored in logs. Those of large collections are made for this.
+    #[must_use]
+    pub fn bytes(self) -> Cow<'a, [u8]> {
+        match self {
+            SnapshotValue::Bytes(bytes) => Cow::Borrowed(bytes),
+            SnapshotValue::Collection(kind, view) => Cow::Owned(view.to_packed(kind)),
+        }
+    }
 }
 
 impl SnapshotEntry<'_> {

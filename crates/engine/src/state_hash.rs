@@ -40,7 +40,7 @@ impl Hash {
 
     fn entry(&mut self, entry: &SnapshotEntry<'_>) {
         self.bytes(entry.key);
-        self.bytes(entry.value);
+        self.bytes(&values::canonical(entry.kind, &entry.value.bytes()));
         self.number(entry.kind as u64);
         self.number(u64::from(entry.generation));
         self.maybe(entry.deadline);

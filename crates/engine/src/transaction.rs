@@ -238,6 +238,11 @@ impl TransactionState {
         self.allocated
     }
 
+    /// Notes that the transaction has made more nodes of collections.
+    pub(crate) fn count_allocated(&mut self, bytes: usize) {
+        self.allocated += bytes;
+    }
+
     /// Notes an event of a key that the transaction has changed.
     pub(crate) fn note_event(&mut self, key: &[u8], event: KeyEvent) {
         let key = key.into();

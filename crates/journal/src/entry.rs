@@ -18,6 +18,7 @@
 //! | 5 | origin, before version 4 | timestamp 8, length 4, siblings; the number is 0 |
 //! | 6 | origin | timestamp 8, number 8, length 4, siblings |
 //! | 7 | edit | key length 4, base 8, offset 4, length 4, key, bytes |
+//! | 8 | elements | key length 4, base 8, deadline 8, length 4, key, changes |
 //!
 //! An *origin* is that of the puts and deletes behind it in its transaction, up to the next origin;
 //! one whose timestamp is 0 has no siblings, and means that those behind it have none. So a
@@ -25,7 +26,13 @@
 //!
 //! An *edit* changes a part of a long value: of the version that the transaction `base` wrote, the
 //! bytes from the offset on are now these; between the value's former end and the offset there are
-//! zeros. Type, generation and deadline stay, and there is no origin. For the bytes of siblings see
+//! zeros. Type, generation and deadline stay, and there is no origin.
+//!
+//! *Elements* change elements of a collection: of the version that the transaction `base` wrote. The format of
+//! the changes is that of crate `values`. The deadline is the key's from now on; 2^64 - 1: it has none. Type and
+//! generation stay, and there is no origin.
+//!
+//! For the bytes of siblings see
 //! `base::change::siblings`.
 
 mod read;
@@ -50,6 +57,9 @@ const FLUSH: u8 = 4;
 const OLD_ORIGIN: u8 = 5;
 const ORIGIN: u8 = 6;
 const EDIT: u8 = 7;
+const ELEMENTS: u8 = 8;
+/// In the place of a deadline: there is none.
+const NEVER: u64 = u64::MAX;
 /// Bytes of a transaction before its entries.
 pub(crate) const FRAME: usize = 12;
 
@@ -103,6 +113,15 @@ impl EntryWriter<'_> {
                 self.origin(None);
                 self.edit_raw(key, base, offset, bytes);
             }
+            Change::Elements {
+                key,
+                base,
+                deadline,
+                changes,
+            } => {
+                self.origin(None);
+                self.elements_raw((key, base), deadline, changes);
+            }
             Change::Delete { key, origin } => {
                 self.origin(origin);
                 self.delete_raw(key);
@@ -153,6 +172,20 @@ impl EntryWriter<'_> {
             .extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.buf.extend_from_slice(key);
         self.buf.extend_from_slice(bytes);
+        self.entries += 1;
+    }
+
+    fn elements_raw(&mut self, (key, base): (&[u8], Tid), deadline: Option<u64>, changes: &[u8]) {
+        let deadline = deadline.unwrap_or(NEVER);
+        self.buf.push(ELEMENTS);
+        self.buf
+            .extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.buf.extend_from_slice(&base.to_bits().to_le_bytes());
+        self.buf.extend_from_slice(&deadline.to_le_bytes());
+        self.buf
+            .extend_from_slice(&(changes.len() as u32).to_le_bytes());
+        self.buf.extend_from_slice(key);
+        self.buf.extend_from_slice(changes);
         self.entries += 1;
     }
 

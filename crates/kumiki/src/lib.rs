@@ -41,8 +41,8 @@ pub use base::transaction::{ExpireWhen, Expiry, Kind, Observed, OpError, Transac
 pub use store::{
     Abort, CheckpointError, CheckpointOptions, CheckpointRefused, CheckpointReport,
     CheckpointStatus, CloseError, Commit, Committed, Db, Durable, Epoch, EpochTime, Op, OpenError,
-    Options, RecoveryProgress, RecoveryReport, Reply, Snapshot, SnapshotEntry, Stats,
-    TransactionError, Txn, Worker,
+    Options, RecoveryProgress, RecoveryReport, Reply, Snapshot, SnapshotEntry, SnapshotValue,
+    Stats, TransactionError, Txn, Worker,
 };
 
 /// Serving a database over the network.

@@ -69,7 +69,7 @@ impl KeyLookup {
                 let mut writer = Writer::new(values, protocol);
                 match entry.kind {
                     _ if !takes_values => {}
-                    Kind::String => writer.bulk(entry.value),
+                    Kind::String => writer.bulk(&entry.value.bytes()),
                     _ => writer.null(),
                 }
             });

@@ -204,7 +204,7 @@ fn digest_of(entry: &SnapshotEntry<'_>) -> [u8; DIGEST_BYTES] {
     hash.update((entry.key.len() as u64).to_le_bytes());
     hash.update(entry.key);
     hash.update(entry.deadline.unwrap_or(0).to_le_bytes());
-    hash.update(entry.value);
+    hash.update(values::canonical(entry.kind, &entry.value.bytes()));
     let hash = hash.finalize();
     std::array::from_fn(|at| hash[at])
 }
@@ -249,11 +249,8 @@ impl KeySelection {
             KeySelection::Description(text) => {
                 *text = Some(format!(
                     "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
-                    values::encoding(values::StoredValue {
-                        kind: entry.kind,
-                        bytes: entry.value,
-                    }),
-                    entry.value.len()
+                    values::encoding(entry.kind, &entry.value.bytes()),
+                    entry.value.bytes().len()
                 ));
             }
             _ => {}

@@ -125,7 +125,7 @@ fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<
     writer.array(5);
     writer.bulk(database::client_key(entry.key));
     writer.bulk(kind_name(entry.kind).as_bytes());
-    writer.bulk(entry.value);
+    writer.bulk(&entry.value.bytes());
     writer.int(entry.deadline.map_or(-1, number));
     let version = Version::present(entry.tid);
     let version = exchanged.map_or(version, |namespace| version.exchanged(namespace));

@@ -562,10 +562,7 @@ impl WorkingSet {
     fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
         let own = self.value(key);
         let deadline = own.and_then(|value| value.deadline);
-        let stored = own.map(|value| StoredValue {
-            kind: value.kind,
-            bytes: &value.bytes,
-        });
+        let stored = own.map(|value| StoredValue::new(value.kind, &value.bytes));
         let time_ms = self.time_ms();
         let outcome = values::execute(call, stored, CallContext { time_ms })?;
         let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
@@ -577,6 +574,7 @@ impl WorkingSet {
                 deadline,
             }),
             ValueChange::Delete => None,
+            ValueChange::Edited => unreachable!("the values here are bytes"),
         };
         self.set(key, new)?;
         events.iter().for_each(|event| self.note(key, *event));

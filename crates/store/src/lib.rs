@@ -71,7 +71,9 @@ pub use checkpoint_report::{
     CheckpointError, CheckpointRefused, CheckpointReport, CheckpointStatus,
 };
 pub use db::{Commit, Db, Durable, Stats};
-pub use engine::{KeyStats, Snapshot, SnapshotEntry, TransactionError, Txn, bytes_of_key};
+pub use engine::{
+    KeyStats, Snapshot, SnapshotEntry, SnapshotValue, TransactionError, Txn, bytes_of_key,
+};
 pub use error::{CloseError, OpenError};
 pub use journal::DurabilityLatency;
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};

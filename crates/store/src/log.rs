@@ -45,7 +45,7 @@ impl RedoLog for JournalLog {
 fn origin_of<'a>(change: &Change<'a>) -> Option<Origin<'a>> {
     match *change {
         Change::Put { origin, .. } | Change::Delete { origin, .. } => origin,
-        Change::Edit { .. } | Change::Flush { .. } => None,
+        Change::Edit { .. } | Change::Elements { .. } | Change::Flush { .. } => None,
     }
 }
 
@@ -54,6 +54,7 @@ fn size(change: Change<'_>) -> usize {
         + match change {
             Change::Put { key, value, .. } => key.len() + value.len(),
             Change::Edit { key, bytes, .. } => key.len() + bytes.len(),
+            Change::Elements { key, changes, .. } => key.len() + changes.len(),
             Change::Delete { key, .. } => key.len(),
             Change::Flush { .. } => 0,
         }

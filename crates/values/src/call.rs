@@ -4,15 +4,36 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
+use crate::collection::{CollectionEditor, CollectionView};
 use crate::commands::hashes;
 
-/// A value of a key, as it is stored.
-#[derive(Clone, Copy, Debug)]
+/// A value of a key.
+#[derive(Debug)]
 pub struct StoredValue<'v> {
     /// Its type.
     pub kind: Kind,
-    /// Its bytes.
-    pub bytes: &'v [u8],
+    /// Its bytes, or its trees.
+    pub data: StoredData<'v>,
+}
+
+/// The data of a value.
+#[derive(Debug)]
+pub enum StoredData<'v> {
+    /// A string, or a collection as one packed block.
+    Bytes(&'v [u8]),
+    /// A large collection, of which a command reads.
+    Tree(CollectionView<'v>),
+    /// A large collection, which a command may change.
+    Editor(&'v mut CollectionEditor),
+}
+
+impl<'v> StoredValue<'v> {
+    /// Returns a value with these bytes.
+    #[must_use]
+    pub fn new(kind: Kind, bytes: &'v [u8]) -> StoredValue<'v> {
+        let data = StoredData::Bytes(bytes);
+        StoredValue { kind, data }
+    }
 }
 
 /// What a command depends on besides its arguments and the value.
@@ -29,6 +50,8 @@ pub enum ValueChange {
     None,
     /// The value has this type and these bytes now. The key's deadline stays.
     Set(Kind, Vec<u8>),
+    /// The editor that the command was given has changed.
+    Edited,
     /// The key is deleted: its last element is gone.
     Delete,
 }
@@ -59,9 +82,9 @@ impl<'v> Outcome<'v> {
     pub(crate) fn changed(
         reply: Reply<'v>,
         event: KeyEvent,
-        (kind, bytes, is_empty): (Kind, Option<Vec<u8>>, bool),
+        (kind, changed, is_empty): (Kind, Option<ChangedData>, bool),
     ) -> Outcome<'v> {
-        let Some(bytes) = bytes else {
+        let Some(changed) = changed else {
             return Outcome::unchanged(reply);
         };
         let mut events: SmallVec<[KeyEvent; 2]> = SmallVec::new();
@@ -71,7 +94,10 @@ impl<'v> Outcome<'v> {
                 events.push(KeyEvent::Del);
                 ValueChange::Delete
             }
-            false => ValueChange::Set(kind, bytes),
+            false => match changed {
+                ChangedData::Bytes(bytes) => ValueChange::Set(kind, bytes),
+                ChangedData::Edited => ValueChange::Edited,
+            },
         };
         Outcome {
             reply,
@@ -79,6 +105,14 @@ impl<'v> Outcome<'v> {
             events,
         }
     }
+}
+
+/// The data of a value that was changed.
+pub(crate) enum ChangedData {
+    /// The bytes now.
+    Bytes(Vec<u8>),
+    /// The editor was used.
+    Edited,
 }
 
 /// The arguments of a command behind its key, and what else it depends on.
@@ -148,12 +182,15 @@ pub fn execute<'v>(
     execute(call, value)
 }
 
-/// Returns the bytes of a value, which must have this type; no bytes for an absent key.
+/// Returns the data of a value, which must have this type; no bytes for an absent key.
 #[inline]
-pub(crate) fn bytes_of(value: Option<StoredValue<'_>>, kind: Kind) -> Result<&[u8], OpError> {
+pub(crate) fn data_of(
+    value: Option<StoredValue<'_>>,
+    kind: Kind,
+) -> Result<StoredData<'_>, OpError> {
     match value {
-        None => Ok(b""),
-        Some(value) if value.kind == kind => Ok(value.bytes),
+        None => Ok(StoredData::Bytes(b"")),
+        Some(value) if value.kind == kind => Ok(value.data),
         Some(_) => Err(OpError::WrongType),
     }
 }

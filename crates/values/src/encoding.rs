@@ -3,7 +3,6 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
-use crate::call::StoredValue;
 use crate::packed::PackedView;
 
 /// The longest string that Redis keeps in one piece with its header.
@@ -14,16 +13,16 @@ const BLOCK_ELEMENT: usize = 64;
 
 /// Returns the name of the encoding that Redis has for a value that is set.
 #[must_use]
-pub fn encoding(value: StoredValue<'_>) -> &'static str {
-    match value.kind {
-        Kind::String if parse_int(value.bytes).is_some() => "int",
-        Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
+pub fn encoding(kind: Kind, bytes: &[u8]) -> &'static str {
+    match kind {
+        Kind::String if parse_int(bytes).is_some() => "int",
+        Kind::String if bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(value.bytes) => "listpack",
+        Kind::Hash if is_small(bytes) => "listpack",
         Kind::Hash => "hashtable",
         Kind::List => "quicklist",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small(value.bytes) => "listpack",
+        Kind::SortedSet if is_small(bytes) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
@@ -55,11 +54,8 @@ mod tests {
             (&*"x".repeat(44), "embstr"),
             (&*"x".repeat(45), "raw"),
         ] {
-            let stored = StoredValue {
-                kind: Kind::String,
-                bytes: value.as_bytes(),
-            };
-            assert_eq!(encoding(stored), expected, "{value}");
+            let bytes = value.as_bytes();
+            assert_eq!(encoding(Kind::String, bytes), expected, "{value}");
         }
     }
 }

@@ -12,14 +12,21 @@
 //! value, and the events of the key. The crate knows no keys, transactions, connections or RESP:
 //! the engine executes commands within transactions, and the server turns replies into RESP.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod call;
+mod collection;
 pub mod commands;
+mod element_hash;
 mod encoding;
 mod hash;
 mod packed;
+pub mod tree;
 
-pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
+pub use call::{CallContext, Outcome, StoredData, StoredValue, ValueChange, execute};
+pub use collection::{
+    CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
+    canonical, is_large,
+};
 pub use commands::hashes;
 pub use encoding::encoding;

@@ -38,4 +38,5 @@ call_errors! {
     NotPositive "ERR" "value is out of range, must be positive";
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
+    ReadAtomic "ERR" "read-atomic keys have strings only";
 }

@@ -113,8 +113,8 @@ pub mod siblings {
 }
 
 /// The change of one key, or of all of them. Applying the change of the greatest TID for each key,
-/// in any order, gives the state after all of them; an [`Edit`](Change::Edit) is applied to the
-/// version that it names.
+/// in any order, gives the state after all of them; an [`Edit`](Change::Edit) and
+/// [`Elements`](Change::Elements) are applied to the version that they name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// The key now has this value.
@@ -144,6 +144,18 @@ pub enum Change<'a> {
         /// The new bytes.
         bytes: &'a [u8],
     },
+    /// Only elements of the key's value, a large collection, have changed, or its deadline. The key has no
+    /// origin.
+    Elements {
+        /// The key.
+        key: &'a [u8],
+        /// The TID of the version that is changed.
+        base: Tid,
+        /// The time at which the key expires, in milliseconds since the Unix epoch.
+        deadline: Option<u64>,
+        /// The changes, in the format of crate `values`.
+        changes: &'a [u8],
+    },
     /// The key is deleted.
     Delete {
         /// The key.
@@ -163,9 +175,10 @@ impl<'a> Change<'a> {
     #[must_use]
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Change::Put { key, .. } | Change::Edit { key, .. } | Change::Delete { key, .. } => {
-                Some(key)
-            }
+            Change::Put { key, .. }
+            | Change::Edit { key, .. }
+            | Change::Elements { key, .. }
+            | Change::Delete { key, .. } => Some(key),
             Change::Flush { .. } => None,
         }
     }

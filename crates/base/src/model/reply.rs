@@ -1,5 +1,7 @@
 //! Answers to operations.
 
+use std::borrow::Cow;
+
 use super::ids::Version;
 use super::nested::NestedReply;
 use super::op_error::OpError;
@@ -26,7 +28,7 @@ pub enum Reply<'e> {
     /// Keys and, if asked for, their values (else empty).
     Pairs(Vec<(&'e [u8], &'e [u8])>),
     /// A value of any type, as it is stored.
-    Value(Kind, &'e [u8]),
+    Value(Kind, Cow<'e, [u8]>),
     /// What a command on a collection has answered, if it is none of the above.
     Nested(NestedReply),
     /// The operation failed by itself; nothing of it took effect.
@@ -88,7 +90,7 @@ impl OwnedReply {
             OwnedReply::Pairs(pairs) => {
                 Reply::Pairs(pairs.iter().map(|(k, v)| (&k[..], &v[..])).collect())
             }
-            OwnedReply::Value(kind, bytes) => Reply::Value(*kind, bytes),
+            OwnedReply::Value(kind, bytes) => Reply::Value(*kind, Cow::Borrowed(bytes)),
             OwnedReply::Nested(nested) => Reply::Nested(nested.clone()),
             OwnedReply::Error(error) => Reply::Error(*error),
         }

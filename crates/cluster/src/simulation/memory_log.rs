@@ -47,6 +47,12 @@ enum LoggedChange {
         offset: usize,
         bytes: Box<[u8]>,
     },
+    Elements {
+        key: Box<[u8]>,
+        base: Tid,
+        deadline: Option<u64>,
+        changes: Box<[u8]>,
+    },
     Delete {
         key: Box<[u8]>,
         origin: Option<(TransactionId, Box<[u8]>)>,
@@ -156,7 +162,9 @@ impl LogEntry {
             LoggedChange::Put { origin, .. } | LoggedChange::Delete { origin, .. } => {
                 origin.as_ref().map(|(_, siblings)| &**siblings)
             }
-            LoggedChange::Edit { .. } | LoggedChange::Flush { .. } => None,
+            LoggedChange::Edit { .. }
+            | LoggedChange::Elements { .. }
+            | LoggedChange::Flush { .. } => None,
         }
     }
 }
@@ -167,6 +175,7 @@ impl LoggedChange {
         match self {
             LoggedChange::Put { key, .. }
             | LoggedChange::Edit { key, .. }
+            | LoggedChange::Elements { key, .. }
             | LoggedChange::Delete { key, .. } => Some(key),
             LoggedChange::Flush { .. } => None,
         }
@@ -200,6 +209,17 @@ impl LoggedChange {
                 base,
                 offset,
                 bytes: bytes.into(),
+            },
+            Change::Elements {
+                key,
+                base,
+                deadline,
+                changes,
+            } => LoggedChange::Elements {
+                key: key.into(),
+                base,
+                deadline,
+                changes: changes.into(),
             },
             Change::Delete { key, origin } => LoggedChange::Delete {
                 key: key.into(),
@@ -240,6 +260,17 @@ impl LoggedChange {
                 base: *base,
                 offset: *offset,
                 bytes,
+            },
+            LoggedChange::Elements {
+                key,
+                base,
+                deadline,
+                changes,
+            } => Change::Elements {
+                key,
+                base: *base,
+                deadline: *deadline,
+                changes,
             },
             LoggedChange::Delete { key, origin } => Change::Delete {
                 key,

@@ -7,7 +7,7 @@ use base::epochs::EpochClock;
 use base::partition::OwnedReply;
 use base::transaction::{ExpireWhen, Expiry, When};
 use base::{Abort, Change, Epoch, Op, Tid, Version};
-use kumiki_engine::SnapshotEntry;
+use kumiki_engine::{SnapshotEntry, SnapshotValue};
 
 use crate::support::replica::{Replica, driven, load};
 use crate::support::{holder, put_until};
@@ -15,7 +15,9 @@ use testkit::SetOnDrop;
 
 fn entries(replica: &Replica, snapshot: &kumiki_engine::Snapshot) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
-    let visit = |entry: SnapshotEntry<'_>| found.push((entry.key.to_vec(), entry.value.to_vec()));
+    let visit = |entry: SnapshotEntry<'_>| {
+        found.push((entry.key.to_vec(), entry.value.bytes().into_owned()))
+    };
     let next = replica.with(|w| w.scan_snapshot(snapshot, b"", None, usize::MAX, visit));
     assert_eq!(next, None);
     found
@@ -334,7 +336,7 @@ fn a_load_that_broke_off_is_begun_again() {
         for key in [&b"a"[..], b"b"] {
             loader.put(&SnapshotEntry {
                 key,
-                value: b"half",
+                value: SnapshotValue::Bytes(b"half"),
                 kind: base::transaction::Kind::String,
                 deadline: None,
                 tid: Tid::new(Epoch(70), 0),

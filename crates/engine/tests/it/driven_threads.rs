@@ -85,7 +85,7 @@ fn readers_see_entries_whole() {
                     for _ in 0..2 {
                         sum = 0;
                         let next = w.scan_snapshot(&snapshot, b"a", Some(b"b"), 99, |entry| {
-                            sum += number(&Reply::Bytes(entry.value));
+                            sum += number(&Reply::Bytes(&entry.value.bytes()));
                         });
                         assert_eq!((next, sum), (None, TOTAL));
                         janitor.tidy(follower.applied(), 100);

@@ -8,7 +8,7 @@ use base::limits::Limits;
 use base::limits::RESERVED;
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, OpError};
+use base::transaction::{Expiry, Kind, OpError};
 use base::{Abort, Op};
 use testkit::SetOnDrop;
 
@@ -274,6 +274,7 @@ fn versions_carry_their_origin() {
         Logged::Put {
             key: b"a".to_vec(),
             value: b"1".to_vec(),
+            kind: Kind::String,
             generation: 0,
             deadline: None,
             origin: origin.clone(),

@@ -162,7 +162,7 @@ fn a_late_version_is_not_in_snapshots_and_does_not_hide_older_ones() {
     pass(&world, 3 * KEPT_MS);
     let mut w = world.worker();
     for (snapshot, value) in [(&before, b"1"), (&between, b"7"), (&after, b"7")] {
-        let seen = w.read_snapshot(snapshot, X, |entry| entry.value.to_vec());
+        let seen = w.read_snapshot(snapshot, X, |entry| entry.value.bytes().into_owned());
         assert_eq!(seen.as_deref(), Some(&value[..]));
     }
 }

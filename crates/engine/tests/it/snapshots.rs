@@ -24,7 +24,7 @@ fn all(worker: &mut Worker<NoLog>, snapshot: &Snapshot) -> Vec<(Vec<u8>, Vec<u8>
     let (mut from, mut found) = (Some(Vec::new()), Vec::new());
     while let Some(key) = from {
         from = worker.scan_snapshot(snapshot, &key, None, 2, |entry| {
-            found.push((entry.key.to_vec(), entry.value.to_vec()));
+            found.push((entry.key.to_vec(), entry.value.bytes().into_owned()));
         });
     }
     found
@@ -83,7 +83,7 @@ fn a_walk_stops_where_the_visitor_stops_it_and_goes_on_there() {
         let mut left = 9;
         slices += 1;
         from = w.walk_snapshot(&view, &key, Some(&[90]), |entry| {
-            found.extend(entry.map(|entry| (entry.key[0], entry.value.to_vec())));
+            found.extend(entry.map(|entry| (entry.key[0], entry.value.bytes().into_owned())));
             left -= 1;
             left > 0
         });
@@ -91,7 +91,8 @@ fn a_walk_stops_where_the_visitor_stops_it_and_goes_on_there() {
     let expected = (0..90).filter(|&key| key != 7);
     assert!(expected.map(|key| (key, vec![key; 3])).eq(found));
     assert!(slices >= 10, "{slices}");
-    let value = |w: &mut Worker<NoLog>, key| w.read_snapshot(&view, key, |e| e.value.to_vec());
+    let value =
+        |w: &mut Worker<NoLog>, key| w.read_snapshot(&view, key, |e| e.value.bytes().into_owned());
     assert_eq!(value(&mut w, &[8]), Some(vec![8; 3]));
     assert_eq!(value(&mut w, &[7]), None);
     assert_eq!(value(&mut w, &[200]), None);

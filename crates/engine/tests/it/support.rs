@@ -12,7 +12,7 @@ use base::clock::ManualClock;
 use base::limits::Limits;
 use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, Holder, When};
+use base::transaction::{Expiry, Holder, Kind, When};
 use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
 use kumiki_engine::{Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Worker};
@@ -24,6 +24,7 @@ pub(crate) enum Logged {
     Put {
         key: Vec<u8>,
         value: Vec<u8>,
+        kind: Kind,
         generation: u16,
         deadline: Option<u64>,
         origin: Option<(TransactionId, Vec<u8>)>,
@@ -33,6 +34,12 @@ pub(crate) enum Logged {
         base: Tid,
         offset: usize,
         bytes: Vec<u8>,
+    },
+    Elements {
+        key: Vec<u8>,
+        base: Tid,
+        deadline: Option<u64>,
+        changes: Vec<u8>,
     },
     Delete {
         key: Vec<u8>,
@@ -76,13 +83,14 @@ pub(crate) fn owned(change: &Change<'_>) -> Logged {
         Change::Put {
             key,
             value,
+            kind,
             generation,
             deadline,
             origin,
-            ..
         } => Logged::Put {
             key: key.to_vec(),
             value: value.to_vec(),
+            kind,
             generation,
             deadline,
             origin: own(origin),
@@ -97,6 +105,17 @@ pub(crate) fn owned(change: &Change<'_>) -> Logged {
             base,
             offset,
             bytes: bytes.to_vec(),
+        },
+        Change::Elements {
+            key,
+            base,
+            deadline,
+            changes,
+        } => Logged::Elements {
+            key: key.to_vec(),
+            base,
+            deadline,
+            changes: changes.to_vec(),
         },
         Change::Delete { key, origin } => Logged::Delete {
             key: key.to_vec(),
@@ -121,13 +140,14 @@ pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
         Logged::Put {
             key,
             value,
+            kind,
             generation,
             deadline,
             origin,
         } => Change::Put {
             key,
             value,
-            kind: base::transaction::Kind::String,
+            kind: *kind,
             generation: *generation,
             deadline: *deadline,
             origin: of(origin),
@@ -142,6 +162,17 @@ pub(crate) fn borrowed(logged: &Logged) -> Change<'_> {
             base: *base,
             offset: *offset,
             bytes,
+        },
+        Logged::Elements {
+            key,
+            base,
+            deadline,
+            changes,
+        } => Change::Elements {
+            key,
+            base: *base,
+            deadline: *deadline,
+            changes,
         },
         Logged::Delete { key, origin } => Change::Delete {
             key,

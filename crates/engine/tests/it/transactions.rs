@@ -360,7 +360,7 @@ fn a_snapshot_stays_as_it_was() {
         let (mut from, mut found) = (Some(Vec::new()), Vec::new());
         while let Some(key) = from {
             from = w.scan_snapshot(snapshot, &key, None, 2, |entry| {
-                found.push((entry.key.to_vec(), entry.value.to_vec()));
+                found.push((entry.key.to_vec(), entry.value.bytes().into_owned()));
             });
         }
         found

@@ -5,7 +5,7 @@ use base::database;
 use base::transaction::Kind;
 use base::{Change, Epoch, Tid, Timestamp, TransactionId};
 
-use super::{DELETE, EDIT, Entry, FLUSH, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
+use super::{DELETE, EDIT, ELEMENTS, Entry, FLUSH, NEVER, OLD_ORIGIN, ORIGIN, PUT, PUT_DEADLINE};
 use crate::checkpoint::CheckpointView;
 
 /// Passes every entry of a payload to `apply`, and returns their number.
@@ -213,6 +213,18 @@ impl<'a> RemainingPayload<'a> {
                     base,
                     offset,
                     bytes: self.take(length)?,
+                })
+            }
+            ELEMENTS if origin.is_some() => Err("elements with an origin"),
+            ELEMENTS => {
+                let key = self.u32()? as usize;
+                let (base, deadline) = (Tid::from_bits(self.u64()?), self.u64()?);
+                let length = self.u32()? as usize;
+                Ok(Change::Elements {
+                    key: self.take(key)?,
+                    base,
+                    deadline: (deadline != NEVER).then_some(deadline),
+                    changes: self.take(length)?,
                 })
             }
             DELETE => {

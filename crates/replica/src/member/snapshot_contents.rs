@@ -48,7 +48,7 @@ pub(super) fn write_snapshot(
         from = worker.copy_snapshot(snapshot, &begin, None, |entry| {
             if let Some(entry) = entry {
                 debug_assert!([generation, SYSTEM_GENERATION].contains(&entry.generation));
-                outcome = writer.put(&record(&entry));
+                outcome = writer.put(&record(&entry, &entry.value.bytes()));
             }
             left -= 1;
             left > 0 && outcome.is_ok()
@@ -62,10 +62,10 @@ pub(super) fn write_snapshot(
     writer.finish(sessions)
 }
 
-fn record<'e>(entry: &SnapshotEntry<'e>) -> SnapshotRecord<'e> {
+fn record<'e>(entry: &SnapshotEntry<'e>, value: &'e [u8]) -> SnapshotRecord<'e> {
     SnapshotRecord {
         key: entry.key,
-        value: entry.value,
+        value,
         kind: entry.kind,
         generation: entry.generation,
         deadline: entry.deadline,

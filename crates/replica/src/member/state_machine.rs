@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use base::partition::OwnedReply;
 use base::{Abort, Change, Epoch};
 use disk::Disk;
-use engine::{Applier, SnapshotEntry};
+use engine::{Applier, SnapshotEntry, SnapshotValue};
 use raft::eraftpb::Entry;
 
 use crate::deadlines::DeadlineSet;
@@ -277,7 +277,7 @@ impl StateMachine {
             self.deadlines.extend(ahead);
             loader.put(&SnapshotEntry {
                 key: record.key,
-                value: record.value,
+                value: SnapshotValue::Bytes(record.value),
                 kind: record.kind,
                 deadline: record.deadline,
                 tid: record.tid,

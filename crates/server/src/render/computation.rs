@@ -3,7 +3,6 @@
 use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
-use values::StoredValue;
 
 use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
@@ -48,11 +47,7 @@ impl Computation {
         match self {
             Computation::Encoding => match replies.first() {
                 Some(Reply::Value(kind, value)) => {
-                    let stored = StoredValue {
-                        kind: *kind,
-                        bytes: value,
-                    };
-                    writer.bulk(values::encoding(stored).as_bytes());
+                    writer.bulk(values::encoding(*kind, value).as_bytes());
                 }
                 _ => writer.null(),
             },
@@ -97,7 +92,8 @@ impl Computation {
 /// Returns the value in a reply, if there is one.
 fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
     match reply {
-        Some(Reply::Bytes(value) | Reply::Value(_, value)) => Some(value),
+        Some(Reply::Bytes(value)) => Some(value),
+        Some(Reply::Value(_, value)) => Some(value),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@
 //!    files outside.
 //! 2. Memory is bounded: each thread has one block, or its largest value.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use engine::{NoLog, Snapshot, SnapshotEntry, Worker};
@@ -80,8 +81,17 @@ pub(super) fn copy(
         while let Some(from) = next {
             let large;
             (next, large) = slice(worker, snapshot, &from, to.as_deref(), &mut writer);
-            if let Some(key) = large {
-                copy_large(worker, snapshot, &key, &mut writer, &mut throttle)?;
+            match large {
+                None => {}
+                Some(LargeValue::At(key)) => {
+                    copy_large(worker, snapshot, &key, &mut writer, &mut throttle)?;
+                }
+                Some(LargeValue::Block(block)) => {
+                    for piece in block.chunks(PIECE) {
+                        writer.value(piece);
+                        throttle.rest(writer.entries())?;
+                    }
+                }
             }
             if writer.is_full() {
                 writer.flush()?;
@@ -92,26 +102,38 @@ pub(super) fn copy(
     Ok(writer.finish()?)
 }
 
-/// Copies keys for one slice. Returns where to go on, and the key of an entry that was begun and
-/// whose value is too large for a slice.
+/// A value that is too large for a slice.
+enum LargeValue {
+    /// It is that of this key.
+    At(Vec<u8>),
+    /// It is that of a large collection, made for the checkpoint.
+    Block(Vec<u8>),
+}
+
+/// Copies keys for one slice. Returns where to go on, and the value of an entry that was begun if it is too
+/// large for a slice.
 fn slice(
     worker: &mut Worker<NoLog>,
     snapshot: &Snapshot,
     from: &[u8],
     to: Option<&[u8]>,
     writer: &mut PartWriter,
-) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+) -> (Option<Vec<u8>>, Option<LargeValue>) {
     let start = Instant::now();
     let (mut seen, mut copied, mut large) = (0, 0, None);
     let next = worker.copy_snapshot(snapshot, from, to, |entry| {
         if let Some(entry) = entry {
-            writer.entry(&head(&entry));
-            if entry.value.len() > PIECE {
-                large = Some(entry.key.to_vec());
+            let value = entry.value.bytes();
+            writer.entry(&head(&entry, value.len()));
+            if value.len() > PIECE {
+                large = Some(match value {
+                    Cow::Borrowed(_) => LargeValue::At(entry.key.to_vec()),
+                    Cow::Owned(block) => LargeValue::Block(block),
+                });
                 return false;
             }
-            writer.value(entry.value);
-            copied += entry.value.len();
+            writer.value(&value);
+            copied += value.len();
         }
         seen += 1;
         let over = seen % LOOK == 0 && start.elapsed() > SLICE;
@@ -120,11 +142,11 @@ fn slice(
     (next, large)
 }
 
-fn head<'a>(entry: &SnapshotEntry<'a>) -> CheckpointKey<'a> {
+fn head<'a>(entry: &SnapshotEntry<'a>, value_len: usize) -> CheckpointKey<'a> {
     CheckpointKey {
         tid: entry.tid,
         key: entry.key,
-        value_len: entry.value.len(),
+        value_len,
         kind: entry.kind,
         generation: entry.generation,
         deadline: entry.deadline,
@@ -143,8 +165,9 @@ fn copy_large(
     let (mut at, mut length) = (0, usize::MAX);
     while at < length {
         let copied = worker.read_snapshot(snapshot, key, |entry| {
-            length = entry.value.len();
-            let piece = &entry.value[at..length.min(at + PIECE)];
+            let value = entry.value.bytes();
+            length = value.len();
+            let piece = &value[at..length.min(at + PIECE)];
             writer.value(piece);
             piece.len()
         });

@@ -33,7 +33,7 @@ fn content(db: &Db) -> Content {
     let (mut from, mut found) = (Some(Vec::new()), Content::new());
     while let Some(key) = from {
         from = worker.scan_snapshot(&snapshot, &key, None, 1000, &mut |entry| {
-            found.insert(entry.key.to_vec(), entry.value.to_vec());
+            found.insert(entry.key.to_vec(), entry.value.bytes().into_owned());
         });
     }
     found

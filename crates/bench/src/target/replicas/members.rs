@@ -185,9 +185,9 @@ fn held(partition: &ReplicatedPartition) -> Result<MemberState, RunError> {
         next = worker
             .inner()
             .scan_snapshot(&snapshot, &from, None, SLICE, |entry| {
-                let digest = digest(entry.key, entry.tid, entry.value);
+                let digest = digest(entry.key, entry.tid, &entry.value.bytes());
                 held.hash = held.hash.wrapping_add(digest);
-                match counter(entry.key, entry.value) {
+                match counter(entry.key, &entry.value.bytes()) {
                     Ok(counter) => held.counters.push(counter),
                     Err(what) => strange = Some(what),
                 }

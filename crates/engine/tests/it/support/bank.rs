@@ -66,6 +66,7 @@ pub(crate) fn opening() -> Entry {
     let open = |number| Logged::Put {
         key: account(number).to_vec(),
         value: START.to_string().into_bytes(),
+        kind: base::transaction::Kind::String,
         generation: 0,
         deadline: None,
         origin: None,

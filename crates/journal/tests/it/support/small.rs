@@ -87,7 +87,7 @@ pub(crate) fn recover(disk: &FaultDisk) -> Result<(Recovered, State), RecoverErr
                 assert_eq!(origin, origin_of(value));
                 (key[0], Some((value, generation)))
             }
-            Change::Edit { .. } => unreachable!("these logs have none"),
+            Change::Edit { .. } | Change::Elements { .. } => unreachable!("these logs have none"),
             Change::Delete { key, .. } => (key[0], None),
             Change::Flush { generation } => {
                 newest.1 = newest.1.max((entry.tid, generation));

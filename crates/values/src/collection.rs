@@ -1,0 +1,220 @@
+//! A large collection: its trees, their changes, and the log of these.
+//!
+//! | type | trees | key | value |
+//! |---|---|---|---|
+//! | hash | one | 4 bytes of the field's hash, the field | as in the packed block |
+//! | set | one | 4 bytes of the member's hash, the member | none |
+//! | list | one, by position | none | the element |
+//! | sorted set | by score | score (8 bytes, sortable), the member | none |
+//! | | by member | 4 bytes of the member's hash, the member | score (8 bytes, sortable) |
+//!
+//! Contract: [`CollectionRoots`] are those of a version whose nodes follow the contract of [`crate::tree`].
+
+#![allow(unsafe_code)]
+
+mod change_log;
+mod editor;
+
+use std::borrow::Cow;
+
+use base::transaction::Kind;
+
+use smallvec::SmallVec;
+
+pub use editor::{CollectionEditor, PublishedCollection};
+
+use crate::element_hash::element_hash;
+use crate::packed::{Form, PackedEditor, PackedView};
+use crate::tree::{
+    FreedNodes, KeyOrder, PositionOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp,
+};
+
+/// The bytes of a sortable score.
+const SCORE: usize = 8;
+/// The bytes of a hash before a field or a member.
+const HASH: usize = 4;
+
+/// The roots of a published collection.
+#[derive(Clone, Copy, Debug)]
+pub enum CollectionRoots {
+    /// Of a hash or a set.
+    Map(TreeRoot<KeyOrder>),
+    /// Of a list.
+    List(TreeRoot<PositionOrder>),
+    /// Of a sorted set: by score, and by member.
+    Sorted(TreeRoot<KeyOrder>, TreeRoot<KeyOrder>),
+}
+
+/// A collection that is read.
+#[derive(Clone, Copy, Debug)]
+pub enum CollectionView<'v> {
+    /// A hash or a set.
+    Map(TreeView<'v, KeyOrder>),
+    /// A list.
+    List(TreeView<'v, PositionOrder>),
+    /// A sorted set: by score, and by member.
+    Sorted(TreeView<'v, KeyOrder>, TreeView<'v, KeyOrder>),
+}
+
+/// The nodes that a version of a collection has and its successor has not.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct ReplacedTrees([ReplacedNodes; 2]);
+
+impl CollectionRoots {
+    /// Returns the collection for reading.
+    ///
+    /// # Safety
+    /// As for [`TreeRoot::view`].
+    #[must_use]
+    pub unsafe fn view<'v>(self) -> CollectionView<'v> {
+        // SAFETY: by the caller.
+        unsafe {
+            match self {
+                CollectionRoots::Map(tree) => CollectionView::Map(tree.view()),
+                CollectionRoots::List(tree) => CollectionView::List(tree.view()),
+                CollectionRoots::Sorted(scores, members) => {
+                    CollectionView::Sorted(scores.view(), members.view())
+                }
+            }
+        }
+    }
+
+    /// Returns an editor of the next version, with its stamp.
+    ///
+    /// # Safety
+    /// As for [`TreeRoot::edit`].
+    #[must_use]
+    pub unsafe fn edit(self, kind: Kind, stamp: VersionStamp) -> CollectionEditor {
+        // SAFETY: by the caller.
+        unsafe { CollectionEditor::new(self, kind, stamp) }
+    }
+
+    /// Returns all nodes of the collection.
+    ///
+    /// # Safety
+    /// As for [`TreeRoot::replace_all`].
+    pub unsafe fn replace_all(self) -> ReplacedTrees {
+        // SAFETY: by the caller.
+        unsafe {
+            ReplacedTrees(match self {
+                CollectionRoots::Map(tree) => [tree.replace_all(), ReplacedNodes::default()],
+                CollectionRoots::List(tree) => [tree.replace_all(), ReplacedNodes::default()],
+                CollectionRoots::Sorted(scores, members) => {
+                    [scores.replace_all(), members.replace_all()]
+                }
+            })
+        }
+    }
+}
+
+impl ReplacedTrees {
+    /// Returns `true` if there are no nodes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(ReplacedNodes::is_empty)
+    }
+
+    /// Appends the nodes of others.
+    pub fn append(&mut self, others: ReplacedTrees) {
+        for (own, other) in self.0.iter_mut().zip(others.0) {
+            own.append(other);
+        }
+    }
+
+    /// Takes those that an older version has; see [`ReplacedNodes::split_off_older`].
+    pub fn split_off_older(&mut self, older: VersionStamp) -> ReplacedTrees {
+        ReplacedTrees(self.0.each_mut().map(|nodes| nodes.split_off_older(older)))
+    }
+
+    /// Frees so many nodes at most.
+    ///
+    /// # Safety
+    /// As for [`ReplacedNodes::free_some`].
+    pub unsafe fn free_some(&mut self, most: usize) -> FreedNodes {
+        let mut all = FreedNodes::default();
+        for nodes in &mut self.0 {
+            // SAFETY: by the caller.
+            let freed = unsafe { nodes.free_some(most - all.nodes) };
+            all.nodes += freed.nodes;
+            all.bytes += freed.bytes;
+        }
+        all
+    }
+}
+
+impl<'v> CollectionView<'v> {
+    /// Returns the number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            CollectionView::Map(tree) | CollectionView::Sorted(tree, _) => tree.len(),
+            CollectionView::List(tree) => tree.len(),
+        }
+    }
+
+    /// Returns `true` if there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the collection as one packed block.
+    #[must_use]
+    pub fn to_packed(&self, kind: Kind) -> Vec<u8> {
+        let form = match kind {
+            Kind::Hash => Form::Pairs,
+            _ => Form::Single,
+        };
+        let mut block = PackedEditor::new(form, b"");
+        match self {
+            CollectionView::Map(tree) => {
+                tree.iter()
+                    .for_each(|(key, value)| block.push(&key[HASH..], value));
+            }
+            CollectionView::List(tree) => tree.iter().for_each(|(_, value)| block.push(value, b"")),
+            CollectionView::Sorted(tree, _) => {
+                tree.iter().for_each(|(key, _)| block.push(key, b""))
+            }
+        }
+        block.into_changed().unwrap_or_default()
+    }
+}
+
+/// Returns the key of a field or a member in a tree.
+pub(crate) fn map_key(element: &[u8]) -> SmallVec<[u8; 64]> {
+    let mut key: SmallVec<[u8; 64]> = SmallVec::new();
+    key.extend_from_slice(&element_hash(element).to_be_bytes());
+    key.extend_from_slice(element);
+    key
+}
+
+/// Returns the field or the member of a key in a tree.
+pub(crate) fn without_hash(key: &[u8]) -> &[u8] {
+    key.get(HASH..).unwrap_or_default()
+}
+
+/// The most elements, and the most bytes, of a collection of several elements that is one packed block.
+const BLOCK_ELEMENTS: usize = 128;
+const BLOCK_BYTES: usize = 4096;
+
+/// Returns `true` if a value, as it is stored, becomes trees in memory.
+#[must_use]
+pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
+    if matches!(kind, Kind::String | Kind::Stream) {
+        return false;
+    }
+    let elements = PackedView::new(bytes).len();
+    elements > BLOCK_ELEMENTS || bytes.len() > BLOCK_BYTES && elements > 1
+}
+
+/// Returns the bytes of a value in a form that does not depend on how it came to be: the elements of hashes and
+/// sets are in the order that trees give them.
+#[must_use]
+pub fn canonical(kind: Kind, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if !matches!(kind, Kind::Hash | Kind::Set) {
+        return Cow::Borrowed(bytes);
+    }
+    let editor = CollectionEditor::of_packed(kind, bytes, VersionStamp(1));
+    Cow::Owned(editor.view().to_packed(kind))
+}

@@ -1,0 +1,58 @@
+//! The changes of a collection as bytes, in their order. Each has a tag:
+//!
+//! | tag | change | fields |
+//! |---|---|---|
+//! | 1 | put | field or member, value or score |
+//! | 2 | remove | field or member |
+//! | 3 | insert | position, element |
+//! | 4 | replace | position, element |
+//! | 5 | remove range | first position, position behind the last one |
+//!
+//! A position, and the length before bytes, are LEB128 numbers.
+
+pub(super) const PUT: u8 = 1;
+pub(super) const REMOVE: u8 = 2;
+pub(super) const INSERT: u8 = 3;
+pub(super) const REPLACE: u8 = 4;
+pub(super) const REMOVE_RANGE: u8 = 5;
+
+/// Appends a change.
+pub(super) fn push(to: &mut Vec<u8>, tag: u8, numbers: &[usize], parts: &[&[u8]]) {
+    to.push(tag);
+    numbers.iter().for_each(|number| push_number(to, *number));
+    for part in parts {
+        push_number(to, part.len());
+        to.extend_from_slice(part);
+    }
+}
+
+fn push_number(to: &mut Vec<u8>, mut number: usize) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+pub(super) fn read_number(from: &mut &[u8]) -> Option<usize> {
+    let (mut number, mut shift) = (0usize, 0);
+    loop {
+        let (&byte, rest) = from.split_first()?;
+        *from = rest;
+        number |= usize::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+        shift += 7;
+        if shift > 35 {
+            return None;
+        }
+    }
+}
+
+pub(super) fn read_bytes<'l>(from: &mut &'l [u8]) -> Option<&'l [u8]> {
+    let length = read_number(from)?;
+    let (bytes, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    Some(bytes)
+}

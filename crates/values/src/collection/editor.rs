@@ -1,0 +1,409 @@
+//! The changes of a large collection.
+
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use base::transaction::Kind;
+
+use super::change_log::{
+    self, INSERT, PUT, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number,
+};
+use super::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
+use crate::packed::PackedView;
+use crate::tree::{
+    KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
+};
+
+/// Makes the next version of a collection. Dropping it frees what it has made.
+#[derive(Debug)]
+pub struct CollectionEditor {
+    kind: Kind,
+    trees: EditedTrees,
+    log: Vec<u8>,
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+enum EditedTrees {
+    Map(TreeEditor<KeyOrder>),
+    List(TreeEditor<PositionOrder>),
+    Sorted(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
+}
+
+/// A collection that was published.
+#[derive(Debug)]
+#[must_use]
+pub struct PublishedCollection {
+    /// Its roots.
+    pub roots: CollectionRoots,
+    /// The nodes that the version before has and this one has not.
+    pub replaced: ReplacedTrees,
+    /// The bytes that were allocated for its nodes.
+    pub allocated: usize,
+}
+
+impl CollectionEditor {
+    /// Returns an editor of the version after the one with these roots.
+    ///
+    /// # Safety
+    /// As for [`TreeRoot::edit`](crate::tree::TreeRoot::edit).
+    pub(super) unsafe fn new(roots: CollectionRoots, kind: Kind, stamp: VersionStamp) -> Self {
+        let limits = NodeLimits::default();
+        // SAFETY: by the caller.
+        let trees = unsafe {
+            match roots {
+                CollectionRoots::Map(tree) => EditedTrees::Map(tree.edit(stamp, limits)),
+                CollectionRoots::List(tree) => EditedTrees::List(tree.edit(stamp, limits)),
+                CollectionRoots::Sorted(scores, members) => {
+                    let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
+                    EditedTrees::Sorted(scores, members)
+                }
+            }
+        };
+        CollectionEditor {
+            kind,
+            trees,
+            log: Vec::new(),
+            is_changed: false,
+        }
+    }
+
+    /// Makes a collection of a packed block, with the stamp of its first version.
+    #[must_use]
+    pub fn of_packed(kind: Kind, block: &[u8], stamp: VersionStamp) -> CollectionEditor {
+        let view = PackedView::new(block);
+        let trees = match kind {
+            Kind::List => {
+                let limits = NodeLimits::default();
+                let mut tree = TreeBuilder::<PositionOrder>::new(stamp, limits);
+                view.iter().for_each(|element| tree.push(element.first));
+                EditedTrees::List(tree.finish())
+            }
+            Kind::SortedSet => {
+                let scores = view
+                    .iter()
+                    .map(|element| (element.first.to_vec(), b"".to_vec()));
+                let members = view.iter().filter_map(|element| {
+                    let (score, member) = element.first.split_at_checked(SCORE)?;
+                    Some((map_key(member).to_vec(), score.to_vec()))
+                });
+                EditedTrees::Sorted(built(scores, stamp), built(members, stamp))
+            }
+            _ => {
+                let entries = view.iter();
+                let entries = entries
+                    .map(|element| (map_key(element.first).to_vec(), element.second.to_vec()));
+                EditedTrees::Map(built(entries, stamp))
+            }
+        };
+        CollectionEditor {
+            kind,
+            trees,
+            log: Vec::new(),
+            is_changed: false,
+        }
+    }
+
+    /// Returns the collection as it is now.
+    #[must_use]
+    pub fn view(&self) -> CollectionView<'_> {
+        match &self.trees {
+            EditedTrees::Map(tree) => CollectionView::Map(tree.view()),
+            EditedTrees::List(tree) => CollectionView::List(tree.view()),
+            EditedTrees::Sorted(scores, members) => {
+                CollectionView::Sorted(scores.view(), members.view())
+            }
+        }
+    }
+
+    /// Returns its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns `true` if changes were made.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Takes the log of the changes that were made.
+    #[must_use]
+    pub fn take_log(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Returns the bytes that are allocated for nodes.
+    #[must_use]
+    pub fn allocated(&self) -> usize {
+        match &self.trees {
+            EditedTrees::Map(tree) => tree.allocated(),
+            EditedTrees::List(tree) => tree.allocated(),
+            EditedTrees::Sorted(scores, members) => scores.allocated() + members.allocated(),
+        }
+    }
+
+    /// Sets a field of a hash, adds a member of a set, or gives a member of a sorted set a sortable score.
+    /// Returns `true` if it is new.
+    ///
+    /// # Panics
+    /// Panics if this is a list, or the score has not 8 bytes.
+    pub fn put(&mut self, element: &[u8], value: &[u8]) -> bool {
+        self.note(PUT, &[], &[element, value]);
+        match &mut self.trees {
+            EditedTrees::Map(tree) => tree.put(&map_key(element), value),
+            EditedTrees::Sorted(scores, members) => {
+                assert_eq!(value.len(), SCORE, "a score has 8 bytes");
+                let key = map_key(element);
+                let old = members
+                    .view()
+                    .get(&key)
+                    .map(|score| [score, element].concat());
+                if let Some(old) = &old {
+                    scores.remove(old);
+                }
+                scores.put(&[value, element].concat(), b"");
+                members.put(&key, value)
+            }
+            EditedTrees::List(_) => panic!("a list has no fields"),
+        }
+    }
+
+    /// Removes a field or a member. Returns `true` if it was there.
+    ///
+    /// # Panics
+    /// Panics if this is a list.
+    pub fn remove(&mut self, element: &[u8]) -> bool {
+        let key = map_key(element);
+        let removed = match &mut self.trees {
+            EditedTrees::Map(tree) => tree.remove(&key),
+            EditedTrees::Sorted(scores, members) => {
+                let old = members
+                    .view()
+                    .get(&key)
+                    .map(|score| [score, element].concat());
+                old.is_some_and(|old| scores.remove(&old) && members.remove(&key))
+            }
+            EditedTrees::List(_) => panic!("a list has no fields"),
+        };
+        if removed {
+            self.note(REMOVE, &[], &[element]);
+        }
+        removed
+    }
+
+    /// Inserts an element of a list in front of a position.
+    ///
+    /// # Panics
+    /// Panics if this is no list, or the position is behind its end.
+    pub fn insert(&mut self, position: usize, element: &[u8]) {
+        self.list().insert(position, element);
+        self.note(INSERT, &[position], &[element]);
+    }
+
+    /// Replaces an element of a list.
+    ///
+    /// # Panics
+    /// Panics if this is no list, or has no such element.
+    pub fn replace(&mut self, position: usize, element: &[u8]) {
+        self.list().replace(position, element);
+        self.note(REPLACE, &[position], &[element]);
+    }
+
+    /// Removes the elements of a list or a sorted set at some positions.
+    ///
+    /// # Panics
+    /// Panics if the range ends behind the last element, or the elements have no positions.
+    pub fn remove_range(&mut self, positions: Range<usize>) {
+        if positions.is_empty() {
+            return;
+        }
+        match &mut self.trees {
+            EditedTrees::Map(_) => panic!("the order of fields is none that is logged"),
+            EditedTrees::List(tree) => tree.remove_range(positions.clone()),
+            EditedTrees::Sorted(scores, members) => {
+                let view = scores.view();
+                let removed = view.cursor_at(positions.start).take(positions.len());
+                for (key, _) in removed {
+                    members.remove(&map_key(&key[SCORE..]));
+                }
+                scores.remove_range(positions.clone());
+            }
+        }
+        self.note(REMOVE_RANGE, &[positions.start, positions.end], &[]);
+    }
+
+    /// Notes a change, for the log.
+    fn note(&mut self, tag: u8, numbers: &[usize], parts: &[&[u8]]) {
+        self.is_changed = true;
+        change_log::push(&mut self.log, tag, numbers, parts);
+    }
+
+    fn list(&mut self) -> &mut TreeEditor<PositionOrder> {
+        match &mut self.trees {
+            EditedTrees::List(tree) => tree,
+            _ => panic!("only lists have positions that are written"),
+        }
+    }
+
+    /// Makes the changes of a log. Returns `false` if it is malformed, or does not fit the collection.
+    #[must_use]
+    pub fn apply(&mut self, mut log: &[u8]) -> bool {
+        while !log.is_empty() {
+            if self.apply_one(&mut log).is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn apply_one(&mut self, log: &mut &[u8]) -> Option<()> {
+        let (&tag, rest) = log.split_first()?;
+        *log = rest;
+        let (is_list, length) = (self.kind == Kind::List, self.view().len());
+        match tag {
+            PUT if !is_list => {
+                let (element, value) = (read_bytes(log)?, read_bytes(log)?);
+                if self.kind == Kind::SortedSet && value.len() != SCORE {
+                    return None;
+                }
+                self.put(element, value);
+            }
+            REMOVE if !is_list => drop(self.remove(read_bytes(log)?)),
+            INSERT if is_list => {
+                let position = read_number(log).filter(|&position| position <= length)?;
+                self.insert(position, read_bytes(log)?);
+            }
+            REPLACE if is_list => {
+                let position = read_number(log).filter(|&position| position < length)?;
+                self.replace(position, read_bytes(log)?);
+            }
+            REMOVE_RANGE if matches!(self.kind, Kind::List | Kind::SortedSet) => {
+                let (from, to) = (read_number(log)?, read_number(log)?);
+                if from > to || to > length {
+                    return None;
+                }
+                self.remove_range(from..to);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Makes the collection a version. It does not change from now on.
+    ///
+    /// # Safety
+    /// As for [`TreeEditor::publish`].
+    pub unsafe fn publish(self) -> PublishedCollection {
+        // SAFETY: by the caller.
+        unsafe {
+            match self.trees {
+                EditedTrees::Map(tree) => {
+                    let tree = tree.publish();
+                    PublishedCollection {
+                        roots: CollectionRoots::Map(tree.root),
+                        replaced: ReplacedTrees([tree.replaced, ReplacedNodes::default()]),
+                        allocated: tree.allocated,
+                    }
+                }
+                EditedTrees::List(tree) => {
+                    let tree = tree.publish();
+                    PublishedCollection {
+                        roots: CollectionRoots::List(tree.root),
+                        replaced: ReplacedTrees([tree.replaced, ReplacedNodes::default()]),
+                        allocated: tree.allocated,
+                    }
+                }
+                EditedTrees::Sorted(scores, members) => {
+                    let (scores, members) = (scores.publish(), members.publish());
+                    PublishedCollection {
+                        roots: CollectionRoots::Sorted(scores.root, members.root),
+                        replaced: ReplacedTrees([scores.replaced, members.replaced]),
+                        allocated: scores.allocated + members.allocated,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Builds a tree of entries in any order.
+fn built(
+    entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    stamp: VersionStamp,
+) -> TreeEditor<KeyOrder> {
+    let mut entries: Vec<(Vec<u8>, Vec<u8>)> = entries.collect();
+    entries.sort_unstable();
+    let mut tree = TreeBuilder::<KeyOrder>::new(stamp, NodeLimits::default());
+    for (key, value) in &entries {
+        tree.push(key, value);
+    }
+    tree.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(number: u64) -> [u8; SCORE] {
+        number.to_be_bytes()
+    }
+
+    /// Random changes; their log makes the same of another collection, which was a block before.
+    #[test]
+    fn a_log_repeats_the_changes() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for kind in [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet] {
+            let mut block = Vec::new();
+            for _ in 0..300 {
+                let stamp = VersionStamp(1);
+                let mut editor = CollectionEditor::of_packed(kind, &block, stamp);
+                for _ in 0..random.usize(1..9) {
+                    let element = random.u32(..200).to_string().into_bytes();
+                    let length = editor.view().len();
+                    let from = random.usize(..=length);
+                    match (random.u8(..4), kind) {
+                        (0, Kind::List | Kind::SortedSet) => {
+                            editor.remove_range(from..length.min(from + random.usize(..4)));
+                        }
+                        (1, Kind::List) if from < length => editor.replace(from, &element),
+                        (_, Kind::List) => editor.insert(from, &element),
+                        (1, _) => drop(editor.remove(&element)),
+                        (_, Kind::SortedSet) => {
+                            editor.put(&element, &score(random.u64(..9)));
+                        }
+                        (_, Kind::Set) => drop(editor.put(&element, b"")),
+                        _ => drop(editor.put(&element, &[random.u8(..); 9])),
+                    }
+                }
+                let now = editor.view().to_packed(kind);
+                let mut other = CollectionEditor::of_packed(kind, &block, stamp);
+                assert!(other.apply(&editor.take_log()));
+                assert_eq!(other.view().to_packed(kind), now);
+                assert_eq!(other.view().len(), PackedView::new(&now).len());
+                block = now;
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_logs_are_refused() {
+        for (kind, log) in [
+            (Kind::List, &[PUT, 1, b'a', 0][..]),
+            (Kind::Set, &[INSERT, 0, 1, b'a']),
+            (Kind::Set, &[REMOVE_RANGE, 0, 0]),
+            (Kind::List, &[INSERT, 1, 1, b'a']),
+            (Kind::List, &[REPLACE, 0, 1, b'a']),
+            (Kind::List, &[REMOVE_RANGE, 0, 1]),
+            (Kind::SortedSet, &[PUT, 1, b'a', 1, 0]),
+            (Kind::Hash, &[PUT, 2, b'a']),
+            (Kind::Hash, &[9]),
+            (Kind::Hash, &[PUT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        ] {
+            let mut editor = CollectionEditor::of_packed(kind, b"", VersionStamp(1));
+            assert!(!editor.apply(log), "{kind:?} {log:?}");
+        }
+    }
+}
