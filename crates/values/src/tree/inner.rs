@@ -1,0 +1,187 @@
+//! Inner nodes: children, the entries below each of them, and separators of their keys.
+//!
+//! | offset in the body | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 each | addresses of the children |
+//! | 8 n | 4 each | entries below each child |
+//! | 12 n | 4 each | ends of the separators, counted from the first one's begin |
+//! | 16 n | used | separators |
+//!
+//! Invariants:
+//! 1. All children have the same height, which is one less than the node's.
+//! 2. In the order of keys, the separator of a child is greater than every key below the children before it,
+//!    and not greater than any key below the child. The first child has an empty one, which is not used.
+//! 3. A child is at most as young as its parent: a change copies the path to it.
+
+use smallvec::SmallVec;
+
+use super::VersionStamp;
+use super::node::{HEADER_BYTES, NewNode, NodeMut, NodePtr, NodeRef};
+
+const ADDRESS_BYTES: usize = 8;
+const FIELD_BYTES: usize = 4;
+
+/// The bytes that separate the keys of two neighbouring nodes.
+pub(super) type Separator = SmallVec<[u8; 16]>;
+
+/// Returns the shortest prefix of `right` that is greater than `left`, a lesser key.
+pub(super) fn separator(left: &[u8], right: &[u8]) -> Separator {
+    let equal = left.iter().zip(right).take_while(|(a, b)| a == b).count();
+    Separator::from_slice(&right[..right.len().min(equal + 1)])
+}
+
+/// A child, as an inner node has it.
+#[derive(Debug)]
+pub(super) struct ChildSlot {
+    pub(super) node: NodePtr,
+    pub(super) total: usize,
+    pub(super) separator: Separator,
+}
+
+/// An inner node that others may read as well.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InnerRef<'a> {
+    node: NodeRef<'a>,
+    body: &'a [u8],
+}
+
+impl<'a> InnerRef<'a> {
+    #[inline]
+    pub(super) fn new(node: NodeRef<'a>) -> Self {
+        debug_assert!(node.height() > 0);
+        let body = node.body();
+        InnerRef { node, body }
+    }
+
+    #[inline]
+    pub(super) fn count(self) -> usize {
+        self.node.count()
+    }
+
+    #[inline]
+    pub(super) fn child(self, index: usize) -> NodeRef<'a> {
+        self.node.child(index)
+    }
+
+    #[inline]
+    fn field(self, array: usize, index: usize) -> usize {
+        let at = array + index * FIELD_BYTES;
+        let field = self.body[at..at + FIELD_BYTES].try_into();
+        u32::from_le_bytes(field.expect("four bytes")) as usize
+    }
+
+    /// Returns the entries below each child.
+    #[inline]
+    fn totals(self) -> impl Iterator<Item = usize> + 'a {
+        let count = self.count();
+        let fields = &self.body[ADDRESS_BYTES * count..][..FIELD_BYTES * count];
+        let fields = fields.as_chunks::<FIELD_BYTES>().0.iter();
+        fields.map(|field| u32::from_le_bytes(*field) as usize)
+    }
+
+    /// Returns the entries below a child.
+    pub(super) fn total(self, index: usize) -> usize {
+        self.field(ADDRESS_BYTES * self.count(), index)
+    }
+
+    /// Returns the entries below the children before this one.
+    #[inline]
+    pub(super) fn total_before(self, index: usize) -> usize {
+        self.totals().take(index).sum()
+    }
+
+    #[inline]
+    pub(super) fn separator(self, index: usize) -> &'a [u8] {
+        let ends = (ADDRESS_BYTES + FIELD_BYTES) * self.count();
+        let begin = if index == 0 {
+            0
+        } else {
+            self.field(ends, index - 1)
+        };
+        let separators = ends + FIELD_BYTES * self.count();
+        &self.body[separators + begin..separators + self.field(ends, index)]
+    }
+
+    /// Returns the child that has a key, or would have it.
+    #[inline]
+    pub(super) fn child_of_key(self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.count());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self.separator(middle) <= key {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Returns the first child that ends at or behind `end`, a number of entries, and the entries before it.
+    #[inline]
+    pub(super) fn child_until(self, end: usize) -> (usize, usize) {
+        let mut before = 0;
+        let last = self.count() - 1;
+        for (index, total) in self.totals().take(last).enumerate() {
+            if end <= before + total {
+                return (index, before);
+            }
+            before += total;
+        }
+        (last, before)
+    }
+
+    pub(super) fn slots(self) -> Vec<ChildSlot> {
+        (0..self.count())
+            .map(|index| ChildSlot {
+                node: self.child(index).pointer(),
+                total: self.total(index),
+                separator: Separator::from_slice(self.separator(index)),
+            })
+            .collect()
+    }
+}
+
+/// Makes an inner node.
+pub(super) fn new_inner(slots: &[ChildSlot], height: u8, birth: VersionStamp) -> NewNode {
+    let count = slots.len();
+    let separators = || slots.iter().skip(1).map(|slot| &slot.separator[..]);
+    let used: usize = separators().map(<[u8]>::len).sum();
+    let mut body = Vec::with_capacity((ADDRESS_BYTES + 2 * FIELD_BYTES) * count + used);
+    // The addresses are set below, by the module that knows them.
+    body.resize(ADDRESS_BYTES * count, 0);
+    let field = |value: usize| {
+        let value = u32::try_from(value).expect("totals and separators have less than 2^32");
+        value.to_le_bytes()
+    };
+    for slot in slots {
+        body.extend_from_slice(&field(slot.total));
+    }
+    let mut end = 0;
+    body.extend_from_slice(&field(end));
+    for separator in separators() {
+        end += separator.len();
+        body.extend_from_slice(&field(end));
+    }
+    separators().for_each(|separator| body.extend_from_slice(separator));
+    let mut new = NewNode::new(HEADER_BYTES + body.len(), height, birth, &[&body]);
+    let node = new.as_mut();
+    node.set_count(count);
+    node.set_used(used);
+    node.set_total(slots.iter().map(|slot| slot.total).sum());
+    for (index, slot) in slots.iter().enumerate() {
+        node.set_child(index, slot.node);
+    }
+    new
+}
+
+/// Replaces a child of an inner node by another one with the same separator.
+pub(super) fn replace_child(node: &mut NodeMut<'_>, index: usize, child: NodePtr, total: usize) {
+    let inner = InnerRef::new(node.as_ref());
+    let at = ADDRESS_BYTES * inner.count() + FIELD_BYTES * index;
+    let all = node.as_ref().total() - inner.total(index) + total;
+    node.set_total(all);
+    node.set_child(index, child);
+    let field = u32::try_from(total).expect("a tree has less than 2^32 entries");
+    node.body()[at..at + FIELD_BYTES].copy_from_slice(&field.to_le_bytes());
+}

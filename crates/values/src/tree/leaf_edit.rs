@@ -1,0 +1,202 @@
+//! Changes of leaves: in place if the editor has made the leaf, in a copy if not, and in up to three new
+//! leaves if one has no room.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::editor::{EditedNode, TreeChange, TreeEditor, TreeEnds};
+use super::inner::{ChildSlot, Separator, separator};
+use super::leaf::{EntryRuns, LeafRef, entry_head, leaf_bytes, splice};
+use super::node::{NewNode, NodePtr};
+use super::{NodeLimits, TreeOrder};
+
+/// A leaf of which some entries are replaced by at most one.
+struct SplicedLeaf<'a, O> {
+    leaf: LeafRef<'a, O>,
+    replaced: Range<usize>,
+    /// The new entry, if there is one.
+    new: &'a EntryRuns<'a>,
+}
+
+impl<'a, O: TreeOrder> SplicedLeaf<'a, O> {
+    fn count(&self) -> usize {
+        self.leaf.count() - self.replaced.len() + self.new.count()
+    }
+
+    /// Returns the bytes of one leaf with the result.
+    fn leaf_bytes(&self) -> usize {
+        let removed = self.leaf.run(self.replaced.clone()).len();
+        leaf_bytes::<O>(self.leaf.used() - removed + self.new.bytes(), self.count())
+    }
+
+    /// Returns entries of the result.
+    fn runs(&self, entries: Range<usize>) -> EntryRuns<'a> {
+        let Range { start, end } = self.replaced;
+        let mut runs = EntryRuns::default();
+        if entries.start < start {
+            runs.push(self.leaf.run(entries.start..entries.end.min(start)));
+        }
+        let behind = start + self.new.count();
+        if entries.start <= start && entries.end >= behind {
+            self.new.runs().iter().for_each(|run| runs.push(run));
+        }
+        if entries.end > behind {
+            let from = entries.start.max(behind) - behind + end;
+            runs.push(self.leaf.run(from..entries.end - behind + end));
+        }
+        runs.add_count(entries.len());
+        runs
+    }
+
+    /// Returns the parts that become leaves, when one has no room.
+    fn parts(&self, limits: NodeLimits, ends: TreeEnds) -> Vec<EntryRuns<'a>> {
+        let (place, count) = (self.replaced.start, self.count());
+        let cut = if ends.last && self.replaced.is_empty() && place == self.leaf.count() {
+            // Entries that are appended one by one leave full leaves behind.
+            count - 1
+        } else if ends.first && self.replaced.is_empty() && place == 0 {
+            1
+        } else {
+            self.middle()
+        };
+        let halves = [self.runs(0..cut), self.runs(cut..count)];
+        if halves.iter().all(|half| fits::<O>(half, limits)) {
+            return halves.into();
+        }
+        // The new entry is large: it is a leaf of its own.
+        let mut parts = vec![
+            self.runs(0..place),
+            self.runs(place..place + 1),
+            self.runs(place + 1..count),
+        ];
+        parts.retain(|part| part.count() > 0);
+        parts
+    }
+
+    /// Returns the first entry that has half of the bytes before it, neither the first one nor behind all.
+    fn middle(&self) -> usize {
+        let count = self.count();
+        let half = self.runs(0..count).bytes() / 2;
+        let (mut low, mut high) = (1, count - 1);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.runs(0..middle).bytes() < half {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// The entries of a leaf that are replaced, and the key and the value of the new one.
+type LeafChange<'a> = (Range<usize>, Option<(&'a [u8], &'a [u8])>);
+
+fn fits<O: TreeOrder>(runs: &EntryRuns<'_>, limits: NodeLimits) -> bool {
+    runs.count() == 1 || runs.leaf_bytes::<O>() <= limits.leaf_bytes
+}
+
+impl<O: TreeOrder> TreeEditor<O> {
+    /// Makes the first leaf of an empty tree.
+    pub(super) fn first_leaf(&mut self, change: TreeChange<'_>) -> Option<NodePtr> {
+        let (key, value) = match change {
+            TreeChange::Put { key, value } => (key, value),
+            TreeChange::Splice { value, .. } => (&[][..], value?),
+            TreeChange::Remove { .. } => return None,
+        };
+        let head = entry_head::<O>(key, value);
+        let mut runs = EntryRuns::default();
+        runs.push_entry(&head, key, value);
+        let new = runs.leaf::<O>(self.store.stamp(), 0, None);
+        Some(self.store.adopt(new))
+    }
+
+    pub(super) fn edit_leaf(
+        &mut self,
+        node: NodePtr,
+        change: TreeChange<'_>,
+        ends: TreeEnds,
+    ) -> EditedNode {
+        let Some((replaced, new)) = self.entries_of(node, change) else {
+            return EditedNode::Unchanged;
+        };
+        let leaf = LeafRef::<O>::new(self.store.read(node));
+        if new.is_none() && replaced.len() == leaf.count() {
+            self.store.discard(node);
+            return EditedNode::Several(SmallVec::new());
+        }
+        let head = new.map(|(key, value)| entry_head::<O>(key, value));
+        let mut runs = EntryRuns::default();
+        if let Some(((key, value), head)) = new.zip(head.as_ref()) {
+            runs.push_entry(head, key, value);
+        }
+        let spliced = SplicedLeaf {
+            leaf,
+            replaced,
+            new: &runs,
+        };
+        let bytes = spliced.leaf_bytes();
+        let capacity = self.store.read(node).capacity();
+        let is_own = self.store.is_own(node);
+        let has_room = spliced.count() == 1 || bytes <= self.limits.leaf_bytes;
+        if is_own && has_room && bytes <= capacity && capacity / 2 <= bytes {
+            let replaced = spliced.replaced;
+            splice::<O>(&mut self.store.write(node), replaced, &runs);
+            return EditedNode::One(node);
+        }
+        let stamp = self.store.stamp();
+        if has_room {
+            // A leaf that grows again and again in one version is not copied each time.
+            let growth = if is_own { bytes / 4 } else { 0 };
+            let room = bytes.max((bytes + growth).min(self.limits.leaf_bytes));
+            let source = Some((leaf, spliced.replaced.start));
+            let new = spliced.runs(0..spliced.count()).leaf(stamp, room, source);
+            self.store.discard(node);
+            return EditedNode::One(self.store.adopt(new));
+        }
+        let parts = spliced.parts(self.limits, ends).into_iter();
+        let leaves = parts.map(|part| part.leaf::<O>(stamp, 0, None)).collect();
+        self.store.discard(node);
+        EditedNode::Several(self.adopt_leaves(leaves))
+    }
+
+    /// Returns the entries of a leaf that a change replaces, and the new one.
+    fn entries_of<'c>(&self, node: NodePtr, change: TreeChange<'c>) -> Option<LeafChange<'c>> {
+        let leaf = LeafRef::<O>::new(self.store.read(node));
+        match change {
+            TreeChange::Put { key, value } => {
+                let replaced = match leaf.search(key) {
+                    Ok((index, _)) => index..index + 1,
+                    Err(index) => index..index,
+                };
+                Some((replaced, Some((key, value))))
+            }
+            TreeChange::Remove { key } => {
+                let (index, _) = leaf.search(key).ok()?;
+                Some((index..index + 1, None))
+            }
+            TreeChange::Splice { from, to, value } => {
+                Some((from..to, value.map(|value| (&[][..], value))))
+            }
+        }
+    }
+
+    fn adopt_leaves(&mut self, leaves: Vec<NewNode>) -> SmallVec<[ChildSlot; 3]> {
+        let mut slots: SmallVec<[ChildSlot; 3]> = SmallVec::new();
+        for new in leaves {
+            let leaf = LeafRef::<O>::new(new.as_ref());
+            let separator = match slots.last() {
+                Some(left) if O::KEYED => {
+                    let left = LeafRef::<O>::new(self.store.read(left.node));
+                    separator(left.last_key(), leaf.first_key())
+                }
+                _ => Separator::new(),
+            };
+            let node = self.store.adopt(new);
+            slots.push(self.slot(node, separator));
+        }
+        slots
+    }
+}

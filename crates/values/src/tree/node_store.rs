@@ -1,0 +1,127 @@
+//! The nodes that an editor has made and replaced.
+//!
+//! Contract:
+//! 1. Whoever makes a store promises that the nodes of the tree that is edited are neither freed nor changed
+//!    while the store exists.
+//! 2. The modules of `tree` give it addresses of nodes that can be reached from the root of the edited tree,
+//!    or that the store has adopted, and none that it has discarded.
+//! 3. A node that was born with the store's stamp belongs to the store. Nothing else refers to it, so that
+//!    the borrow of the store protects references to it.
+
+#![allow(unsafe_code)]
+
+use smallvec::SmallVec;
+
+use super::VersionStamp;
+use super::node::{NewNode, NodeMut, NodePtr, NodeRef};
+
+/// A node of the edited tree that the new tree does not have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplacedNode {
+    pub(super) node: NodePtr,
+    /// `true` if the new tree has none of the nodes below it either.
+    pub(super) with_children: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct NodeStore {
+    stamp: VersionStamp,
+    replaced: SmallVec<[ReplacedNode; 6]>,
+    bytes: usize,
+}
+
+impl NodeStore {
+    /// Makes a store without nodes.
+    ///
+    /// # Safety
+    ///
+    /// The nodes of the edited tree are neither freed nor changed while the store exists, and none of them
+    /// was born with the stamp.
+    pub(super) unsafe fn new(stamp: VersionStamp) -> NodeStore {
+        NodeStore {
+            stamp,
+            replaced: SmallVec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Makes a store for a new tree.
+    pub(super) fn for_new_tree(stamp: VersionStamp) -> NodeStore {
+        // SAFETY: there is no edited tree.
+        unsafe { NodeStore::new(stamp) }
+    }
+
+    pub(super) fn stamp(&self) -> VersionStamp {
+        self.stamp
+    }
+
+    /// Returns the bytes of the nodes that belong to the store.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn replaced(&self) -> &[ReplacedNode] {
+        &self.replaced
+    }
+
+    pub(super) fn read(&self, node: NodePtr) -> NodeRef<'_> {
+        // SAFETY: nodes of the edited tree outlive the store; the store's own are neither freed nor changed
+        // while it is borrowed.
+        unsafe { node.read() }
+    }
+
+    /// Returns `true` if the node belongs to the store.
+    pub(super) fn is_own(&self, node: NodePtr) -> bool {
+        self.read(node).birth() == self.stamp
+    }
+
+    /// Returns a node that belongs to the store for changes.
+    pub(super) fn write(&mut self, node: NodePtr) -> NodeMut<'_> {
+        assert!(self.is_own(node), "only own nodes are changed");
+        // SAFETY: the node is the store's, which is borrowed.
+        unsafe { node.write() }
+    }
+
+    /// Takes a new node.
+    pub(super) fn adopt(&mut self, new: NewNode) -> NodePtr {
+        debug_assert_eq!(new.as_ref().birth(), self.stamp);
+        self.bytes += new.as_ref().capacity();
+        new.into_pointer()
+    }
+
+    /// Takes a node out of the tree, but none below it.
+    pub(super) fn discard(&mut self, node: NodePtr) {
+        if self.is_own(node) {
+            // SAFETY: the node is the store's, and is used no longer.
+            self.bytes -= unsafe { node.free() };
+        } else {
+            self.replaced.push(ReplacedNode {
+                node,
+                with_children: false,
+            });
+        }
+    }
+
+    /// Takes a node out of the tree, and all nodes below it.
+    pub(super) fn discard_tree(&mut self, node: NodePtr) {
+        if self.is_own(node) {
+            if self.read(node).height() > 0 {
+                for index in 0..self.read(node).count() {
+                    self.discard_tree(self.read(node).child(index).pointer());
+                }
+            }
+            self.discard(node);
+        } else {
+            self.replaced.push(ReplacedNode {
+                node,
+                with_children: true,
+            });
+        }
+    }
+
+    /// Frees the store's own nodes in a tree. The edited tree has all others.
+    pub(super) fn free_own(&mut self, root: NodePtr) {
+        self.discard_tree(root);
+        self.replaced.clear();
+    }
+}
