@@ -1,1 +1,200 @@
-fn main() {}
+//! Measures changes and look-ups of collections that are trees: time, allocations, bytes copied, memory.
+//!
+//! `cargo bench -p kumiki-values --bench copying -- [OPTION VALUE]…`
+//!
+//! | option | meaning | default |
+//! |---|---|---|
+//! | `--entries` | sizes of the collections, several with commas between | 10,128,10000,1000000 |
+//! | `--leaves` | greatest bytes of a leaf, several with commas between | 2048 |
+//! | `--children` | greatest number of children, several with commas between | 64 |
+//! | `--operations` | operations of a kind in a run | 100000 |
+//! | `--rounds` | runs of each kind | 5 |
+//!
+//! | collection | entries |
+//! |---|---|
+//! | `set` | keys of 4 bytes of a hash and 16 of a member |
+//! | `hash` | keys of 4 bytes of a hash and 10 of a field, values of 10 bytes |
+//! | `list` | values of 10 bytes |
+//! | `zset` | keys of 8 bytes of a score and 16 of a member; a second tree has keys of 4 bytes of a hash and 8 of a score |
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `update` | a random entry has another value: ns |
+//! | `insert` | a random new entry, or the removal of one: ns |
+//! | `queue` | a push at the end, or a pop at the begin, of a list: ns |
+//! | `batch` | as `insert`, but 1000 in a version: ns |
+//! | `copied`, `allocs` | bytes and allocations of one `insert` |
+//! | `get`, `nth`, `rank` | look-ups: ns |
+//! | `memory` | bytes allocated per entry, after entries were inserted one by one in random order |
+//! | `built` | the same, after they were built in order |
+//!
+//! Each change but those of a batch is a version of its own. Nodes that it replaced are freed 64 versions
+//! later, as by grace periods. The configurations take turns, so that other load affects all alike; the
+//! output shows medians. At the end the entries of each collection are compared with those expected.
+
+#![allow(unsafe_code, unreachable_pub, missing_docs)]
+
+#[path = "copying/collections.rs"]
+mod collections;
+#[path = "copying/counting.rs"]
+mod counting;
+#[path = "copying/versions.rs"]
+mod versions;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use collections::{Collection, Hash, List, Set, SortedSet};
+use kumiki_values::tree::NodeLimits;
+
+const COLUMNS: [&str; 11] = [
+    "update", "insert", "queue", "batch", "copied", "allocs", "get", "nth", "rank", "memory",
+    "built",
+];
+
+struct Options {
+    entries: Vec<usize>,
+    leaves: Vec<usize>,
+    children: Vec<usize>,
+    operations: usize,
+    rounds: usize,
+}
+
+fn options() -> Options {
+    let mut given: BTreeMap<String, String> = BTreeMap::new();
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    while let Some(name) = args.next() {
+        given.insert(name, args.next().expect("options have values"));
+    }
+    let mut take = |name: &str, default: &str| -> Vec<usize> {
+        let value = given.remove(name);
+        let value = value.as_deref().unwrap_or(default).split(',');
+        value.map(|n| n.parse().expect("a number")).collect()
+    };
+    let options = Options {
+        entries: take("--entries", "10,128,10000,1000000"),
+        leaves: take("--leaves", "2048"),
+        children: take("--children", "64"),
+        operations: take("--operations", "100000")[0],
+        rounds: take("--rounds", "5")[0],
+    };
+    assert!(given.is_empty(), "there is no option {given:?}");
+    options
+}
+
+fn main() {
+    let options = options();
+    let columns = COLUMNS.map(|name| format!("{name:>8}")).concat();
+    println!("collection   entries  leaf children{columns}");
+    for &entries in &options.entries {
+        measure::<Set>(&options, entries);
+        measure::<Hash>(&options, entries);
+        measure::<List>(&options, entries);
+        measure::<SortedSet>(&options, entries);
+    }
+}
+
+/// A configuration, its collection, and what was measured, by columns.
+struct Candidate<C> {
+    limits: NodeLimits,
+    collection: C,
+    measured: [Vec<f64>; COLUMNS.len()],
+}
+
+fn measure<C: Collection>(options: &Options, entries: usize) {
+    let mut candidates: Vec<Candidate<C>> = Vec::new();
+    for &leaf_bytes in &options.leaves {
+        for &children in &options.children {
+            candidates.push(candidate(
+                NodeLimits {
+                    leaf_bytes,
+                    children,
+                },
+                entries,
+            ));
+        }
+    }
+    for _ in 0..options.rounds {
+        for candidate in &mut candidates {
+            run(candidate, options.operations);
+        }
+    }
+    for candidate in &mut candidates {
+        candidate.collection.check();
+        let NodeLimits {
+            leaf_bytes,
+            children,
+            ..
+        } = candidate.limits;
+        print!("{:>10} {entries:>9} {leaf_bytes:>5} {children:>8}", C::NAME);
+        for values in &mut candidate.measured {
+            match median(values) {
+                Some(value) if value < 100.0 => print!("{value:>8.1}"),
+                Some(value) => print!("{value:>8.0}"),
+                None => print!("{:>8}", "-"),
+            }
+        }
+        println!();
+    }
+}
+
+/// Makes a collection, and measures its memory.
+fn candidate<C: Collection>(limits: NodeLimits, entries: usize) -> Candidate<C> {
+    let per_entry = |before: usize| (counting::bytes() - before) as f64 / entries as f64;
+    let before = counting::bytes();
+    let built = C::build(limits, entries);
+    let built_memory = per_entry(before);
+    drop(built);
+    let before = counting::bytes();
+    let collection = C::fill(limits, entries);
+    let mut measured: [Vec<f64>; COLUMNS.len()] = Default::default();
+    measured[9].push(per_entry(before));
+    measured[10].push(built_memory);
+    Candidate {
+        limits,
+        collection,
+        measured,
+    }
+}
+
+fn run<C: Collection>(candidate: &mut Candidate<C>, operations: usize) {
+    let measured = &mut candidate.measured;
+    let mut column = |index: usize, value: Option<f64>| measured[index].extend(value);
+    let collection = &mut candidate.collection;
+    let mut timed = |operation: fn(&mut C) -> bool| {
+        let begin = Instant::now();
+        let mut done = 0;
+        while done < operations && operation(collection) {
+            done += 1;
+        }
+        (done > 0).then(|| begin.elapsed().as_nanos() as f64 / done as f64)
+    };
+    column(0, timed(C::update));
+    let before = (counting::allocated_bytes(), counting::allocations());
+    column(
+        1,
+        timed(|collection| {
+            collection.change(1);
+            true
+        }),
+    );
+    let copied = counting::allocated_bytes() - before.0;
+    let allocations = counting::allocations() - before.1;
+    column(4, Some(copied as f64 / operations as f64));
+    column(5, Some(allocations as f64 / operations as f64));
+    column(2, timed(C::push_or_pop));
+    column(6, timed(C::get));
+    column(7, timed(C::nth));
+    column(8, timed(C::rank));
+    let begin = Instant::now();
+    for _ in 0..operations / 1000 {
+        collection.change(1000);
+    }
+    let batches = begin.elapsed().as_nanos() as f64;
+    column(3, Some(batches / (operations / 1000 * 1000) as f64));
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
