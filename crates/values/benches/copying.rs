@@ -140,16 +140,10 @@ fn measure<C: Collection>(options: &Options, entries: usize) {
 
 /// Makes a collection, and measures its memory.
 fn candidate<C: Collection>(limits: NodeLimits, entries: usize) -> Candidate<C> {
-    let per_entry = |before: usize| (counting::bytes() - before) as f64 / entries as f64;
-    let before = counting::bytes();
-    let built = C::build(limits, entries);
-    let built_memory = per_entry(before);
-    drop(built);
-    let before = counting::bytes();
-    let collection = C::fill(limits, entries);
+    let mut collection = C::fill(limits, entries);
     let mut measured: [Vec<f64>; COLUMNS.len()] = Default::default();
-    measured[9].push(per_entry(before));
-    measured[10].push(built_memory);
+    measured[9].push(collection.bytes() as f64 / entries as f64);
+    measured[10].push(C::build(limits, entries).bytes() as f64 / entries as f64);
     Candidate {
         limits,
         collection,

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `node` | nodes in memory |
 //! | `leaf`, `inner` | the layouts of the two kinds of nodes |
+//! | `search_key` | comparisons of keys |
 //! | `view`, `cursor` | reading |
 //! | `versions` | roots, publication, and freeing of replaced nodes |
 //! | `node_store` | the nodes that an editor has made and replaced |
@@ -46,6 +47,7 @@ mod leaf;
 mod leaf_edit;
 mod node;
 mod node_store;
+mod search_key;
 #[cfg(test)]
 mod tests;
 mod versions;

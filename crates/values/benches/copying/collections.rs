@@ -21,6 +21,8 @@ pub trait Collection {
     fn rank(&mut self) -> bool;
     /// Makes a version with so many changes: insertions of new entries and removals of any, in turns.
     fn change(&mut self, changes: usize);
+    /// Returns the bytes of the collection's nodes.
+    fn bytes(&mut self) -> usize;
     /// Compares the collection with what it should be.
     fn check(&self);
 }
@@ -234,6 +236,10 @@ impl<K: Kind> Collection for Keys<K> {
         true
     }
 
+    fn bytes(&mut self) -> usize {
+        self.trees.iter_mut().map(Versions::bytes).sum()
+    }
+
     fn check(&self) {
         let mut numbers = self.numbers.clone();
         numbers.sort_unstable_by_key(|&number| scramble(number));
@@ -352,6 +358,10 @@ impl Collection for List {
 
     fn rank(&mut self) -> bool {
         false
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.values.bytes()
     }
 
     fn check(&self) {

@@ -7,7 +7,6 @@ struct Counting(mimalloc::MiMalloc);
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-static FREED: AtomicUsize = AtomicUsize::new(0);
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting(mimalloc::MiMalloc);
@@ -27,7 +26,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        add(&FREED, layout.size());
         // SAFETY: the caller's contract is the same.
         unsafe { self.0.dealloc(at, layout) }
     }
@@ -39,9 +37,4 @@ pub fn allocations() -> usize {
 
 pub fn allocated_bytes() -> usize {
     ALLOCATED.load(Ordering::Relaxed)
-}
-
-/// Returns the bytes that are allocated and not freed.
-pub fn bytes() -> usize {
-    allocated_bytes() - FREED.load(Ordering::Relaxed)
 }

@@ -16,6 +16,8 @@ pub struct Versions<O: TreeOrder> {
     stamp: VersionStamp,
     limits: NodeLimits,
     waiting: VecDeque<ReplacedNodes>,
+    /// The bytes of all nodes that are not freed.
+    bytes: usize,
 }
 
 impl<O: TreeOrder> Versions<O> {
@@ -25,6 +27,7 @@ impl<O: TreeOrder> Versions<O> {
             stamp: VersionStamp(0),
             limits,
             waiting: VecDeque::with_capacity(WAITING + 1),
+            bytes: 0,
         }
     }
 
@@ -47,16 +50,25 @@ impl<O: TreeOrder> Versions<O> {
         // SAFETY: there is one editor at a time.
         let published = unsafe { editor.publish() };
         self.root = published.root;
+        self.bytes += published.allocated;
         self.waiting.push_back(published.replaced);
         if self.waiting.len() > WAITING {
             self.free_oldest();
         }
     }
 
+    /// Returns the bytes of the current version.
+    pub fn bytes(&mut self) -> usize {
+        while !self.waiting.is_empty() {
+            self.free_oldest();
+        }
+        self.bytes
+    }
+
     fn free_oldest(&mut self) {
         if let Some(mut replaced) = self.waiting.pop_front() {
             // SAFETY: older versions have no readers.
-            unsafe { replaced.free_some(usize::MAX) };
+            self.bytes -= unsafe { replaced.free_some(usize::MAX) }.bytes;
         }
     }
 }
@@ -65,8 +77,6 @@ impl<O: TreeOrder> Drop for Versions<O> {
     fn drop(&mut self) {
         // SAFETY: the current version gets no other successor.
         self.waiting.push_back(unsafe { self.root.replace_all() });
-        while !self.waiting.is_empty() {
-            self.free_oldest();
-        }
+        assert_eq!(self.bytes(), 0);
     }
 }

@@ -121,7 +121,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             EditedNode::Several(slots) if slots.is_empty() => self.root = None,
             EditedNode::Several(slots) => {
                 let height = self.store.read(slots[0].node).height() + 1;
-                let new = new_inner(&slots, height, self.store.stamp());
+                let new = new_inner::<O>(&slots, height, self.store.stamp());
                 self.root = Some(self.store.adopt(new));
             }
         }

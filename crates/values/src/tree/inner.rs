@@ -4,8 +4,14 @@
 //! |---|---|---|
 //! | 0 | 8 each | addresses of the children |
 //! | 8 n | 4 each | entries below each child |
+//!
+//! In the order of keys, there are as well:
+//!
+//! | offset in the body | bytes | field |
+//! |---|---|---|
 //! | 12 n | 4 each | ends of the separators, counted from the first one's begin |
-//! | 16 n | used | separators |
+//! | 16 n | 8 each | heads of the separators: their first eight bytes as a number |
+//! | 24 n | used | separators |
 //!
 //! Invariants:
 //! 1. All children have the same height, which is one less than the node's.
@@ -13,13 +19,20 @@
 //!    and not greater than any key below the child. The first child has an empty one, which is not used.
 //! 3. A child is at most as young as its parent: a change copies the path to it.
 
+use std::hint::select_unpredictable;
+
 use smallvec::SmallVec;
 
-use super::VersionStamp;
 use super::node::{HEADER_BYTES, NewNode, NodeMut, NodePtr, NodeRef};
+use super::search_key::{SearchKey, key_head};
+use super::{KeyOrder, TreeOrder, VersionStamp};
 
 const ADDRESS_BYTES: usize = 8;
 const FIELD_BYTES: usize = 4;
+const HEAD_BYTES: usize = 8;
+/// The bytes of the fields of one child that precede the heads, and all of them.
+const BYTES_BEFORE_HEADS: usize = ADDRESS_BYTES + 2 * FIELD_BYTES;
+const CHILD_BYTES: usize = BYTES_BEFORE_HEADS + HEAD_BYTES;
 
 /// The bytes that separate the keys of two neighbouring nodes.
 pub(super) type Separator = SmallVec<[u8; 16]>;
@@ -90,29 +103,30 @@ impl<'a> InnerRef<'a> {
         self.totals().take(index).sum()
     }
 
+    /// Returns a separator; it is empty without keys.
     #[inline]
-    pub(super) fn separator(self, index: usize) -> &'a [u8] {
+    pub(super) fn separator<O: TreeOrder>(self, index: usize) -> &'a [u8] {
+        if !O::KEYED || index == 0 {
+            return &[];
+        }
         let ends = (ADDRESS_BYTES + FIELD_BYTES) * self.count();
-        let begin = if index == 0 {
-            0
-        } else {
-            self.field(ends, index - 1)
-        };
-        let separators = ends + FIELD_BYTES * self.count();
-        &self.body[separators + begin..separators + self.field(ends, index)]
+        let separators = &self.body[CHILD_BYTES * self.count()..];
+        &separators[self.field(ends, index - 1)..self.field(ends, index)]
     }
 
     /// Returns the child that has a key, or would have it.
     #[inline]
-    pub(super) fn child_of_key(self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.count());
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if self.separator(middle) <= key {
-                low = middle;
-            } else {
-                high = middle;
-            }
+    pub(super) fn child_of_key(self, key: SearchKey<'_>) -> usize {
+        let count = self.count();
+        let heads = &self.body[BYTES_BEFORE_HEADS * count..CHILD_BYTES * count];
+        let heads = heads.as_chunks::<HEAD_BYTES>().0;
+        let (mut low, mut children) = (0, count);
+        while children > 1 {
+            let half = children / 2;
+            let head = u64::from_le_bytes(heads[low + half]);
+            let reaches = key.reaches_head(head, || self.separator::<KeyOrder>(low + half));
+            low = select_unpredictable(reaches, low + half, low);
+            children -= half;
         }
         low
     }
@@ -131,23 +145,25 @@ impl<'a> InnerRef<'a> {
         (last, before)
     }
 
-    pub(super) fn slots(self) -> Vec<ChildSlot> {
+    pub(super) fn slots<O: TreeOrder>(self) -> Vec<ChildSlot> {
         (0..self.count())
             .map(|index| ChildSlot {
                 node: self.child(index).pointer(),
                 total: self.total(index),
-                separator: Separator::from_slice(self.separator(index)),
+                separator: Separator::from_slice(self.separator::<O>(index)),
             })
             .collect()
     }
 }
 
 /// Makes an inner node.
-pub(super) fn new_inner(slots: &[ChildSlot], height: u8, birth: VersionStamp) -> NewNode {
+pub(super) fn new_inner<O: TreeOrder>(
+    slots: &[ChildSlot],
+    height: u8,
+    birth: VersionStamp,
+) -> NewNode {
     let count = slots.len();
-    let separators = || slots.iter().skip(1).map(|slot| &slot.separator[..]);
-    let used: usize = separators().map(<[u8]>::len).sum();
-    let mut body = Vec::with_capacity((ADDRESS_BYTES + 2 * FIELD_BYTES) * count + used);
+    let mut body = Vec::with_capacity((CHILD_BYTES + 8) * count);
     // The addresses are set below, by the module that knows them.
     body.resize(ADDRESS_BYTES * count, 0);
     let field = |value: usize| {
@@ -157,13 +173,21 @@ pub(super) fn new_inner(slots: &[ChildSlot], height: u8, birth: VersionStamp) ->
     for slot in slots {
         body.extend_from_slice(&field(slot.total));
     }
-    let mut end = 0;
-    body.extend_from_slice(&field(end));
-    for separator in separators() {
-        end += separator.len();
-        body.extend_from_slice(&field(end));
+    let mut used = 0;
+    if O::KEYED {
+        let separators = || {
+            let others = slots.iter().skip(1).map(|slot| &slot.separator[..]);
+            std::iter::once(&[][..]).chain(others)
+        };
+        for separator in separators() {
+            used += separator.len();
+            body.extend_from_slice(&field(used));
+        }
+        for separator in separators() {
+            body.extend_from_slice(&key_head(separator).to_le_bytes());
+        }
+        separators().for_each(|separator| body.extend_from_slice(separator));
     }
-    separators().for_each(|separator| body.extend_from_slice(separator));
     let mut new = NewNode::new(HEADER_BYTES + body.len(), height, birth, &[&body]);
     let node = new.as_mut();
     node.set_count(count);

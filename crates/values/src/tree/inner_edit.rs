@@ -10,6 +10,7 @@ use super::editor::{EditedNode, TreeChange, TreeEditor, TreeEnds};
 use super::inner::{ChildSlot, InnerRef, Separator, new_inner, replace_child};
 use super::leaf::{EntryRuns, LeafRef, leaf_bytes};
 use super::node::{HEADER_BYTES, NewNode, NodePtr};
+use super::search_key::SearchKey;
 
 impl<O: TreeOrder> TreeEditor<O> {
     pub(super) fn edit_inner(
@@ -21,7 +22,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let inner = InnerRef::new(self.store.read(node));
         let (index, change) = match change {
             TreeChange::Put { key, .. } | TreeChange::Remove { key } => {
-                (inner.child_of_key(key), change)
+                (inner.child_of_key(SearchKey::new(key)), change)
             }
             TreeChange::Splice { from, to, value } => {
                 if to - from > 1 {
@@ -76,7 +77,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         for index in first..=last {
             let inner = InnerRef::new(self.store.read(node));
             let (child, total) = (inner.child(index).pointer(), inner.total(index));
-            let separator = Separator::from_slice(inner.separator(index));
+            let separator = Separator::from_slice(inner.separator::<O>(index));
             let change = TreeChange::Splice {
                 from: from.max(before) - before,
                 to: to.min(before + total) - before,
@@ -136,7 +137,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let height = self.store.read(node).height();
         let first = *replaced.start();
         let at_last = ends.last && *replaced.end() + 1 == inner.count();
-        let mut slots = inner.slots();
+        let mut slots = inner.slots::<O>();
         if let Some(slot) = new.first_mut()
             && slot.separator.is_empty()
         {
@@ -151,7 +152,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             if slots.is_empty() {
                 return EditedNode::Several(SmallVec::new());
             }
-            let new = new_inner(&slots, height, self.store.stamp());
+            let new = new_inner::<O>(&slots, height, self.store.stamp());
             return EditedNode::One(self.store.adopt(new));
         }
         // Nodes that grow at an end of the tree leave full ones behind.
@@ -166,7 +167,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let separator = right[0].separator.clone();
         let halves = [(slots, Separator::new()), (right, separator)];
         let halves = halves.map(|(slots, separator)| {
-            let new = new_inner(&slots, height, self.store.stamp());
+            let new = new_inner::<O>(&slots, height, self.store.stamp());
             let node = self.store.adopt(new);
             self.slot(node, separator)
         });
@@ -221,11 +222,11 @@ impl<O: TreeOrder> TreeEditor<O> {
         let [a, b] = nodes.map(|node| self.store.read(node));
         let stamp = self.store.stamp();
         let new = if a.height() > 0 {
-            let mut slots = InnerRef::new(a).slots();
+            let mut slots = InnerRef::new(a).slots::<O>();
             let middle = slots.len();
-            slots.extend(InnerRef::new(b).slots());
+            slots.extend(InnerRef::new(b).slots::<O>());
             slots[middle].separator = right.separator;
-            new_inner(&slots, a.height(), stamp)
+            new_inner::<O>(&slots, a.height(), stamp)
         } else {
             let mut runs = EntryRuns::default();
             for leaf in [a, b].map(LeafRef::<O>::new) {

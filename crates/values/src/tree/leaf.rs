@@ -24,12 +24,14 @@
 //!    may have any number.
 //! 3. Keys ascend.
 
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::node::{HEADER_BYTES, NewNode, NodeMut, NodeRef};
+use super::search_key::SearchKey;
 use super::{TreeOrder, VersionStamp};
 
 const OFFSET_BYTES: usize = 2;
@@ -144,17 +146,16 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
 
     /// Returns the index and the entry of a key, or the index where it would be.
     #[inline]
-    pub(super) fn search(self, key: &[u8]) -> Result<(usize, LeafEntry<'a>), usize> {
+    pub(super) fn search(self, key: SearchKey<'_>) -> Result<(usize, LeafEntry<'a>), usize> {
         // The last group that begins with the key or with a lesser one has the key.
-        let (mut low, mut high) = (0, (self.count() - 1) / O::GROUP + 1);
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if self.entry(self.group_offset(middle)).key <= key {
-                low = middle;
-            } else {
-                high = middle;
-            }
+        let (mut low, mut groups) = (0, (self.count() - 1) / O::GROUP + 1);
+        while groups > 1 {
+            let half = groups / 2;
+            let reaches = key.reaches(self.entry(self.group_offset(low + half)).key);
+            low = select_unpredictable(reaches, low + half, low);
+            groups -= half;
         }
+        let key = key.bytes();
         let mut offset = self.group_offset(low);
         let first = low * O::GROUP;
         for index in first..self.count().min(first + O::GROUP) {

@@ -6,6 +6,7 @@ use super::cursor::TreeCursor;
 use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
+use super::search_key::SearchKey;
 use super::{KeyOrder, TreeOrder};
 
 /// A tree for reading. What it returns borrows from the tree's nodes.
@@ -70,6 +71,7 @@ impl<'a> TreeView<'a, KeyOrder> {
     /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Option<&'a [u8]> {
         let mut node = self.root?;
+        let key = SearchKey::new(key);
         while node.height() > 0 {
             let inner = InnerRef::new(node);
             node = inner.child(inner.child_of_key(key));
@@ -84,6 +86,7 @@ impl<'a> TreeView<'a, KeyOrder> {
         let Some(mut node) = self.root else {
             return Err(0);
         };
+        let key = SearchKey::new(key);
         while node.height() > 0 {
             let inner = InnerRef::new(node);
             let index = inner.child_of_key(key);

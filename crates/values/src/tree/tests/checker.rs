@@ -38,7 +38,7 @@ fn check_node<O: TreeOrder>(
         assert!(child.birth() <= node.birth(), "a child is younger");
         assert_eq!(child.total(), inner.total(index));
         total += child.total();
-        let bound = |index: usize| O::KEYED.then(|| inner.separator(index));
+        let bound = |index: usize| O::KEYED.then(|| inner.separator::<O>(index));
         let begin = if index > 0 { bound(index) } else { low };
         let end = if index + 1 < inner.count() {
             bound(index + 1)
