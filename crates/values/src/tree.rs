@@ -89,9 +89,6 @@ pub trait TreeOrder: sealed::Sealed + Copy + 'static {
     /// `true` if entries have keys.
     #[doc(hidden)]
     const KEYED: bool;
-    /// A leaf has the offset of every so many entries.
-    #[doc(hidden)]
-    const GROUP: usize;
 }
 
 /// Entries have distinct keys, and are in the order of the keys' bytes.
@@ -104,12 +101,10 @@ pub enum PositionOrder {}
 
 impl TreeOrder for KeyOrder {
     const KEYED: bool = true;
-    const GROUP: usize = 1;
 }
 
 impl TreeOrder for PositionOrder {
     const KEYED: bool = false;
-    const GROUP: usize = 16;
 }
 
 mod sealed {

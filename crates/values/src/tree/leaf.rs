@@ -6,7 +6,7 @@
 //! | … | … | unused |
 //! | capacity − 2 (groups − 1) | 2 each | offsets of the first entries of the last, …, third, second group |
 //!
-//! A group has [`TreeOrder::GROUP`] entries. An entry in the order of keys:
+//! A group has [`GROUP`] entries. An entry in the order of keys:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -34,13 +34,15 @@ use super::node::{HEADER_BYTES, NewNode, NodeMut, NodeRef};
 use super::search_key::SearchKey;
 use super::{TreeOrder, VersionStamp};
 
+/// The entries of a group. With fewer, leaves are larger and look-ups as fast.
+const GROUP: usize = 8;
 const OFFSET_BYTES: usize = 2;
 const TWO_BYTES: u8 = 254;
 const FOUR_BYTES: u8 = 255;
 
 /// Returns the bytes of a leaf with so many bytes of entries and so many entries.
 pub(super) fn leaf_bytes<O: TreeOrder>(used: usize, count: usize) -> usize {
-    HEADER_BYTES + used + OFFSET_BYTES * (count.saturating_sub(1) / O::GROUP)
+    HEADER_BYTES + used + OFFSET_BYTES * (count.saturating_sub(1) / GROUP)
 }
 
 /// An entry of a leaf.
@@ -94,8 +96,8 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
         if index >= self.count() {
             return self.used();
         }
-        let mut offset = self.group_offset(index / O::GROUP);
-        for _ in 0..index % O::GROUP {
+        let mut offset = self.group_offset(index / GROUP);
+        for _ in 0..index % GROUP {
             offset = self.end_of(offset);
         }
         offset
@@ -148,7 +150,7 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
     #[inline]
     pub(super) fn search(self, key: SearchKey<'_>) -> Result<(usize, LeafEntry<'a>), usize> {
         // The last group that begins with the key or with a lesser one has the key.
-        let (mut low, mut groups) = (0, (self.count() - 1) / O::GROUP + 1);
+        let (mut low, mut groups) = (0, (self.count() - 1) / GROUP + 1);
         while groups > 1 {
             let half = groups / 2;
             let reaches = key.reaches(self.entry(self.group_offset(low + half)).key);
@@ -157,8 +159,8 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
         }
         let key = key.bytes();
         let mut offset = self.group_offset(low);
-        let first = low * O::GROUP;
-        for index in first..self.count().min(first + O::GROUP) {
+        let first = low * GROUP;
+        for index in first..self.count().min(first + GROUP) {
             let entry = self.entry(offset);
             match entry.key.cmp(key) {
                 std::cmp::Ordering::Less => offset = entry.end,
@@ -166,7 +168,7 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
                 std::cmp::Ordering::Greater => return Err(index),
             }
         }
-        Err(self.count().min(first + O::GROUP))
+        Err(self.count().min(first + GROUP))
     }
 
     pub(super) fn first_key(self) -> &'a [u8] {
@@ -293,7 +295,7 @@ impl<'a> EntryRuns<'a> {
 
 /// Copies the offsets of the groups that begin with one of the first `kept` entries.
 fn copy_offsets<O: TreeOrder>(body: &mut [u8], source: LeafRef<'_, O>, kept: usize) {
-    let bytes = OFFSET_BYTES * (kept.saturating_sub(1) / O::GROUP);
+    let bytes = OFFSET_BYTES * (kept.saturating_sub(1) / GROUP);
     let from = source.body.len() - bytes;
     let to = body.len() - bytes;
     body[to..].copy_from_slice(&source.body[from..]);
@@ -303,12 +305,12 @@ fn copy_offsets<O: TreeOrder>(body: &mut [u8], source: LeafRef<'_, O>, kept: usi
 fn write_offsets<O: TreeOrder>(node: &mut NodeMut<'_>, kept: usize) {
     let count = node.as_ref().count();
     let leaf = LeafRef::<O>::new(node.as_ref());
-    let first = kept.saturating_sub(1) / O::GROUP;
+    let first = kept.saturating_sub(1) / GROUP;
     let mut offset = leaf.group_offset(first);
-    let last = (count - 1) / O::GROUP;
+    let last = (count - 1) / GROUP;
     for group in first + 1..=last {
         let leaf = LeafRef::<O>::new(node.as_ref());
-        for _ in 0..O::GROUP {
+        for _ in 0..GROUP {
             offset = leaf.end_of(offset);
         }
         let body = node.body();
