@@ -79,7 +79,7 @@ fn removals_leave_no_small_leaves() {
             chain.release(0, 10);
         }
         chain.check();
-        assert_full(&chain.current(), limits, 35);
+        assert_full(&chain.current(), limits, 25);
         for key in &keys[..200] {
             chain.commit(|editor| assert!(editor.remove(key)));
         }
