@@ -4,6 +4,7 @@
 //!
 //! | option | meaning | default |
 //! |---|---|---|
+//! | `--collections` | names as below, several with commas between | all |
 //! | `--entries` | sizes of the collections, several with commas between | 10,128,10000,1000000 |
 //! | `--leaves` | greatest bytes of a leaf, several with commas between | 2048 |
 //! | `--children` | greatest number of children, several with commas between | 64 |
@@ -53,6 +54,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 struct Options {
+    collections: Vec<String>,
     entries: Vec<usize>,
     leaves: Vec<usize>,
     children: Vec<usize>,
@@ -66,12 +68,18 @@ fn options() -> Options {
     while let Some(name) = args.next() {
         given.insert(name, args.next().expect("options have values"));
     }
-    let mut take = |name: &str, default: &str| -> Vec<usize> {
+    let mut words = |name: &str, default: &str| -> Vec<String> {
         let value = given.remove(name);
         let value = value.as_deref().unwrap_or(default).split(',');
-        value.map(|n| n.parse().expect("a number")).collect()
+        value.map(str::to_owned).collect()
+    };
+    let collections = words("--collections", "set,hash,list,zset");
+    let mut take = |name: &str, default: &str| -> Vec<usize> {
+        let numbers = words(name, default).into_iter();
+        numbers.map(|n| n.parse().expect("a number")).collect()
     };
     let options = Options {
+        collections,
         entries: take("--entries", "10,128,10000,1000000"),
         leaves: take("--leaves", "2048"),
         children: take("--children", "64"),
@@ -102,6 +110,9 @@ struct Candidate<C> {
 }
 
 fn measure<C: Collection>(options: &Options, entries: usize) {
+    if !options.collections.iter().any(|name| name == C::NAME) {
+        return;
+    }
     let mut candidates: Vec<Candidate<C>> = Vec::new();
     for &leaf_bytes in &options.leaves {
         for &children in &options.children {
