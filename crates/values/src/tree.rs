@@ -66,6 +66,9 @@ pub struct VersionStamp(pub u64);
 /// The greatest number of entries that a tree may have.
 pub const MAX_ENTRIES: usize = u32::MAX as usize;
 
+/// The greatest [`NodeLimits::leaf_bytes`].
+const MAX_LEAF_BYTES: usize = 16 * 1024;
+
 /// The sizes of nodes. A reader need not know them.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeLimits {

@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 use super::inner::{ChildSlot, InnerRef, Separator, new_inner};
 use super::node::NodePtr;
 use super::node_store::NodeStore;
-use super::{KeyOrder, MAX_ENTRIES, NodeLimits, PositionOrder, TreeOrder, TreeView};
+use super::{
+    KeyOrder, MAX_ENTRIES, MAX_LEAF_BYTES, NodeLimits, PositionOrder, TreeOrder, TreeView,
+};
 
 /// Makes the next version of a tree, which others may read meanwhile. Each changed node, and the path to it,
 /// is copied once, by the first change. Dropping the editor frees what it has made.
@@ -62,7 +64,7 @@ pub(super) struct TreeEnds {
 
 impl<O: TreeOrder> TreeEditor<O> {
     pub(super) fn new(root: Option<NodePtr>, store: NodeStore, limits: NodeLimits) -> Self {
-        assert!(limits.children >= 4 && limits.leaf_bytes <= 16 * 1024);
+        assert!(limits.children >= 4 && limits.leaf_bytes <= MAX_LEAF_BYTES);
         TreeEditor {
             root,
             store,

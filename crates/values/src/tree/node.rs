@@ -32,14 +32,12 @@ use std::marker::PhantomData;
 use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::VersionStamp;
+use super::{MAX_LEAF_BYTES, VersionStamp};
 
 /// The bytes of a node before its body.
 pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
 const ALIGNMENT: usize = align_of::<NodeHeader>();
 const ADDRESS_BYTES: usize = size_of::<usize>();
-/// Larger nodes are leaves of one large entry, whose allocation is not rounded up.
-const ROUNDED_BYTES: usize = 16 * 1024;
 
 #[derive(Debug)]
 #[repr(C)]
@@ -349,9 +347,10 @@ fn layout(capacity: usize) -> Layout {
 }
 
 /// Returns the size of the allocation for a node of so many bytes: the allocator's next size, of which
-/// mimalloc has four for each power of two. What it would waste is room for later entries so.
+/// mimalloc has four for each power of two. What it would waste is room for later entries so. A leaf of one
+/// large entry is not rounded up.
 fn allocation_bytes(bytes: usize) -> usize {
-    let step = if bytes > ROUNDED_BYTES {
+    let step = if bytes > MAX_LEAF_BYTES {
         ALIGNMENT
     } else {
         (bytes.next_power_of_two() / 8).max(ALIGNMENT)

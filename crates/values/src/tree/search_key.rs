@@ -18,12 +18,6 @@ impl<'a> SearchKey<'a> {
         self.bytes
     }
 
-    /// Returns `true` if the key is `other`, or greater.
-    #[inline]
-    pub(super) fn reaches(self, other: &[u8]) -> bool {
-        self.reaches_head(key_head(other), || other)
-    }
-
     /// Returns `true` if the key is the one with this head, or greater.
     #[inline]
     pub(super) fn reaches_head<'o>(self, head: u64, other: impl FnOnce() -> &'o [u8]) -> bool {
