@@ -37,6 +37,8 @@ use super::{MAX_LEAF_BYTES, VersionStamp};
 /// The bytes of a node before its body.
 pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
 const ALIGNMENT: usize = align_of::<NodeHeader>();
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED_LINES: usize = 8;
 const ADDRESS_BYTES: usize = size_of::<usize>();
 
 #[derive(Debug)]
@@ -82,6 +84,19 @@ impl NodePtr {
         NodeMut {
             node: self.0,
             lifetime: PhantomData,
+        }
+    }
+
+    /// Starts to load the first cache lines of a node that is read next: their addresses would be known one
+    /// after the other only.
+    #[inline]
+    fn prefetch(self) {
+        #[cfg(target_arch = "x86_64")]
+        for line in 1..PREFETCHED_LINES {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.0.as_ptr().cast::<i8>().wrapping_add(64 * line);
+            // SAFETY: a prefetch has no effect but on speed, at any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
         }
     }
 
@@ -194,6 +209,7 @@ impl<'a> NodeRef<'a> {
         let field = &self.body()[index * ADDRESS_BYTES..][..ADDRESS_BYTES];
         let address = usize::from_ne_bytes(field.try_into().expect("bytes of an address"));
         let child = NodePtr::at_address(address).expect("a child has an address");
+        child.prefetch();
         // SAFETY: a child lives as long as its parent can be reached, and is as immutable.
         unsafe { child.read() }
     }
