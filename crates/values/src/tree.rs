@@ -9,7 +9,7 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | `node` | nodes in memory |
+//! | `node`, `node_pool` | nodes in memory |
 //! | `leaf`, `inner` | the layouts of the two kinds of nodes |
 //! | `search_key` | comparisons of keys |
 //! | `view`, `cursor` | reading |
@@ -46,6 +46,7 @@ mod inner_edit;
 mod leaf;
 mod leaf_edit;
 mod node;
+mod node_pool;
 mod node_store;
 mod search_key;
 #[cfg(test)]

@@ -27,16 +27,14 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{MAX_LEAF_BYTES, VersionStamp};
+use super::{VersionStamp, node_pool};
 
 /// The bytes of a node before its body.
 pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
-const ALIGNMENT: usize = align_of::<NodeHeader>();
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED_LINES: usize = 8;
 const ADDRESS_BYTES: usize = size_of::<usize>();
@@ -110,8 +108,8 @@ impl NodePtr {
         let capacity = unsafe { self.0.as_ref() }.capacity as usize;
         #[cfg(test)]
         super::tests::registry::remove(self.address(), capacity);
-        // SAFETY: the node was allocated with this layout.
-        unsafe { dealloc(self.0.as_ptr().cast(), layout(capacity)) };
+        // SAFETY: `NewNode` has allocated so many bytes.
+        unsafe { node_pool::free(self.0.cast(), capacity) };
         capacity
     }
 
@@ -308,13 +306,9 @@ impl NewNode {
 
     /// Allocates a node whose body is not initialized.
     fn allocate(bytes: usize, height: u8, birth: VersionStamp) -> NewNode {
-        let capacity = allocation_bytes(bytes);
-        let layout = layout(capacity);
-        // SAFETY: the layout is at least a header's, and not empty.
-        let address = unsafe { alloc(layout) };
-        let Some(node) = NonNull::new(address.cast::<NodeHeader>()) else {
-            handle_alloc_error(layout);
-        };
+        let capacity = node_pool::allocation_bytes(bytes);
+        assert!(capacity >= HEADER_BYTES);
+        let node = node_pool::allocate(capacity).cast::<NodeHeader>();
         // SAFETY: the allocation has room for a header, and is aligned for it.
         unsafe {
             node.write(NodeHeader {
@@ -356,20 +350,4 @@ impl Drop for NewNode {
         // SAFETY: the node has no address outside of this value.
         unsafe { NodePtr(self.0.node).free() };
     }
-}
-
-fn layout(capacity: usize) -> Layout {
-    Layout::from_size_align(capacity, ALIGNMENT).expect("a node is smaller than the address space")
-}
-
-/// Returns the size of the allocation for a node of so many bytes: the allocator's next size, of which
-/// mimalloc has four for each power of two. What it would waste is room for later entries so. A leaf of one
-/// large entry is not rounded up.
-fn allocation_bytes(bytes: usize) -> usize {
-    let step = if bytes > MAX_LEAF_BYTES {
-        ALIGNMENT
-    } else {
-        (bytes.next_power_of_two() / 8).max(ALIGNMENT)
-    };
-    bytes.next_multiple_of(step)
 }
