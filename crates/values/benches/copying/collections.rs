@@ -141,7 +141,7 @@ impl<K: Kind> Keys<K> {
     /// Chooses changes: in turns the insertion of a new entry, and the removal of any.
     fn choose(&mut self, changes: usize) {
         for _ in 0..changes {
-            if self.numbers.len() as u64 % 2 == 0 {
+            if self.numbers.len().is_multiple_of(2) {
                 self.numbers.push(self.next);
                 self.changes.push((self.next, true));
                 self.next += 1;
@@ -319,7 +319,7 @@ impl Collection for List {
             for _ in 0..changes {
                 let len = editor.view().len();
                 let position = rng.usize(..len);
-                if len % 2 == 0 {
+                if len.is_multiple_of(2) {
                     let new = rng.u64(..1000);
                     *sum += new;
                     editor.insert(position, &value(new));
@@ -334,7 +334,7 @@ impl Collection for List {
 
     fn push_or_pop(&mut self) -> bool {
         let len = self.values.view().len();
-        if len % 2 == 0 {
+        if len.is_multiple_of(2) {
             let value = value(self.pushed);
             self.sum += self.pushed;
             self.pushed += 1;

@@ -48,10 +48,10 @@ impl<'a, O: TreeOrder> TreeCursor<'a, O> {
     fn descend(
         &mut self,
         mut node: NodeRef<'a>,
-        mut choose: impl FnMut(InnerRef<'a>) -> usize,
+        mut choose: impl FnMut(InnerRef<'a, O>) -> usize,
     ) -> LeafRef<'a, O> {
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<O>::new(node);
             let index = choose(inner);
             self.path.push((node, index));
             node = inner.child(index);

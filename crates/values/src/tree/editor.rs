@@ -150,7 +150,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             if node.height() == 0 || node.count() > 1 {
                 return root;
             }
-            let child = InnerRef::new(node).child(0).pointer();
+            let child = InnerRef::<O>::new(node).child(0).pointer();
             self.store.discard(root);
             root = child;
         }

@@ -21,8 +21,8 @@
 //!    and by the editor that made it before its tree is published.
 //! 3. The link is atomic, and readers do not use it. It is written by the owner of the list of replaced
 //!    nodes while others may still read the node.
-//! 4. The body of an inner node begins with the addresses of its children. They live at least as long as the
-//!    node can be reached.
+//! 4. The body of an inner node ends with the addresses of its children, the first one last. They live at
+//!    least as long as the node can be reached.
 //! 5. All bytes of a body are initialized.
 
 #![allow(unsafe_code)]
@@ -204,7 +204,8 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub(super) fn child(self, index: usize) -> NodeRef<'a> {
         assert!(self.height() > 0 && index < self.count());
-        let field = &self.body()[index * ADDRESS_BYTES..][..ADDRESS_BYTES];
+        let body = self.body();
+        let field = &body[body.len() - (index + 1) * ADDRESS_BYTES..][..ADDRESS_BYTES];
         let address = usize::from_ne_bytes(field.try_into().expect("bytes of an address"));
         let child = NodePtr::at_address(address).expect("a child has an address");
         child.prefetch();
@@ -258,7 +259,9 @@ impl NodeMut<'_> {
 
     /// Sets a child of an inner node.
     pub(super) fn set_child(&mut self, index: usize, child: NodePtr) {
-        let field = &mut self.body()[index * ADDRESS_BYTES..][..ADDRESS_BYTES];
+        let body = self.body();
+        let at = body.len() - (index + 1) * ADDRESS_BYTES;
+        let field = &mut body[at..at + ADDRESS_BYTES];
         field.copy_from_slice(&child.address().to_ne_bytes());
     }
 }

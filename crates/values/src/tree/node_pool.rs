@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn bins_have_one_size_each() {
-        let mut sizes = vec![None; BINS];
+        let mut sizes = [None; BINS];
         for bytes in 1..3 * LARGEST {
             let size = allocation_bytes(bytes);
             assert!(size >= bytes && size <= bytes + (bytes / 4).max(ALIGNMENT));

@@ -48,7 +48,7 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
 
     fn leaf_at(&self, mut node: NodeRef<'a>, mut position: usize) -> (LeafRef<'a, O>, usize) {
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<O>::new(node);
             let (index, before) = inner.child_until(position + 1);
             position -= before;
             node = inner.child(index);
@@ -73,7 +73,7 @@ impl<'a> TreeView<'a, KeyOrder> {
         let mut node = self.root?;
         let key = SearchKey::new(key);
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<KeyOrder>::new(node);
             node = inner.child(inner.child_of_key(key));
         }
         let found = LeafRef::<KeyOrder>::new(node).search(key);
@@ -88,7 +88,7 @@ impl<'a> TreeView<'a, KeyOrder> {
         };
         let key = SearchKey::new(key);
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<KeyOrder>::new(node);
             let index = inner.child_of_key(key);
             before += inner.total_before(index);
             node = inner.child(index);

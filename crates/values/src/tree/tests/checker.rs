@@ -29,7 +29,7 @@ fn check_node<O: TreeOrder>(
     if node.height() == 0 {
         return check_leaf::<O>(node, limits, [low, high]);
     }
-    let inner = InnerRef::new(node);
+    let inner = InnerRef::<O>::new(node);
     assert!((1..=limits.children).contains(&inner.count()));
     let mut total = 0;
     for index in 0..inner.count() {
@@ -38,7 +38,7 @@ fn check_node<O: TreeOrder>(
         assert!(child.birth() <= node.birth(), "a child is younger");
         assert_eq!(child.total(), inner.total(index));
         total += child.total();
-        let bound = |index: usize| O::KEYED.then(|| inner.separator::<O>(index));
+        let bound = |index: usize| O::KEYED.then(|| inner.separator(index));
         let begin = if index > 0 { bound(index) } else { low };
         let end = if index + 1 < inner.count() {
             bound(index + 1)
