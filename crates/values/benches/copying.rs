@@ -29,7 +29,7 @@
 //! | `memory` | bytes allocated per entry, after entries were inserted one by one in random order |
 //! | `built` | the same, after they were built in order |
 //!
-//! Each change but those of a batch is a version of its own. Nodes that it replaced are freed 64 versions
+//! Times are processor times. Each change but those of a batch is a version of its own. Nodes that it replaced are freed 64 versions
 //! later, as by grace periods. The configurations take turns, so that other load affects all alike; the
 //! output shows medians. At the end the entries of each collection are compared with those expected.
 
@@ -43,7 +43,7 @@ mod counting;
 mod versions;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
 use collections::{Collection, Hash, List, Set, SortedSet};
 use kumiki_values::tree::NodeLimits;
@@ -100,6 +100,12 @@ fn main() {
         measure::<List>(&options, entries);
         measure::<SortedSet>(&options, entries);
     }
+}
+
+/// Returns the processor time that this thread has used: other load takes turns with it on the processor.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A configuration, its collection, and what was measured, by columns.
@@ -167,12 +173,12 @@ fn run<C: Collection>(candidate: &mut Candidate<C>, operations: usize) {
     let mut column = |index: usize, value: Option<f64>| measured[index].extend(value);
     let collection = &mut candidate.collection;
     let mut timed = |operation: fn(&mut C) -> bool| {
-        let begin = Instant::now();
+        let begin = cpu_time();
         let mut done = 0;
         while done < operations && operation(collection) {
             done += 1;
         }
-        (done > 0).then(|| begin.elapsed().as_nanos() as f64 / done as f64)
+        (done > 0).then(|| (cpu_time() - begin).as_nanos() as f64 / done as f64)
     };
     column(0, timed(C::update));
     let before = (counting::allocated_bytes(), counting::allocations());
@@ -191,11 +197,11 @@ fn run<C: Collection>(candidate: &mut Candidate<C>, operations: usize) {
     column(6, timed(C::get));
     column(7, timed(C::nth));
     column(8, timed(C::rank));
-    let begin = Instant::now();
+    let begin = cpu_time();
     for _ in 0..operations / 1000 {
         collection.change(1000);
     }
-    let batches = begin.elapsed().as_nanos() as f64;
+    let batches = (cpu_time() - begin).as_nanos() as f64;
     column(3, Some(batches / (operations / 1000 * 1000) as f64));
 }
 
