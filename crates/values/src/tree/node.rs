@@ -36,7 +36,7 @@ use super::{VersionStamp, node_pool};
 /// The bytes of a node before its body.
 pub(super) const HEADER_BYTES: usize = size_of::<NodeHeader>();
 #[cfg(target_arch = "x86_64")]
-const PREFETCHED_LINES: usize = 8;
+const PREFETCHED_LINES: usize = 16;
 const ADDRESS_BYTES: usize = size_of::<usize>();
 
 #[derive(Debug)]
