@@ -33,7 +33,8 @@
 //! later, as by grace periods. The configurations take turns, so that other load affects all alike; the
 //! output shows medians. At the end the entries of each collection are compared with those expected.
 
-#![allow(unsafe_code, unreachable_pub, missing_docs)]
+#![deny(unsafe_code)]
+#![allow(unreachable_pub, missing_docs)]
 
 #[path = "copying/collections.rs"]
 mod collections;

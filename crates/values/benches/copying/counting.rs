@@ -1,5 +1,7 @@
 //! The program's allocator, which counts.
 
+#![allow(unsafe_code)]
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -2,6 +2,8 @@
 //!
 //! Contract: there is one current version, and views borrow it. Nodes of older versions have no readers.
 
+#![allow(unsafe_code)]
+
 use std::collections::VecDeque;
 
 use kumiki_values::tree::{
