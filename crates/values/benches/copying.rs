@@ -24,10 +24,12 @@
 //! | `insert` | a random new entry, or the removal of one: ns |
 //! | `queue` | a push at the end, or a pop at the begin, of a list: ns |
 //! | `batch` | as `insert`, but 1000 in a version: ns |
-//! | `copied`, `allocs` | bytes and allocations of one `insert` |
+//! | `copied` | bytes of the nodes that one `insert` makes |
+//! | `allocs` | memory that one `insert` takes from the allocator, and not from the thread's free nodes: times |
 //! | `get`, `nth`, `rank` | look-ups: ns |
 //! | `memory` | bytes allocated per entry, after entries were inserted one by one in random order |
 //! | `built` | the same, after they were built in order |
+//! | `free` | a built collection is freed: ns per entry |
 //!
 //! Times are processor times. Each change but those of a batch is a version of its own. Nodes that it replaced are freed 64 versions
 //! later, as by grace periods. The configurations take turns, so that other load affects all alike; the
@@ -49,9 +51,9 @@ use std::time::Duration;
 use collections::{Collection, Hash, List, Set, SortedSet};
 use kumiki_values::tree::NodeLimits;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "update", "insert", "queue", "batch", "copied", "allocs", "get", "nth", "rank", "memory",
-    "built",
+    "built", "free",
 ];
 
 struct Options {
@@ -156,12 +158,16 @@ fn measure<C: Collection>(options: &Options, entries: usize) {
     }
 }
 
-/// Makes a collection, and measures its memory.
+/// Makes a collection, and measures its memory, and the time to free it.
 fn candidate<C: Collection>(limits: NodeLimits, entries: usize) -> Candidate<C> {
-    let mut collection = C::fill(limits, entries);
     let mut measured: [Vec<f64>; COLUMNS.len()] = Default::default();
+    let mut built = C::build(limits, entries);
+    measured[10].push(built.bytes() as f64 / entries as f64);
+    let begin = cpu_time();
+    drop(built);
+    measured[11].push((cpu_time() - begin).as_nanos() as f64 / entries as f64);
+    let mut collection = C::fill(limits, entries);
     measured[9].push(collection.bytes() as f64 / entries as f64);
-    measured[10].push(C::build(limits, entries).bytes() as f64 / entries as f64);
     Candidate {
         limits,
         collection,
@@ -169,41 +175,50 @@ fn candidate<C: Collection>(limits: NodeLimits, entries: usize) -> Candidate<C> 
     }
 }
 
-fn run<C: Collection>(candidate: &mut Candidate<C>, operations: usize) {
-    let measured = &mut candidate.measured;
-    let mut column = |index: usize, value: Option<f64>| measured[index].extend(value);
-    let collection = &mut candidate.collection;
-    let mut timed = |operation: fn(&mut C) -> bool| {
-        let begin = cpu_time();
-        let mut done = 0;
-        while done < operations && operation(collection) {
-            done += 1;
-        }
-        (done > 0).then(|| (cpu_time() - begin).as_nanos() as f64 / done as f64)
-    };
-    column(0, timed(C::update));
-    let before = (counting::allocated_bytes(), counting::allocations());
-    column(
-        1,
-        timed(|collection| {
-            collection.change(1);
-            true
-        }),
-    );
-    let copied = counting::allocated_bytes() - before.0;
-    let allocations = counting::allocations() - before.1;
-    column(4, Some(copied as f64 / operations as f64));
-    column(5, Some(allocations as f64 / operations as f64));
-    column(2, timed(C::push_or_pop));
-    column(6, timed(C::get));
-    column(7, timed(C::nth));
-    column(8, timed(C::rank));
+/// Returns the mean time of an operation, or `None` if the collection has none of the kind.
+fn timed<C>(
+    collection: &mut C,
+    operations: usize,
+    operation: impl Fn(&mut C) -> bool,
+) -> Option<f64> {
     let begin = cpu_time();
-    for _ in 0..operations / 1000 {
-        collection.change(1000);
+    for _ in 0..operations {
+        if !operation(collection) {
+            return None;
+        }
     }
-    let batches = (cpu_time() - begin).as_nanos() as f64;
-    column(3, Some(batches / (operations / 1000 * 1000) as f64));
+    Some((cpu_time() - begin).as_nanos() as f64 / operations as f64)
+}
+
+fn run<C: Collection>(candidate: &mut Candidate<C>, operations: usize) {
+    let collection = &mut candidate.collection;
+    let update = timed(collection, operations, C::update);
+    let (made, allocations) = (collection.made(), counting::allocations());
+    let insert = timed(collection, operations, |collection| {
+        collection.change(1);
+        true
+    });
+    let copied = (collection.made() - made) as f64 / operations as f64;
+    let allocations = (counting::allocations() - allocations) as f64 / operations as f64;
+    let queue = timed(collection, operations, C::push_or_pop);
+    let batch = timed(collection, operations.div_ceil(1000), |collection| {
+        collection.change(1000);
+        true
+    });
+    let all = [
+        update,
+        insert,
+        queue,
+        batch.map(|time| time / 1000.0),
+        Some(copied),
+        Some(allocations),
+        timed(collection, operations, C::get),
+        timed(collection, operations, C::nth),
+        timed(collection, operations, C::rank),
+    ];
+    for (values, value) in candidate.measured.iter_mut().zip(all) {
+        values.extend(value);
+    }
 }
 
 fn median(values: &mut [f64]) -> Option<f64> {

@@ -89,9 +89,8 @@ impl Default for NodeLimits {
 }
 
 /// The order of a tree's entries: [`KeyOrder`] or [`PositionOrder`].
-pub trait TreeOrder: sealed::Sealed + Copy + 'static {
+pub trait TreeOrder: Copy + Send + Sync + 'static {
     /// `true` if entries have keys.
-    #[doc(hidden)]
     const KEYED: bool;
 }
 
@@ -109,10 +108,4 @@ impl TreeOrder for KeyOrder {
 
 impl TreeOrder for PositionOrder {
     const KEYED: bool = false;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::KeyOrder {}
-    impl Sealed for super::PositionOrder {}
 }

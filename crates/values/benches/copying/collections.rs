@@ -23,6 +23,8 @@ pub trait Collection {
     fn change(&mut self, changes: usize);
     /// Returns the bytes of the collection's nodes.
     fn bytes(&mut self) -> usize;
+    /// Returns the bytes of all nodes that were made.
+    fn made(&self) -> usize;
     /// Compares the collection with what it should be.
     fn check(&self);
 }
@@ -240,6 +242,10 @@ impl<K: Kind> Collection for Keys<K> {
         self.trees.iter_mut().map(Versions::bytes).sum()
     }
 
+    fn made(&self) -> usize {
+        self.trees.iter().map(Versions::made).sum()
+    }
+
     fn check(&self) {
         let mut numbers = self.numbers.clone();
         numbers.sort_unstable_by_key(|&number| scramble(number));
@@ -362,6 +368,10 @@ impl Collection for List {
 
     fn bytes(&mut self) -> usize {
         self.values.bytes()
+    }
+
+    fn made(&self) -> usize {
+        self.values.made()
     }
 
     fn check(&self) {

@@ -18,8 +18,9 @@ pub struct Versions<O: TreeOrder> {
     stamp: VersionStamp,
     limits: NodeLimits,
     waiting: VecDeque<ReplacedNodes>,
-    /// The bytes of all nodes that are not freed.
-    bytes: usize,
+    /// The bytes of all nodes that were made, and of those that were freed.
+    made: usize,
+    freed: usize,
 }
 
 impl<O: TreeOrder> Versions<O> {
@@ -29,7 +30,8 @@ impl<O: TreeOrder> Versions<O> {
             stamp: VersionStamp(0),
             limits,
             waiting: VecDeque::with_capacity(WAITING + 1),
-            bytes: 0,
+            made: 0,
+            freed: 0,
         }
     }
 
@@ -52,7 +54,7 @@ impl<O: TreeOrder> Versions<O> {
         // SAFETY: there is one editor at a time.
         let published = unsafe { editor.publish() };
         self.root = published.root;
-        self.bytes += published.allocated;
+        self.made += published.allocated;
         self.waiting.push_back(published.replaced);
         if self.waiting.len() > WAITING {
             self.free_oldest();
@@ -64,13 +66,18 @@ impl<O: TreeOrder> Versions<O> {
         while !self.waiting.is_empty() {
             self.free_oldest();
         }
-        self.bytes
+        self.made - self.freed
+    }
+
+    /// Returns the bytes of all nodes that were made.
+    pub fn made(&self) -> usize {
+        self.made
     }
 
     fn free_oldest(&mut self) {
         if let Some(mut replaced) = self.waiting.pop_front() {
             // SAFETY: older versions have no readers.
-            self.bytes -= unsafe { replaced.free_some(usize::MAX) }.bytes;
+            self.freed += unsafe { replaced.free_some(usize::MAX) }.bytes;
         }
     }
 }
