@@ -9,8 +9,9 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | `node` | nodes in memory |
+//! | `node`, `node_pool` | nodes in memory |
 //! | `leaf`, `inner` | the layouts of the two kinds of nodes |
+//! | `search_key` | comparisons of keys |
 //! | `view`, `cursor` | reading |
 //! | `versions` | roots, publication, and freeing of replaced nodes |
 //! | `node_store` | the nodes that an editor has made and replaced |
@@ -45,7 +46,9 @@ mod inner_edit;
 mod leaf;
 mod leaf_edit;
 mod node;
+mod node_pool;
 mod node_store;
+mod search_key;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -63,6 +66,9 @@ pub struct VersionStamp(pub u64);
 
 /// The greatest number of entries that a tree may have.
 pub const MAX_ENTRIES: usize = u32::MAX as usize;
+
+/// The greatest [`NodeLimits::leaf_bytes`].
+const MAX_LEAF_BYTES: usize = 16 * 1024;
 
 /// The sizes of nodes. A reader need not know them.
 #[derive(Clone, Copy, Debug)]
@@ -83,13 +89,9 @@ impl Default for NodeLimits {
 }
 
 /// The order of a tree's entries: [`KeyOrder`] or [`PositionOrder`].
-pub trait TreeOrder: sealed::Sealed + Copy + 'static {
+pub trait TreeOrder: Copy + Send + Sync + 'static {
     /// `true` if entries have keys.
-    #[doc(hidden)]
     const KEYED: bool;
-    /// A leaf has the offset of every so many entries.
-    #[doc(hidden)]
-    const GROUP: usize;
 }
 
 /// Entries have distinct keys, and are in the order of the keys' bytes.
@@ -102,16 +104,8 @@ pub enum PositionOrder {}
 
 impl TreeOrder for KeyOrder {
     const KEYED: bool = true;
-    const GROUP: usize = 1;
 }
 
 impl TreeOrder for PositionOrder {
     const KEYED: bool = false;
-    const GROUP: usize = 16;
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::KeyOrder {}
-    impl Sealed for super::PositionOrder {}
 }

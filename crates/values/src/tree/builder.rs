@@ -91,7 +91,7 @@ impl<O: TreeOrder> TreeBuilder<O> {
     /// Makes a parent for the nodes of a height.
     fn end_inner(&mut self, height: usize) {
         let mut slots = std::mem::take(&mut self.levels[height]);
-        let new = new_inner(&slots, height as u8 + 1, self.store.stamp());
+        let new = new_inner::<O>(&slots, height as u8 + 1, self.store.stamp());
         let slot = ChildSlot {
             node: self.store.adopt(new),
             total: slots.iter().map(|slot| slot.total).sum(),

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
+use super::search_key::SearchKey;
 use super::{KeyOrder, TreeOrder, TreeView};
 
 /// A place between two entries of a tree. As an iterator it goes forwards; [`TreeCursor::prev`] goes
@@ -47,10 +48,10 @@ impl<'a, O: TreeOrder> TreeCursor<'a, O> {
     fn descend(
         &mut self,
         mut node: NodeRef<'a>,
-        mut choose: impl FnMut(InnerRef<'a>) -> usize,
+        mut choose: impl FnMut(InnerRef<'a, O>) -> usize,
     ) -> LeafRef<'a, O> {
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<O>::new(node);
             let index = choose(inner);
             self.path.push((node, index));
             node = inner.child(index);
@@ -103,6 +104,7 @@ impl<'a, O: TreeOrder> TreeCursor<'a, O> {
 impl<'a> TreeCursor<'a, KeyOrder> {
     pub(super) fn from_key(tree: &TreeView<'a, KeyOrder>, key: &[u8]) -> Self {
         let mut cursor = Self::unplaced();
+        let key = SearchKey::new(key);
         if let Some(root) = tree.root() {
             let leaf = cursor.descend(root, |inner| inner.child_of_key(key));
             let index = leaf

@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 use super::inner::{ChildSlot, InnerRef, Separator, new_inner};
 use super::node::NodePtr;
 use super::node_store::NodeStore;
-use super::{KeyOrder, MAX_ENTRIES, NodeLimits, PositionOrder, TreeOrder, TreeView};
+use super::{
+    KeyOrder, MAX_ENTRIES, MAX_LEAF_BYTES, NodeLimits, PositionOrder, TreeOrder, TreeView,
+};
 
 /// Makes the next version of a tree, which others may read meanwhile. Each changed node, and the path to it,
 /// is copied once, by the first change. Dropping the editor frees what it has made.
@@ -62,7 +64,7 @@ pub(super) struct TreeEnds {
 
 impl<O: TreeOrder> TreeEditor<O> {
     pub(super) fn new(root: Option<NodePtr>, store: NodeStore, limits: NodeLimits) -> Self {
-        assert!(limits.children >= 4 && limits.leaf_bytes <= 16 * 1024);
+        assert!(limits.children >= 4 && limits.leaf_bytes <= MAX_LEAF_BYTES);
         TreeEditor {
             root,
             store,
@@ -121,7 +123,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             EditedNode::Several(slots) if slots.is_empty() => self.root = None,
             EditedNode::Several(slots) => {
                 let height = self.store.read(slots[0].node).height() + 1;
-                let new = new_inner(&slots, height, self.store.stamp());
+                let new = new_inner::<O>(&slots, height, self.store.stamp());
                 self.root = Some(self.store.adopt(new));
             }
         }
@@ -148,7 +150,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             if node.height() == 0 || node.count() > 1 {
                 return root;
             }
-            let child = InnerRef::new(node).child(0).pointer();
+            let child = InnerRef::<O>::new(node).child(0).pointer();
             self.store.discard(root);
             root = child;
         }

@@ -10,6 +10,7 @@ use super::editor::{EditedNode, TreeChange, TreeEditor, TreeEnds};
 use super::inner::{ChildSlot, InnerRef, Separator, new_inner, replace_child};
 use super::leaf::{EntryRuns, LeafRef, leaf_bytes};
 use super::node::{HEADER_BYTES, NewNode, NodePtr};
+use super::search_key::SearchKey;
 
 impl<O: TreeOrder> TreeEditor<O> {
     pub(super) fn edit_inner(
@@ -18,10 +19,10 @@ impl<O: TreeOrder> TreeEditor<O> {
         change: TreeChange<'_>,
         ends: TreeEnds,
     ) -> EditedNode {
-        let inner = InnerRef::new(self.store.read(node));
+        let inner = InnerRef::<O>::new(self.store.read(node));
         let (index, change) = match change {
             TreeChange::Put { key, .. } | TreeChange::Remove { key } => {
-                (inner.child_of_key(key), change)
+                (inner.child_of_key(SearchKey::new(key)), change)
             }
             TreeChange::Splice { from, to, value } => {
                 if to - from > 1 {
@@ -52,18 +53,18 @@ impl<O: TreeOrder> TreeEditor<O> {
     fn set_child(&mut self, node: NodePtr, index: usize, child: NodePtr) -> NodePtr {
         let total = self.store.read(child).total();
         if self.store.is_own(node) {
-            replace_child(&mut self.store.write(node), index, child, total);
+            replace_child::<O>(&mut self.store.write(node), index, child, total);
             return node;
         }
         let mut new = NewNode::copy(self.store.read(node), self.store.stamp());
-        replace_child(new.as_mut(), index, child, total);
+        replace_child::<O>(new.as_mut(), index, child, total);
         self.store.discard(node);
         self.store.adopt(new)
     }
 
     /// Removes a range of entries below a node.
     fn remove_below(&mut self, node: NodePtr, from: usize, to: usize) -> EditedNode {
-        let inner = InnerRef::new(self.store.read(node));
+        let inner = InnerRef::<O>::new(self.store.read(node));
         let total = self.store.read(node).total();
         if from == 0 && to == total {
             self.store.discard_tree(node);
@@ -74,7 +75,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let mut slots = SmallVec::new();
         let mut before = inner.total_before(first);
         for index in first..=last {
-            let inner = InnerRef::new(self.store.read(node));
+            let inner = InnerRef::<O>::new(self.store.read(node));
             let (child, total) = (inner.child(index).pointer(), inner.total(index));
             let separator = Separator::from_slice(inner.separator(index));
             let change = TreeChange::Splice {
@@ -132,7 +133,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         mut new: SmallVec<[ChildSlot; 3]>,
         ends: TreeEnds,
     ) -> EditedNode {
-        let inner = InnerRef::new(self.store.read(node));
+        let inner = InnerRef::<O>::new(self.store.read(node));
         let height = self.store.read(node).height();
         let first = *replaced.start();
         let at_last = ends.last && *replaced.end() + 1 == inner.count();
@@ -151,7 +152,7 @@ impl<O: TreeOrder> TreeEditor<O> {
             if slots.is_empty() {
                 return EditedNode::Several(SmallVec::new());
             }
-            let new = new_inner(&slots, height, self.store.stamp());
+            let new = new_inner::<O>(&slots, height, self.store.stamp());
             return EditedNode::One(self.store.adopt(new));
         }
         // Nodes that grow at an end of the tree leave full ones behind.
@@ -166,7 +167,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let separator = right[0].separator.clone();
         let halves = [(slots, Separator::new()), (right, separator)];
         let halves = halves.map(|(slots, separator)| {
-            let new = new_inner(&slots, height, self.store.stamp());
+            let new = new_inner::<O>(&slots, height, self.store.stamp());
             let node = self.store.adopt(new);
             self.slot(node, separator)
         });
@@ -196,7 +197,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         if size > limit / 4 {
             return false;
         }
-        let inner = InnerRef::new(self.store.read(node));
+        let inner = InnerRef::<O>::new(self.store.read(node));
         let neighbour = |index: usize| inner.child(index).pointer();
         index > 0 && self.should_merge(neighbour(index - 1), child)
             || index + 1 < inner.count() && self.should_merge(child, neighbour(index + 1))
@@ -221,11 +222,11 @@ impl<O: TreeOrder> TreeEditor<O> {
         let [a, b] = nodes.map(|node| self.store.read(node));
         let stamp = self.store.stamp();
         let new = if a.height() > 0 {
-            let mut slots = InnerRef::new(a).slots();
+            let mut slots = InnerRef::<O>::new(a).slots();
             let middle = slots.len();
-            slots.extend(InnerRef::new(b).slots());
+            slots.extend(InnerRef::<O>::new(b).slots());
             slots[middle].separator = right.separator;
-            new_inner(&slots, a.height(), stamp)
+            new_inner::<O>(&slots, a.height(), stamp)
         } else {
             let mut runs = EntryRuns::default();
             for leaf in [a, b].map(LeafRef::<O>::new) {

@@ -1,12 +1,14 @@
 //! Leaves: entries, one after the other.
 //!
-//! | offset in the body | bytes | field |
-//! |---|---|---|
-//! | 0 | used | entries |
-//! | … | … | unused |
-//! | capacity − 2 (groups − 1) | 2 each | offsets of the first entries of the last, …, third, second group |
+//! Eight entries are a group. The body has the begins of all groups but the first one, and then the entries.
+//! The begin of a group:
 //!
-//! A group has [`TreeOrder::GROUP`] entries. An entry in the order of keys:
+//! | bytes | field |
+//! |---|---|
+//! | 2 | offset of the group's first entry, counted from the leaf's first entry |
+//! | 8 | head of the entry's key: its first eight bytes as a number; only in the order of keys |
+//!
+//! An entry in the order of keys:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -24,21 +26,40 @@
 //!    may have any number.
 //! 3. Keys ascend.
 
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use super::node::{HEADER_BYTES, NewNode, NodeMut, NodeRef};
-use super::{TreeOrder, VersionStamp};
+use super::search_key::{SearchKey, key_head};
+use super::{MAX_LEAF_BYTES, TreeOrder, VersionStamp};
 
+/// The entries of a group.
+const GROUP: usize = 8;
 const OFFSET_BYTES: usize = 2;
+const HEAD_BYTES: usize = 8;
 const TWO_BYTES: u8 = 254;
 const FOUR_BYTES: u8 = 255;
 
+/// Zeros in place of the begins of groups, until these are written.
+static ZEROS: [u8; MAX_LEAF_BYTES] = [0; MAX_LEAF_BYTES];
+
+/// Returns the bytes of the begin of a group.
+const fn group_bytes<O: TreeOrder>() -> usize {
+    OFFSET_BYTES + if O::KEYED { HEAD_BYTES } else { 0 }
+}
+
+/// Returns the bytes of the begins of groups in a leaf with so many entries.
+#[inline]
+fn all_group_bytes<O: TreeOrder>(count: usize) -> usize {
+    count.saturating_sub(1) / GROUP * group_bytes::<O>()
+}
+
 /// Returns the bytes of a leaf with so many bytes of entries and so many entries.
 pub(super) fn leaf_bytes<O: TreeOrder>(used: usize, count: usize) -> usize {
-    HEADER_BYTES + used + OFFSET_BYTES * (count.saturating_sub(1) / O::GROUP)
+    HEADER_BYTES + all_group_bytes::<O>(count) + used
 }
 
 /// An entry of a leaf.
@@ -54,7 +75,8 @@ pub(super) struct LeafEntry<'a> {
 #[derive(Debug)]
 pub(super) struct LeafRef<'a, O> {
     node: NodeRef<'a>,
-    body: &'a [u8],
+    groups: &'a [u8],
+    entries: &'a [u8],
     order: PhantomData<O>,
 }
 
@@ -70,9 +92,12 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
     #[inline]
     pub(super) fn new(node: NodeRef<'a>) -> Self {
         debug_assert_eq!(node.height(), 0);
+        let group_bytes = all_group_bytes::<O>(node.count());
+        let (groups, entries) = node.body().split_at(group_bytes);
         LeafRef {
             node,
-            body: node.body(),
+            groups,
+            entries,
             order: PhantomData,
         }
     }
@@ -92,8 +117,8 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
         if index >= self.count() {
             return self.used();
         }
-        let mut offset = self.group_offset(index / O::GROUP);
-        for _ in 0..index % O::GROUP {
+        let mut offset = self.group_offset(index / GROUP);
+        for _ in 0..index % GROUP {
             offset = self.end_of(offset);
         }
         offset
@@ -104,19 +129,27 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
         if group == 0 {
             return 0;
         }
-        let at = self.body.len() - OFFSET_BYTES * group;
-        usize::from(u16::from_le_bytes([self.body[at], self.body[at + 1]]))
+        let at = (group - 1) * group_bytes::<O>();
+        usize::from(u16::from_le_bytes([self.groups[at], self.groups[at + 1]]))
+    }
+
+    /// Returns the head of the first key of a group, which is not the first one.
+    #[inline]
+    fn group_head(self, group: usize) -> u64 {
+        let at = (group - 1) * group_bytes::<O>() + OFFSET_BYTES;
+        let field = self.groups[at..at + HEAD_BYTES].try_into();
+        u64::from_le_bytes(field.expect("bytes of a head"))
     }
 
     /// Returns the end of the entry at an offset.
     #[inline]
     fn end_of(self, offset: usize) -> usize {
         let (key_len, at) = if O::KEYED {
-            length(self.body, offset)
+            length(self.entries, offset)
         } else {
             (0, offset)
         };
-        let (value_len, at) = length(self.body, at);
+        let (value_len, at) = length(self.entries, at);
         at + key_len + value_len
     }
 
@@ -124,40 +157,41 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
     #[inline]
     pub(super) fn entry(self, offset: usize) -> LeafEntry<'a> {
         let (key_len, at) = if O::KEYED {
-            length(self.body, offset)
+            length(self.entries, offset)
         } else {
             (0, offset)
         };
-        let (value_len, at) = length(self.body, at);
+        let (value_len, at) = length(self.entries, at);
         let middle = at + key_len;
         LeafEntry {
-            key: &self.body[at..middle],
-            value: &self.body[middle..middle + value_len],
+            key: &self.entries[at..middle],
+            value: &self.entries[middle..middle + value_len],
             end: middle + value_len,
         }
     }
 
     /// Returns the bytes of some entries.
     pub(super) fn run(self, entries: Range<usize>) -> &'a [u8] {
-        &self.body[self.offset(entries.start)..self.offset(entries.end)]
+        &self.entries[self.offset(entries.start)..self.offset(entries.end)]
     }
 
     /// Returns the index and the entry of a key, or the index where it would be.
     #[inline]
-    pub(super) fn search(self, key: &[u8]) -> Result<(usize, LeafEntry<'a>), usize> {
+    pub(super) fn search(self, key: SearchKey<'_>) -> Result<(usize, LeafEntry<'a>), usize> {
         // The last group that begins with the key or with a lesser one has the key.
-        let (mut low, mut high) = (0, (self.count() - 1) / O::GROUP + 1);
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if self.entry(self.group_offset(middle)).key <= key {
-                low = middle;
-            } else {
-                high = middle;
-            }
+        let (mut low, mut groups) = (0, (self.count() - 1) / GROUP + 1);
+        while groups > 1 {
+            let half = groups / 2;
+            let group = low + half;
+            let first = || self.entry(self.group_offset(group)).key;
+            let reaches = key.reaches_head(self.group_head(group), first);
+            low = select_unpredictable(reaches, group, low);
+            groups -= half;
         }
+        let key = key.bytes();
         let mut offset = self.group_offset(low);
-        let first = low * O::GROUP;
-        for index in first..self.count().min(first + O::GROUP) {
+        let first = low * GROUP;
+        for index in first..self.count().min(first + GROUP) {
             let entry = self.entry(offset);
             match entry.key.cmp(key) {
                 std::cmp::Ordering::Less => offset = entry.end,
@@ -165,7 +199,7 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
                 std::cmp::Ordering::Greater => return Err(index),
             }
         }
-        Err(self.count().min(first + O::GROUP))
+        Err(self.count().min(first + GROUP))
     }
 
     pub(super) fn first_key(self) -> &'a [u8] {
@@ -275,45 +309,42 @@ impl<'a> EntryRuns<'a> {
         room: usize,
         source: Option<(LeafRef<'_, O>, usize)>,
     ) -> NewNode {
+        let (kept, kept_groups) = source.map_or((0, &[][..]), |(source, kept)| {
+            let bytes = all_group_bytes::<O>(kept);
+            (kept, &source.groups[..bytes])
+        });
+        let missing = all_group_bytes::<O>(self.count) - kept_groups.len();
+        let [a, b, c, d, e] = self.runs;
+        let runs = [kept_groups, &ZEROS[..missing], a, b, c, d, e];
         let room = room.max(self.leaf_bytes::<O>());
-        let mut new = NewNode::new(room, 0, birth, self.runs());
+        let mut new = NewNode::new(room, 0, birth, &runs);
         let node = new.as_mut();
         node.set_used(self.bytes);
         node.set_count(self.count);
         node.set_total(self.count);
-        let kept = source.map_or(0, |(_, kept)| kept);
-        if let Some((source, kept)) = source {
-            copy_offsets(node.body(), source, kept);
-        }
-        write_offsets::<O>(node, kept);
+        write_groups::<O>(node, kept);
         new
     }
 }
 
-/// Copies the offsets of the groups that begin with one of the first `kept` entries.
-fn copy_offsets<O: TreeOrder>(body: &mut [u8], source: LeafRef<'_, O>, kept: usize) {
-    let bytes = OFFSET_BYTES * (kept.saturating_sub(1) / O::GROUP);
-    let from = source.body.len() - bytes;
-    let to = body.len() - bytes;
-    body[to..].copy_from_slice(&source.body[from..]);
-}
-
-/// Writes the offsets of groups. Those of groups that begin with one of the first `kept` entries are right.
-fn write_offsets<O: TreeOrder>(node: &mut NodeMut<'_>, kept: usize) {
-    let count = node.as_ref().count();
-    let leaf = LeafRef::<O>::new(node.as_ref());
-    let first = kept.saturating_sub(1) / O::GROUP;
-    let mut offset = leaf.group_offset(first);
-    let last = (count - 1) / O::GROUP;
+/// Writes the begins of groups. Those of groups that begin with one of the first `kept` entries are right.
+fn write_groups<O: TreeOrder>(node: &mut NodeMut<'_>, kept: usize) {
+    let last = (node.as_ref().count() - 1) / GROUP;
+    let first = kept.saturating_sub(1) / GROUP;
+    let mut offset = LeafRef::<O>::new(node.as_ref()).group_offset(first);
     for group in first + 1..=last {
         let leaf = LeafRef::<O>::new(node.as_ref());
-        for _ in 0..O::GROUP {
+        for _ in 0..GROUP {
             offset = leaf.end_of(offset);
         }
-        let body = node.body();
-        let at = body.len() - OFFSET_BYTES * group;
+        let head = key_head(leaf.entry(offset).key);
+        let at = (group - 1) * group_bytes::<O>();
+        let begin = &mut node.body()[at..at + group_bytes::<O>()];
         let field = u16::try_from(offset).expect("a leaf of several entries is short");
-        body[at..at + OFFSET_BYTES].copy_from_slice(&field.to_le_bytes());
+        begin[..OFFSET_BYTES].copy_from_slice(&field.to_le_bytes());
+        if O::KEYED {
+            begin[OFFSET_BYTES..].copy_from_slice(&head.to_le_bytes());
+        }
     }
 }
 
@@ -327,15 +358,21 @@ pub(super) fn splice<O: TreeOrder>(
     let (start, end) = (leaf.offset(replaced.start), leaf.offset(replaced.end));
     let count = leaf.count() - replaced.len() + new.count;
     let used = leaf.used();
+    let old_groups = all_group_bytes::<O>(leaf.count());
+    let groups = all_group_bytes::<O>(count);
     let body = node.body();
-    body.copy_within(end..used, start + new.bytes);
+    if groups != old_groups {
+        body.copy_within(old_groups..old_groups + used, groups);
+    }
+    let entries = &mut body[groups..];
+    entries.copy_within(end..used, start + new.bytes);
     let mut at = start;
     for run in new.runs() {
-        body[at..at + run.len()].copy_from_slice(run);
+        entries[at..at + run.len()].copy_from_slice(run);
         at += run.len();
     }
     node.set_used(used - (end - start) + new.bytes);
     node.set_count(count);
     node.set_total(count);
-    write_offsets::<O>(node, replaced.start);
+    write_groups::<O>(node, replaced.start);
 }

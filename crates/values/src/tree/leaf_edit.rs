@@ -9,6 +9,7 @@ use super::editor::{EditedNode, TreeChange, TreeEditor, TreeEnds};
 use super::inner::{ChildSlot, Separator, separator};
 use super::leaf::{EntryRuns, LeafRef, entry_head, leaf_bytes, splice};
 use super::node::{NewNode, NodePtr};
+use super::search_key::SearchKey;
 use super::{NodeLimits, TreeOrder};
 
 /// A leaf of which some entries are replaced by at most one.
@@ -167,14 +168,14 @@ impl<O: TreeOrder> TreeEditor<O> {
         let leaf = LeafRef::<O>::new(self.store.read(node));
         match change {
             TreeChange::Put { key, value } => {
-                let replaced = match leaf.search(key) {
+                let replaced = match leaf.search(SearchKey::new(key)) {
                     Ok((index, _)) => index..index + 1,
                     Err(index) => index..index,
                 };
                 Some((replaced, Some((key, value))))
             }
             TreeChange::Remove { key } => {
-                let (index, _) = leaf.search(key).ok()?;
+                let (index, _) = leaf.search(SearchKey::new(key)).ok()?;
                 Some((index..index + 1, None))
             }
             TreeChange::Splice { from, to, value } => {

@@ -6,6 +6,7 @@ use super::cursor::TreeCursor;
 use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
+use super::search_key::SearchKey;
 use super::{KeyOrder, TreeOrder};
 
 /// A tree for reading. What it returns borrows from the tree's nodes.
@@ -47,7 +48,7 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
 
     fn leaf_at(&self, mut node: NodeRef<'a>, mut position: usize) -> (LeafRef<'a, O>, usize) {
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<O>::new(node);
             let (index, before) = inner.child_until(position + 1);
             position -= before;
             node = inner.child(index);
@@ -70,8 +71,9 @@ impl<'a> TreeView<'a, KeyOrder> {
     /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Option<&'a [u8]> {
         let mut node = self.root?;
+        let key = SearchKey::new(key);
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<KeyOrder>::new(node);
             node = inner.child(inner.child_of_key(key));
         }
         let found = LeafRef::<KeyOrder>::new(node).search(key);
@@ -84,8 +86,9 @@ impl<'a> TreeView<'a, KeyOrder> {
         let Some(mut node) = self.root else {
             return Err(0);
         };
+        let key = SearchKey::new(key);
         while node.height() > 0 {
-            let inner = InnerRef::new(node);
+            let inner = InnerRef::<KeyOrder>::new(node);
             let index = inner.child_of_key(key);
             before += inner.total_before(index);
             node = inner.child(index);

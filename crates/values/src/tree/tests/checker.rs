@@ -29,7 +29,7 @@ fn check_node<O: TreeOrder>(
     if node.height() == 0 {
         return check_leaf::<O>(node, limits, [low, high]);
     }
-    let inner = InnerRef::new(node);
+    let inner = InnerRef::<O>::new(node);
     assert!((1..=limits.children).contains(&inner.count()));
     let mut total = 0;
     for index in 0..inner.count() {

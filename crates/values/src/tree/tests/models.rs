@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{NodeLimits, TreeBuilder};
+use super::super::{NodeLimits, TreeBuilder, TreeEditor, TreeView};
 use super::{ALL_LIMITS, KeyChain, PositionChain, SMALL};
 
 type KeyModel = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -62,7 +62,7 @@ fn range(rng: &mut fastrand::Rng, len: usize) -> std::ops::Range<usize> {
 }
 
 fn change_keys(
-    editor: &mut super::super::TreeEditor<super::KeyOrder>,
+    editor: &mut TreeEditor<super::KeyOrder>,
     model: &mut KeyModel,
     rng: &mut fastrand::Rng,
 ) {
@@ -141,7 +141,7 @@ fn trees_of_keys_are_as_maps_in_all_versions() {
 }
 
 fn change_positions(
-    editor: &mut super::super::TreeEditor<super::PositionOrder>,
+    editor: &mut TreeEditor<super::PositionOrder>,
     model: &mut Vec<Vec<u8>>,
     rng: &mut fastrand::Rng,
 ) {
@@ -239,5 +239,40 @@ fn a_dropped_builder_frees_its_nodes() {
     let mut builder = TreeBuilder::<super::PositionOrder>::new(chain.next_stamp(), SMALL);
     (0..1000).for_each(|_| builder.push(b"some value"));
     drop(builder);
+    chain.check();
+}
+
+#[test]
+fn a_version_is_read_while_later_ones_are_made() {
+    let rng = &mut fastrand::Rng::with_seed(1);
+    let mut chain = KeyChain::new(SMALL);
+    chain.commit(|editor| {
+        (0..500_u32).for_each(|number| assert!(editor.put(&number.to_be_bytes(), b"read")));
+    });
+    let read = |tree: TreeView<'_, super::KeyOrder>| {
+        for _ in 0..100 {
+            for (number, (key, value)) in tree.iter().enumerate() {
+                assert_eq!(
+                    (key, value),
+                    (&(number as u32).to_be_bytes()[..], &b"read"[..])
+                );
+                assert_eq!(tree.rank(key), Ok(number));
+            }
+            assert_eq!(tree.len(), 500);
+        }
+    };
+    chain.read_meanwhile(read, |chain| {
+        for _ in 0..2000 {
+            let key = rng.u32(..600).to_be_bytes();
+            chain.commit(|editor| {
+                if !editor.remove(&key) {
+                    editor.put(&key, b"changed");
+                }
+            });
+            if chain.len() > 3 {
+                chain.release(2, 10);
+            }
+        }
+    });
     chain.check();
 }

@@ -2,7 +2,7 @@
 //! documentation of `tree` describes.
 //!
 //! Contract: a version's nodes are freed only by [`VersionChain::release`] and by the drop of the chain,
-//! which both need the chain for themselves; views borrow it.
+//! which both need the chain for themselves. Views borrow it, or are of versions that are held.
 
 #![allow(unsafe_code)]
 
@@ -26,6 +26,8 @@ pub(super) struct VersionChain<O: TreeOrder> {
     limits: NodeLimits,
     /// The bytes of the nodes of all versions.
     bytes: usize,
+    /// The number of versions, from the oldest on, that cannot be released.
+    held: usize,
 }
 
 impl<O: TreeOrder> VersionChain<O> {
@@ -39,6 +41,7 @@ impl<O: TreeOrder> VersionChain<O> {
             versions: vec![empty],
             limits,
             bytes: 0,
+            held: 0,
         }
     }
 
@@ -96,6 +99,22 @@ impl<O: TreeOrder> VersionChain<O> {
         self.push(stamp, TreeRoot::EMPTY, replaced);
     }
 
+    /// Reads the current version on another thread, while `write` changes the chain.
+    pub(super) fn read_meanwhile(
+        &mut self,
+        read: impl FnOnce(TreeView<'_, O>) + Send,
+        write: impl FnOnce(&mut Self),
+    ) {
+        let root = self.newest().root;
+        self.held = self.len();
+        std::thread::scope(|scope| {
+            // SAFETY: the version is held until the thread has ended, and its nodes with it.
+            scope.spawn(move || read(unsafe { root.view() }));
+            write(self);
+        });
+        self.held = 0;
+    }
+
     fn push(&mut self, stamp: VersionStamp, root: TreeRoot<O>, replaced: ReplacedNodes) {
         let newest = self.versions.last_mut().expect("there is always a version");
         newest.replaced = replaced;
@@ -108,7 +127,7 @@ impl<O: TreeOrder> VersionChain<O> {
 
     /// Takes a version that is not the newest out of the chain, and frees nodes in slices of `slice`.
     pub(super) fn release(&mut self, index: usize, slice: usize) {
-        assert!(index + 1 < self.len());
+        assert!(index >= self.held && index + 1 < self.len());
         let mut left = self.versions.remove(index).replaced;
         if let Some(older) = index.checked_sub(1).map(|index| &mut self.versions[index]) {
             older.replaced.append(left.split_off_older(older.stamp));
