@@ -225,6 +225,15 @@ impl WorkingSet {
         self.keys.get(key)?.value.as_ref()
     }
 
+    /// Returns the value of a key that was read or written, as commands on collections get it.
+    pub(crate) fn stored(&self, key: &[u8]) -> Option<StoredValue<'_>> {
+        let own = self.value(key)?;
+        Some(StoredValue {
+            kind: own.kind,
+            bytes: &own.bytes,
+        })
+    }
+
     /// Returns the value of a key that was read or written, which must be a string; an empty one for an absent
     /// key.
     ///
@@ -560,14 +569,9 @@ impl WorkingSet {
 
     /// Executes a command on a collection.
     fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
-        let own = self.value(key);
-        let deadline = own.and_then(|value| value.deadline);
-        let stored = own.map(|value| StoredValue {
-            kind: value.kind,
-            bytes: &value.bytes,
-        });
+        let deadline = self.value(key).and_then(|value| value.deadline);
         let time_ms = self.time_ms();
-        let outcome = values::execute(call, stored, CallContext { time_ms })?;
+        let outcome = values::execute(call, self.stored(key), CallContext { time_ms })?;
         let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
         let new = match outcome.change {
             ValueChange::None => return Ok(reply),

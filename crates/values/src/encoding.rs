@@ -5,6 +5,7 @@ use base::transaction::Kind;
 
 use crate::call::StoredValue;
 use crate::packed::PackedView;
+use crate::sorted_set::SCORE;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
@@ -19,19 +20,20 @@ pub fn encoding(value: StoredValue<'_>) -> &'static str {
         Kind::String if parse_int(value.bytes).is_some() => "int",
         Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(value.bytes) => "listpack",
+        Kind::Hash if is_small(value.bytes, BLOCK_ELEMENT) => "listpack",
         Kind::Hash => "hashtable",
         Kind::List => "quicklist",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small(value.bytes) => "listpack",
+        Kind::SortedSet if is_small(value.bytes, SCORE + BLOCK_ELEMENT) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
 }
 
-fn is_small(bytes: &[u8]) -> bool {
+/// Returns `true` if a collection has few elements, with blobs of at most `longest` bytes.
+fn is_small(bytes: &[u8], longest: usize) -> bool {
     let view = PackedView::new(bytes);
-    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
+    let is_short = |blob: &[u8]| blob.len() <= longest;
     let mut elements = view.iter();
     view.len() <= BLOCK_ELEMENTS
         && elements.all(|element| is_short(element.first) && is_short(element.second))

@@ -3,7 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `sorted_set` | the types in terms of `packed`: their elements and the order of these |
+//! | `geohash` | places as cells of a grid |
+//! | `scan` | scans of the elements of one collection |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -17,9 +19,12 @@
 pub mod call;
 pub mod commands;
 mod encoding;
+mod geohash;
 mod hash;
 mod packed;
+mod scan;
+mod sorted_set;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
-pub use commands::hashes;
+pub use commands::{hashes, places, sorted_sets};
 pub use encoding::encoding;
