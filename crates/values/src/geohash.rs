@@ -172,13 +172,17 @@ impl GridCell {
     }
 
     /// Returns the cell so many columns to the east and rows to the north. Behind the last column is the first
-    /// one, and behind the last row as well.
+    /// one, and behind the last row as well. A place on the eastern or northern edge of the grid is in a column or
+    /// row of its own, behind the last one.
     pub(crate) fn neighbour(self, east: i32, north: i32) -> GridCell {
-        let last = (1u32 << self.steps) - 1;
+        let moved = |at: u32, by: i32| match by {
+            0 => at,
+            by => at.wrapping_add_signed(by) & ((1 << self.steps) - 1),
+        };
         GridCell {
             steps: self.steps,
-            column: self.column.wrapping_add_signed(east) & last,
-            row: self.row.wrapping_add_signed(north) & last,
+            column: moved(self.column, east),
+            row: moved(self.row, north),
         }
     }
 

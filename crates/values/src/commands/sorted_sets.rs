@@ -291,7 +291,15 @@ fn zscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
     reply.push(NestedItem::Array(2 * members.len()));
     for own in members {
         reply.bytes(own.member);
-        reply.bytes(format_double(own.score).as_bytes());
+        push_score_text(&mut reply, own.score);
     }
     Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+/// Appends a score as a string. Integers of up to 62 bits have no exponent.
+fn push_score_text(reply: &mut NestedReply, score: f64) {
+    match score.trunc() == score && score.abs() <= (i64::MAX / 2) as f64 {
+        true => reply.bytes((score as i64).to_string().as_bytes()),
+        false => reply.bytes(format_double(score).as_bytes()),
+    }
 }
