@@ -45,4 +45,4 @@ pub use model::{
     change, database, epochs, ids, key_event, limits, nested, participant, partition, transaction,
     versions,
 };
-pub use text::{number, size};
+pub use text::{double, number, size};

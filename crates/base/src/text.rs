@@ -1,4 +1,5 @@
 //! Numbers and sizes as texts.
 
+pub mod double;
 pub mod number;
 pub mod size;

@@ -14,6 +14,8 @@
 //!
 //! All other replies are the same in both.
 
+use base::double::{format_decimal, format_double};
+
 /// A version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
@@ -158,20 +160,14 @@ impl<'a> Writer<'a> {
         push_header(self.out, if self.is_3() { b'>' } else { b'*' }, len);
     }
 
-    /// Writes a double.
+    /// Writes a double, with at most 17 digits.
     pub fn double(&mut self, value: f64) {
-        let text = if value.is_nan() {
-            "nan".to_owned()
-        } else if value.is_infinite() {
-            if value > 0.0 {
-                "inf".to_owned()
-            } else {
-                "-inf".to_owned()
-            }
-        } else {
-            value.to_string()
-        };
-        self.text_or_bulk(b',', text.as_bytes());
+        self.text_or_bulk(b',', format_double(value).as_bytes());
+    }
+
+    /// Writes a double without an exponent, with at most 17 digits behind the point.
+    pub fn decimal(&mut self, value: f64) {
+        self.text_or_bulk(b',', format_decimal(value).as_bytes());
     }
 
     /// Writes a boolean.

@@ -1,6 +1,6 @@
 //! The commands, a module for each family: its rows of the table, and what they do. A family uses
 //! only what the families share: `arguments`, `bit_fields`, `client_name`, `client_tracking`, `help`,
-//! `script_kill`, `values`.
+//! `script_kill`, `sorted_set_results`, `values`.
 //!
 //! To add a command: give it a row in its family's `COMMANDS`, and the function that the row names.
 //! `COMMAND`, the proxy (which asks nodes for the table) and the list in `docs/server.md` go by the
@@ -30,6 +30,7 @@ mod memory;
 mod monitor;
 mod objects;
 mod persistence;
+mod places;
 mod publish_subscribe;
 mod replication;
 mod script_kill;
@@ -37,6 +38,9 @@ mod scripting;
 mod server;
 mod slow_log;
 mod snapshots;
+mod sorted_set_combinations;
+mod sorted_set_results;
+mod sorted_sets;
 mod strings;
 mod transactions;
 mod users;
@@ -49,12 +53,15 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 29] = [
+const FAMILIES: [&[CommandDefinition]; 32] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
+    sorted_sets::COMMANDS,
+    sorted_set_combinations::COMMANDS,
+    places::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

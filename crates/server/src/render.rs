@@ -5,6 +5,7 @@ mod common_subsequence;
 mod computation;
 mod context;
 mod nested;
+mod sorted_sets;
 
 use base::transaction::Kind;
 use base::{OpError, Reply, database};
@@ -18,6 +19,8 @@ pub(crate) use common_subsequence::SubsequenceOptions;
 pub(crate) use computation::Computation;
 pub(crate) use context::RenderContext;
 use context::{Pairs, pairs};
+pub(crate) use nested::write as write_nested;
+pub(crate) use sorted_sets::{CombinedMembers, SortedSetComputation};
 
 /// How replies become RESP.
 #[derive(Debug, Clone, PartialEq)]

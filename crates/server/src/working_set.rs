@@ -30,7 +30,7 @@ use base::transaction::{Expiry, Kind, ValueCall, When, byte_range};
 use base::{Op, OpError, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use values::{CallContext, StoredValue, ValueChange};
+use values::{CallContext, StoredBlock, ValueChange};
 
 use flushed_databases::FlushedDatabases;
 pub(crate) use libraries::WorkingLibraries;
@@ -223,6 +223,15 @@ impl WorkingSet {
     /// Returns the value of a key that was read or written.
     pub(crate) fn value(&self, key: &[u8]) -> Option<&WorkingValue> {
         self.keys.get(key)?.value.as_ref()
+    }
+
+    /// Returns the value of a key that was read or written, as commands on collections get it.
+    pub(crate) fn stored(&self, key: &[u8]) -> Option<StoredBlock<'_>> {
+        let own = self.value(key)?;
+        Some(StoredBlock {
+            kind: own.kind,
+            bytes: &own.bytes,
+        })
     }
 
     /// Returns the value of a key that was read or written, which must be a string; an empty one for an absent
@@ -560,11 +569,9 @@ impl WorkingSet {
 
     /// Executes a command on a collection.
     fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
-        let own = self.value(key);
-        let deadline = own.and_then(|value| value.deadline);
-        let stored = own.map(|value| StoredValue::new(value.kind, &value.bytes));
+        let deadline = self.value(key).and_then(|value| value.deadline);
         let time_ms = self.time_ms();
-        let outcome = values::execute(call, stored, CallContext { time_ms })?;
+        let outcome = values::execute(call, self.stored(key).map(Into::into), CallContext { time_ms })?;
         let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
         let new = match outcome.change {
             ValueChange::None => return Ok(reply),

@@ -5,7 +5,7 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::hashes;
+use crate::commands::{hashes, places, sorted_sets};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -14,6 +14,21 @@ pub struct StoredValue<'v> {
     pub kind: Kind,
     /// Its bytes, or its trees.
     pub data: StoredData<'v>,
+}
+
+/// A value of a key as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBlock<'v> {
+    /// Its type.
+    pub kind: Kind,
+    /// Its bytes.
+    pub bytes: &'v [u8],
+}
+
+impl<'v> From<StoredBlock<'v>> for StoredValue<'v> {
+    fn from(block: StoredBlock<'v>) -> StoredValue<'v> {
+        StoredValue::new(block.kind, block.bytes)
+    }
 }
 
 /// The data of a value.
@@ -115,6 +130,16 @@ pub(crate) enum ChangedData {
     Edited,
 }
 
+impl ChangedData {
+    /// Returns the bytes, if they were changed.
+    pub(crate) fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            ChangedData::Bytes(bytes) => Some(bytes),
+            ChangedData::Edited => None,
+        }
+    }
+}
+
 /// The arguments of a command behind its key, and what else it depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'c> {
@@ -159,6 +184,8 @@ const FAMILY: u16 = 256;
 fn function_of(command: u16) -> Option<Execute> {
     match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
         0 => hashes::function_of(command),
+        3 => sorted_sets::function_of(command),
+        5 => places::function_of(command),
         _ => None,
     }
 }

@@ -1,3 +1,18 @@
 //! The commands of each type.
 
 pub mod hashes;
+mod place_search;
+pub mod places;
+mod search_arguments;
+mod sorted_additions;
+mod sorted_combinations;
+mod sorted_ranges;
+pub mod sorted_sets;
+
+pub use place_search::PlaceSearch;
+pub use places::check_geoadd;
+pub use search_arguments::{SearchForm, SearchRefusal};
+pub use sorted_combinations::{
+    Combination, CombinationKind, ScoreAggregate, check_sources, intersection_size,
+};
+pub use sorted_ranges::stored_range;

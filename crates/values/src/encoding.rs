@@ -4,6 +4,7 @@ use base::number::parse_int;
 use base::transaction::Kind;
 
 use crate::packed::PackedView;
+use crate::sorted_set::SCORE;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
@@ -18,19 +19,20 @@ pub fn encoding(kind: Kind, bytes: &[u8]) -> &'static str {
         Kind::String if parse_int(bytes).is_some() => "int",
         Kind::String if bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(bytes) => "listpack",
+        Kind::Hash if is_small(bytes, BLOCK_ELEMENT) => "listpack",
         Kind::Hash => "hashtable",
         Kind::List => "quicklist",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small(bytes) => "listpack",
+        Kind::SortedSet if is_small(bytes, SCORE + BLOCK_ELEMENT) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
 }
 
-fn is_small(bytes: &[u8]) -> bool {
+/// Returns `true` if a collection has few elements, with blobs of at most `longest` bytes.
+fn is_small(bytes: &[u8], longest: usize) -> bool {
     let view = PackedView::new(bytes);
-    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
+    let is_short = |blob: &[u8]| blob.len() <= longest;
     let mut elements = view.iter();
     view.len() <= BLOCK_ELEMENTS
         && elements.all(|element| is_short(element.first) && is_short(element.second))

@@ -3,7 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `sorted_set` | the types in terms of `packed`: their elements and the order of these |
+//! | `geohash` | places as cells of a grid |
+//! | `scan` | scans of the elements of one collection |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -19,14 +21,17 @@ mod collection;
 pub mod commands;
 mod element_hash;
 mod encoding;
+mod geohash;
 mod hash;
 mod packed;
+mod scan;
+mod sorted_set;
 pub mod tree;
 
-pub use call::{CallContext, Outcome, StoredData, StoredValue, ValueChange, execute};
+pub use call::{CallContext, Outcome, StoredBlock, StoredData, StoredValue, ValueChange, execute};
 pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::hashes;
+pub use commands::{hashes, places, sorted_sets};
 pub use encoding::encoding;

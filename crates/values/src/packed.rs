@@ -47,6 +47,9 @@ pub(crate) struct Element<'v> {
 }
 
 impl<'v> PackedView<'v> {
+    /// Where the first element begins.
+    pub(crate) const FIRST: usize = HEADER;
+
     /// Returns the view of a block; no bytes are a block without elements.
     pub(crate) fn new(bytes: &'v [u8]) -> PackedView<'v> {
         PackedView { bytes }

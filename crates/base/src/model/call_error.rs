@@ -39,4 +39,23 @@ call_errors! {
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
     ReadAtomic "ERR" "read-atomic keys have strings only";
+    ScoreNan "ERR" "resulting score is not a number (NaN)";
+    BadScoreBound "ERR" "min or max is not a float";
+    BadMemberBound "ERR" "min or max not valid string range item";
+    XxWithNx "ERR" "XX and NX options at the same time are not compatible";
+    GtLtWithNx "ERR" "GT, LT, and/or NX options at the same time are not compatible";
+    IncrOfSeveral "ERR" "INCR option supports a single increment-element pair";
+    LimitOfRanks "ERR" "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
+    ScoresByLex "ERR" "syntax error, WITHSCORES not supported in combination with BYLEX";
+    BadCursor "ERR" "invalid cursor";
+    NotNegatable "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    UnknownUnit "ERR" "unsupported unit provided. please use M, KM, FT, MI";
+    UnknownPlace "ERR" "could not decode requested zset member";
+    BadRadius "ERR" "need numeric radius";
+    NegativeRadius "ERR" "radius cannot be negative";
+    BadWidth "ERR" "need numeric width";
+    BadHeight "ERR" "need numeric height";
+    NegativeBox "ERR" "height or width cannot be negative";
+    CountNotPositive "ERR" "COUNT must be > 0";
+    AnyWithoutCount "ERR" "the ANY argument requires COUNT argument";
 }

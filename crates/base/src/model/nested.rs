@@ -14,6 +14,7 @@
 //! | 7 | set | number of items (4 bytes) |
 //! | 8 | map | number of pairs (4 bytes): twice as many items follow |
 //! | 9 | pairs | number of pairs (4 bytes): twice as many items follow |
+//! | 10 | double in decimal notation | 8 bytes, IEEE 754, little-endian |
 //!
 //! A map is one of RESP3, and an array of keys and values in RESP2. Pairs are an array of arrays of two in
 //! RESP3, and one array in RESP2.
@@ -45,6 +46,8 @@ pub enum NestedItem<'a> {
     Map(usize),
     /// So many pairs.
     Pairs(usize),
+    /// A floating-point number that is shown without an exponent.
+    Decimal(f64),
 }
 
 /// The deepest nesting of containers.
@@ -79,6 +82,10 @@ impl NestedReply {
             NestedItem::Set(items) => sized(7, items),
             NestedItem::Map(pairs) => sized(8, pairs),
             NestedItem::Pairs(pairs) => sized(9, pairs),
+            NestedItem::Decimal(number) => {
+                to.push(10);
+                to.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 
@@ -147,6 +154,7 @@ fn read<'a>(from: &mut &'a [u8]) -> Option<NestedItem<'a>> {
         7 => NestedItem::Set(size(from)?),
         8 => NestedItem::Map(size(from)?),
         9 => NestedItem::Pairs(size(from)?),
+        10 => NestedItem::Decimal(f64::from_le_bytes(take(from)?)),
         _ => return None,
     })
 }
@@ -168,7 +176,8 @@ mod tests {
     #[test]
     fn items_come_back_and_malformed_bytes_do_not() {
         let items = [
-            NestedItem::Array(4),
+            NestedItem::Array(5),
+            NestedItem::Decimal(-0.25),
             NestedItem::Map(1),
             NestedItem::Bytes(b"key"),
             NestedItem::Pairs(1),
@@ -187,7 +196,7 @@ mod tests {
             assert_eq!(NestedReply::from_bytes(&bytes[..length]), None);
         }
         assert_eq!(NestedReply::from_bytes(&[bytes, &[0]].concat()), None);
-        assert_eq!(NestedReply::from_bytes(&[10]), None);
+        assert_eq!(NestedReply::from_bytes(&[11]), None);
         let mut deep = NestedReply::default();
         (0..=DEPTH).for_each(|_| deep.push(NestedItem::Array(1)));
         deep.push(NestedItem::Nil);

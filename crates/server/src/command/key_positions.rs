@@ -1,17 +1,30 @@
 //! Where the keys of a command are.
 
+use std::ops::Range;
+
 use base::number::parse_int;
 use resp::Args;
 
 /// Where a command's keys stand among its arguments: `first` (0: it has none), `last` (negative:
-/// from the end) and the `step` between them. If they are counted, `first` is the place of their number, and
-/// they follow it.
+/// from the end) and the `step` between them. If some are counted, their number stands behind the last of these,
+/// or at `first` if `last` is 0, and they follow it.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPositions {
     pub(crate) first: usize,
     pub(crate) last: i32,
     pub(crate) step: usize,
     pub(crate) counted: bool,
+    /// The options that a further key stands behind.
+    pub(crate) options: Option<KeyOptions>,
+}
+
+/// The options that a key stands behind, of which the last one counts.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyOptions {
+    /// Their names, in upper case.
+    pub(crate) names: &'static [&'static str],
+    /// Where the options begin.
+    pub(crate) first: usize,
 }
 
 impl KeyPositions {
@@ -20,36 +33,42 @@ impl KeyPositions {
         last: 0,
         step: 0,
         counted: false,
+        options: None,
     };
     pub(crate) const ONE: KeyPositions = KeyPositions {
         first: 1,
         last: 1,
         step: 1,
         counted: false,
+        options: None,
     };
     pub(crate) const SECOND: KeyPositions = KeyPositions {
         first: 2,
         last: 2,
         step: 1,
         counted: false,
+        options: None,
     };
     pub(crate) const FIRST_TWO: KeyPositions = KeyPositions {
         first: 1,
         last: 2,
         step: 1,
         counted: false,
+        options: None,
     };
     pub(crate) const ALL: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 1,
         counted: false,
+        options: None,
     };
     pub(crate) const PAIRS: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 2,
         counted: false,
+        options: None,
     };
     /// All arguments behind the first one.
     pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {
@@ -57,35 +76,106 @@ impl KeyPositions {
         last: -1,
         step: 1,
         counted: false,
+        options: None,
     };
+    /// The first argument is the number of keys.
+    pub(crate) const COUNTED_FIRST: KeyPositions = KeyPositions {
+        first: 1,
+        last: 0,
+        step: 1,
+        counted: true,
+        options: None,
+    };
+    /// The first argument, and then so many as the second one says.
+    pub(crate) const ONE_AND_COUNTED: KeyPositions = KeyPositions {
+        first: 1,
+        last: 1,
+        step: 1,
+        counted: true,
+        options: None,
+    };
+    /// Of `GEORADIUS`: the first argument, and that behind an option.
+    pub(crate) const GEO_RADIUS: KeyPositions = KeyPositions::with_store(6);
+    /// Of `GEORADIUSBYMEMBER`, in the same way.
+    pub(crate) const GEO_MEMBER_RADIUS: KeyPositions = KeyPositions::with_store(5);
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
         first: 2,
         last: 0,
         step: 1,
         counted: true,
+        options: None,
     };
+
+    const fn with_store(first: usize) -> KeyPositions {
+        KeyPositions {
+            options: Some(KeyOptions {
+                names: &["STORE", "STOREDIST"],
+                first,
+            }),
+            ..KeyPositions::ONE
+        }
+    }
+
+    /// Returns `true` if keys stand at fixed places.
+    fn has_fixed(self) -> bool {
+        self.first > 0 && (!self.counted || self.last > 0)
+    }
 
     /// Returns the index of the first key, if a command with these arguments has one there.
     #[inline]
     pub(crate) fn first_key(self) -> Option<usize> {
-        (self.first > 0 && !self.counted).then_some(self.first)
+        self.has_fixed().then_some(self.first)
     }
 
     /// Returns the indexes of the keys among the arguments, the command's name included.
     pub(crate) fn indexes(self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
-        let count = args.len() as i64;
-        let (first, end) = match (self.first, self.counted) {
-            (0, _) => (0, 0),
-            (at, true) => {
-                let keys = args.get(at).and_then(parse_int).unwrap_or(0);
-                let first = at as i64 + 1;
-                (at + 1, first.saturating_add(keys.max(0)))
-            }
-            (first, false) if self.last < 0 => (first, count + i64::from(self.last) + 1),
-            (first, false) => (first, i64::from(self.last) + 1),
+        let count = args.len();
+        let end = match self.last {
+            _ if !self.has_fixed() => 0,
+            last if last < 0 => (count as i64 + i64::from(last) + 1).max(0) as usize,
+            last => last as usize + 1,
         };
-        (first..end.clamp(0, count) as usize).step_by(self.step.max(1))
+        let fixed = (self.first..end.min(count)).step_by(self.step.max(1));
+        let counted = match self.counted {
+            true => counted_keys(args, self.number()),
+            false => 0..0,
+        };
+        let optional = self.options.and_then(|options| options.key(args));
+        fixed.chain(counted).chain(optional)
+    }
+
+    /// Returns the index of the number of keys, of a command that counts some.
+    pub(crate) fn number(self) -> usize {
+        match self.last {
+            0 => self.first,
+            last => last.unsigned_abs() as usize + 1,
+        }
+    }
+}
+
+/// Returns the indexes of the keys that follow their number, which is at an index.
+fn counted_keys(args: Args<'_>, number: usize) -> Range<usize> {
+    let keys = args.get(number).and_then(parse_int).unwrap_or(0);
+    let keys = usize::try_from(keys).unwrap_or(0);
+    let first = (number + 1).min(args.len());
+    first..first.saturating_add(keys).min(args.len())
+}
+
+impl KeyOptions {
+    /// Returns the index of the key behind the last of these options.
+    fn key(self, args: Args<'_>) -> Option<usize> {
+        let (mut key, mut at) = (None, self.first);
+        while at + 1 < args.len() {
+            let arg = args.at(at);
+            let mut names = self.names.iter();
+            if names.any(|name| arg.eq_ignore_ascii_case(name.as_bytes())) {
+                at += 1;
+                key = Some(at);
+            }
+            at += 1;
+        }
+        key
     }
 }
 
@@ -110,5 +200,31 @@ mod tests {
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());
+        assert_eq!(indexes(KeyPositions::ONE_AND_COUNTED, 5), [1, 3, 4]);
+        assert_eq!(indexes(KeyPositions::ONE_AND_COUNTED, 2), [1]);
+        assert_eq!(KeyPositions::ONE_AND_COUNTED.first_key(), Some(1));
+        assert_eq!(KeyPositions::COUNTED.first_key(), None);
+        let first = Args::new(b"c2kkx", &spans);
+        let first = KeyPositions::COUNTED_FIRST.indexes(first);
+        assert_eq!(first.collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn a_key_may_stand_behind_an_option() {
+        let indexes = |text: &str| {
+            let words: Vec<&str> = text.split(' ').collect();
+            let place = |word: &&str| word.as_ptr() as usize - text.as_ptr() as usize;
+            let spans = words.iter().map(|word| Span::new(place(word), word.len()));
+            let spans: Vec<Span> = spans.collect();
+            let args = Args::new(text.as_bytes(), &spans);
+            KeyPositions::GEO_MEMBER_RADIUS
+                .indexes(args)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(indexes("c k store 1 m"), [1]);
+        assert_eq!(indexes("c k m 1 m STORE a"), [1, 6]);
+        assert_eq!(indexes("c k m 1 m asc store store"), [1, 7]);
+        assert_eq!(indexes("c k m 1 m store a storedist b"), [1, 8]);
+        assert_eq!(indexes("c k m 1 m store"), [1]);
     }
 }

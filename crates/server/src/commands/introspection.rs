@@ -94,10 +94,9 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.set(command.flags.names().count());
     command.flags.names().for_each(|name| writer.status(name));
     // Of counted keys clients see the specification below.
-    let keys = if command.keys.counted {
-        KeyPositions::NONE
-    } else {
-        command.keys
+    let keys = match command.keys.first_key() {
+        Some(_) => command.keys,
+        None => KeyPositions::NONE,
     };
     writer.int(keys.first as i64);
     writer.int(keys.last.into());
@@ -119,41 +118,61 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
 }
 
 /// Writes where the keys are and what the command does with them: for each kind of access a range that
-/// begins at an index.
+/// begins at an index, or behind an option.
 fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
+    let options = keys.options.map_or(&[][..], |options| options.names);
     let count = command.accesses().count();
+    let fixed = count - options.len();
     writer.set(count);
     for (number, access) in command.accesses().enumerate() {
         writer.map(3);
         writer.bulk(b"flags");
         write_access(access, writer);
-        writer.bulk(b"begin_search");
-        writer.map(2);
-        writer.bulk(b"type");
-        writer.bulk(b"index");
-        writer.bulk(b"spec");
-        writer.map(1);
-        writer.bulk(b"index");
-        let first = (keys.first + number * keys.step) as i64;
-        writer.int(first);
+        let option = number.checked_sub(fixed).map(|at| options[at]);
+        let first = keys.first + number * keys.step;
+        write_begin_search(keys, option, first, writer);
         writer.bulk(b"find_keys");
         writer.map(2);
         writer.bulk(b"type");
-        if keys.counted {
+        if keys.counted && first == keys.number() {
             let numbers = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             write_numbers(b"keynum", &numbers, writer);
             continue;
         }
         // The last key counts from the first one, unless it counts from the end.
         let last = match i64::from(keys.last) {
-            _ if number + 1 < count => 0,
+            _ if number + 1 != fixed => 0,
             last if last < 0 => last,
-            last => last - first,
+            last => last - first as i64,
         };
         let step = keys.step as i64;
         let numbers = [("lastkey", last), ("keystep", step), ("limit", 0)];
         write_numbers(b"range", &numbers, writer);
+    }
+}
+
+/// Writes where the search for keys begins: behind an option, or at an index.
+fn write_begin_search(
+    keys: KeyPositions,
+    option: Option<&str>,
+    index: usize,
+    writer: &mut Writer<'_>,
+) {
+    writer.bulk(b"begin_search");
+    writer.map(2);
+    writer.bulk(b"type");
+    match (option, keys.options) {
+        (Some(name), Some(options)) => {
+            writer.bulk(b"keyword");
+            writer.bulk(b"spec");
+            writer.map(2);
+            writer.bulk(b"keyword");
+            writer.bulk(name.as_bytes());
+            writer.bulk(b"startfrom");
+            writer.int(options.first as i64);
+        }
+        _ => write_numbers(b"index", &[("index", index as i64)], writer),
     }
 }
 

@@ -7,6 +7,7 @@ use store::bytes_of_key;
 use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
+use super::sorted_sets::SortedSetComputation;
 use crate::bit_field::BitField;
 use crate::refusal::Refusal;
 
@@ -34,6 +35,8 @@ pub(crate) enum Computation {
     BitFields(Vec<BitField>),
     /// The longest common subsequence of two values.
     Subsequence(SubsequenceOptions),
+    /// The combination of sorted sets.
+    SortedSets(SortedSetComputation),
 }
 
 impl Computation {
@@ -84,6 +87,9 @@ impl Computation {
             Computation::Subsequence(options) => {
                 let values = [0, 1].map(|at| value(replies.get(at)).unwrap_or_default());
                 common_subsequence::write(values, *options, writer);
+            }
+            Computation::SortedSets(computation) => {
+                computation.write(replies, context.command, writer);
             }
         }
     }

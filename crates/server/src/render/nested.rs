@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use resp::{Protocol, Writer};
 
 /// Writes a reply.
-pub(super) fn write(reply: &NestedReply, writer: &mut Writer<'_>) {
+pub(crate) fn write(reply: &NestedReply, writer: &mut Writer<'_>) {
     let mut items = reply.items();
     while let Some(item) = items.next() {
         match item {
@@ -29,6 +29,7 @@ fn write_item(item: NestedItem<'_>, writer: &mut Writer<'_>) {
         NestedItem::Ok => writer.ok(),
         NestedItem::Int(number) => writer.int(number),
         NestedItem::Double(number) => writer.double(number),
+        NestedItem::Decimal(number) => writer.decimal(number),
         NestedItem::Bytes(bytes) => writer.bulk(bytes),
         NestedItem::Array(items) => writer.array(items),
         NestedItem::Set(items) => writer.set(items),

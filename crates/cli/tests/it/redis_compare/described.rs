@@ -22,6 +22,9 @@ const OWN_FLAGS: [(&str, &str, &str); 2] = [
     ("cluster|getkeysinslot", "no_multi", "it runs in slices"),
 ];
 
+/// The least number of arguments of commands that have got options in later releases.
+const LATER_ARITIES: [(&str, i64); 2] = [("zrank", -3), ("zrevrank", -3)];
+
 fn list(reply: Reply) -> Vec<Reply> {
     match reply {
         Reply::Array(list) => list,
@@ -56,6 +59,10 @@ fn documented(client: &mut Client, name: &str, field: &str) -> Reply {
 
 /// Changes Redis's description to the one that is expected here.
 fn expected(name: &str, mut fields: Vec<Reply>) -> Vec<Reply> {
+    let later = LATER_ARITIES.iter().find(|(command, _)| *command == name);
+    if let Some((_, arity)) = later {
+        fields[1] = Reply::Int(*arity);
+    }
     let is_of_several = |tip: &Reply| *tip == Reply::bulk("request_policy:multi_shard");
     // Commands of several keys must not be split.
     if list(fields[7].clone()).iter().any(is_of_several) {

@@ -12,6 +12,7 @@
 mod bits;
 mod payloads;
 mod read_bits;
+mod sorted_sets;
 
 use fastrand::Rng;
 
@@ -70,7 +71,11 @@ impl Generator {
             5 if self.one_in(5) => words("DISCARD"),
             _ => self.command(),
         };
-        if self.one_in(40) && args[0] != b"INCRBYFLOAT" {
+        let is_of_own_keys = |args: &Args| {
+            let names = sorted_sets::KEYS.map(str::as_bytes);
+            args.iter().any(|arg| names.contains(&&arg[..]))
+        };
+        if self.one_in(40) && args[0] != b"INCRBYFLOAT" && !is_of_own_keys(&args) {
             self.malform(&mut args);
         }
         match (&args[0].to_ascii_uppercase()[..], args.len()) {
@@ -106,7 +111,8 @@ impl Generator {
     }
 
     fn plain_command(&mut self) -> Args {
-        match self.rng.u32(..100) {
+        match self.rng.u32(..120) {
+            100.. => self.sorted_sets(),
             0..20 => self.reading(),
             20..40 => self.setting(),
             40..56 => self.changing(),
@@ -449,14 +455,17 @@ pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
     keys.extend([b("x"), b("y")]);
+    keys.extend(sorted_sets::KEYS.map(b));
     // Malformed calls write these.
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
     keys.dedup();
     let asked = ["GET", "TYPE", "PTTL", "STRLEN"];
-    let each = keys
-        .iter()
-        .flat_map(|key| asked.map(|name| vec![b(name), key.clone()]));
+    let each = keys.iter().flat_map(|key| {
+        let members = vec![b("ZRANGE"), key.clone(), b("0"), b("-1"), b("WITHSCORES")];
+        let values = asked.map(|name| vec![b(name), key.clone()]);
+        values.into_iter().chain([members])
+    });
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
     // Every key has been accessed by now, so that Redis counts none that has expired.
     let of_one: Vec<Args> = each.chain(all).collect();

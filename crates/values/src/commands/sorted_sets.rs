@@ -1,0 +1,304 @@
+//! Commands on sorted sets.
+
+use base::double::format_double;
+use base::key_event::KeyEvent;
+use base::nested::{NestedItem, NestedReply};
+use base::number::parse_int;
+use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
+use fastrand::Rng;
+
+use super::sorted_additions::{zadd, zincrby};
+use super::sorted_ranges::{
+    zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zremrangebylex, zremrangebyrank,
+    zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
+};
+use crate::call::{Call, Outcome, StoredValue, W, data_of, calls};
+use crate::scan::{ElementScan, parse_cursor};
+use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};
+
+calls! {
+    ZCARD = 768 => zcard;
+    ZSCORE = 769 => zscore;
+    ZMSCORE = 770 => zmscore;
+    ZRANK = 771 => zrank;
+    ZREVRANK = 772 => zrevrank;
+    ZCOUNT = 773 => zcount;
+    ZLEXCOUNT = 774 => zlexcount;
+    ZRANGE = 775 => zrange;
+    ZREVRANGE = 776 => zrevrange;
+    ZRANGEBYSCORE = 777 => zrangebyscore;
+    ZREVRANGEBYSCORE = 778 => zrevrangebyscore;
+    ZRANGEBYLEX = 779 => zrangebylex;
+    ZREVRANGEBYLEX = 780 => zrevrangebylex;
+    ZSCAN = 781 => zscan;
+    ZRANDMEMBER = 782 | ValueCall::RANDOM => zrandmember;
+    ZADD = 783 | W => zadd;
+    ZINCRBY = 784 | W => zincrby;
+    ZREM = 785 | W => zrem;
+    ZREMRANGEBYRANK = 786 | W => zremrangebyrank;
+    ZREMRANGEBYSCORE = 787 | W => zremrangebyscore;
+    ZREMRANGEBYLEX = 788 | W => zremrangebylex;
+    ZPOPMIN = 789 | W => zpopmin;
+    ZPOPMAX = 790 | W => zpopmax;
+}
+
+/// The most elements, with repetitions, that a command draws: the reply must fit into memory.
+const MOST_DRAWN: usize = 1 << 24;
+
+/// Returns the sorted set that is read.
+pub(super) fn view_of(value: Option<StoredValue<'_>>) -> Result<SortedSetView<'_>, OpError> {
+    Ok(SortedSetView::new(data_of(value, Kind::SortedSet)?))
+}
+
+/// Returns the outcome of a command that has changed a sorted set.
+pub(super) fn changed<'v>(
+    reply: Reply<'v>,
+    event: KeyEvent,
+    set: SortedSetEditor<'_>,
+) -> Outcome<'v> {
+    let is_empty = set.view().len() == 0;
+    Outcome::changed(
+        reply,
+        event,
+        (Kind::SortedSet, set.into_changed(), is_empty),
+    )
+}
+
+/// Returns a reply of one item.
+pub(super) fn reply_of<'v>(item: NestedItem<'_>) -> Reply<'v> {
+    let mut reply = NestedReply::default();
+    reply.push(item);
+    Reply::Nested(reply)
+}
+
+/// Returns a reply of these numbers of members, with or without their scores, which follow.
+pub(super) fn members_reply(len: usize, with_scores: bool) -> NestedReply {
+    let mut reply = NestedReply::default();
+    reply.push(match with_scores {
+        true => NestedItem::Pairs(len),
+        false => NestedItem::Array(len),
+    });
+    reply
+}
+
+/// Appends a member to a reply, and its score if that is asked for.
+pub(super) fn push_member(reply: &mut NestedReply, own: ScoredMember<'_>, with_score: bool) {
+    reply.bytes(own.member);
+    if with_score {
+        reply.push(NestedItem::Double(own.score));
+    }
+}
+
+/// `ZREM key member [member …]`.
+fn zrem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let mut set = SortedSetEditor::new(data_of(value, Kind::SortedSet)?);
+    let removed = call.args.iter().filter(|member| set.remove(member)).count();
+    Ok(changed(
+        Reply::Int(removed as i64),
+        KeyEvent::SortedRemove,
+        set,
+    ))
+}
+
+/// `ZCARD key`.
+fn zcard<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    Ok(Outcome::unchanged(Reply::Int(view_of(value)?.len() as i64)))
+}
+
+/// `ZSCORE key member`.
+fn zscore<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let set = view_of(value)?;
+    let found = call.args.first().and_then(|member| set.find(member));
+    let reply = found.map_or(Reply::Nil, |(_, score)| reply_of(NestedItem::Double(score)));
+    Ok(Outcome::unchanged(reply))
+}
+
+/// `ZMSCORE key member [member …]`.
+fn zmscore<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let set = view_of(value)?;
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(call.args.len()));
+    for member in call.args {
+        let score = set.find(member).map(|(_, score)| score);
+        reply.push(score.map_or(NestedItem::Nil, NestedItem::Double));
+    }
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+/// `ZRANK key member [WITHSCORE]`.
+fn zrank<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    rank(call, value, |rank, _| rank)
+}
+
+/// `ZREVRANK key member [WITHSCORE]`.
+fn zrevrank<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    rank(call, value, |rank, len| len - 1 - rank)
+}
+
+fn rank<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+    shown: fn(usize, usize) -> usize,
+) -> Result<Outcome<'v>, OpError> {
+    let (member, with_score) = match *call.args {
+        [member] => (member, false),
+        [member, option] if option.eq_ignore_ascii_case(b"withscore") => (member, true),
+        [_, _] => return Err(OpError::Call(CallError::Syntax)),
+        _ => return Err(OpError::Call(CallError::Arity)),
+    };
+    let set = view_of(value)?;
+    let reply = match (set.find(member), with_score) {
+        (None, false) => Reply::Nil,
+        (None, true) => reply_of(NestedItem::NilArray),
+        (Some((rank, _)), false) => Reply::Int(shown(rank, set.len()) as i64),
+        (Some((rank, score)), true) => {
+            let mut reply = NestedReply::default();
+            reply.push(NestedItem::Array(2));
+            reply.push(NestedItem::Int(shown(rank, set.len()) as i64));
+            reply.push(NestedItem::Double(score));
+            Reply::Nested(reply)
+        }
+    };
+    Ok(Outcome::unchanged(reply))
+}
+
+/// `ZPOPMIN key [count]`.
+fn zpopmin<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    pop(call, value, false)
+}
+
+/// `ZPOPMAX key [count]`.
+fn zpopmax<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    pop(call, value, true)
+}
+
+fn pop<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+    from_end: bool,
+) -> Result<Outcome<'v>, OpError> {
+    let count = match *call.args {
+        [] => None,
+        [count] => {
+            let count = parse_int(count).and_then(|count| usize::try_from(count).ok());
+            Some(count.ok_or(OpError::Call(CallError::NotPositive))?)
+        }
+        _ => return Err(OpError::Call(CallError::Syntax)),
+    };
+    let mut set = SortedSetEditor::new(data_of(value, Kind::SortedSet)?);
+    let popped = set.view().len().min(count.unwrap_or(1));
+    let mut reply = match count {
+        Some(_) => members_reply(popped, true),
+        None => members_reply(2 * popped, false),
+    };
+    take(&mut set, popped, from_end, |own| {
+        push_member(&mut reply, own, true)
+    });
+    Ok(changed(Reply::Nested(reply), pop_event(from_end), set))
+}
+
+/// Returns the event of removing the members with the least or the greatest scores.
+fn pop_event(from_end: bool) -> KeyEvent {
+    match from_end {
+        true => KeyEvent::SortedPopMax,
+        false => KeyEvent::SortedPopMin,
+    }
+}
+
+/// Removes members with the least or the greatest scores.
+fn take(
+    set: &mut SortedSetEditor<'_>,
+    count: usize,
+    from_end: bool,
+    each: impl FnMut(ScoredMember<'_>),
+) {
+    let len = set.view().len();
+    let ranks = match from_end {
+        true => len - count..len,
+        false => 0..count,
+    };
+    set.view().for_each(ranks.clone(), from_end, each);
+    set.remove_range(ranks);
+}
+
+/// `ZRANDMEMBER key [count [WITHSCORES]]`.
+fn zrandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let mut random = Rng::with_seed(call.seed);
+    let (count, with_scores) = match *call.args {
+        [] => {
+            let set = view_of(value)?;
+            let place = random.usize(..set.len().max(1));
+            let drawn = set.iter().nth(place);
+            let reply = drawn.map_or(Reply::Nil, |own| Reply::Bytes(own.member));
+            return Ok(Outcome::unchanged(reply));
+        }
+        [count] => (count, false),
+        [count, option] if option.eq_ignore_ascii_case(b"withscores") => (count, true),
+        _ => return Err(OpError::Call(CallError::Syntax)),
+    };
+    let count = parse_int(count).ok_or(OpError::NotInteger)?;
+    if count == i64::MIN {
+        return Err(OpError::Call(CallError::NotNegatable));
+    }
+    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(OpError::Call(CallError::OutOfRange));
+    }
+    let set = view_of(value)?;
+    let number = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let drawn: Vec<ScoredMember<'v>> = match count {
+        _ if set.len() == 0 => Vec::new(),
+        0.. if number >= set.len() => set.iter().collect(),
+        0.. => {
+            let members = set.iter().enumerate();
+            let (mut left, len) = (number, set.len());
+            // Each is taken with the probability that makes all choices equally likely.
+            let drawn = members.filter(|(rank, _)| {
+                let is_drawn = random.usize(..len - rank) < left;
+                left -= usize::from(is_drawn);
+                is_drawn
+            });
+            drawn.map(|(_, own)| own).collect()
+        }
+        _ if number > MOST_DRAWN => return Err(OpError::Call(CallError::OutOfRange)),
+        _ => {
+            let members: Vec<ScoredMember<'v>> = set.iter().collect();
+            let draws = (0..number).map(|_| members[random.usize(..members.len())]);
+            draws.collect()
+        }
+    };
+    let mut reply = members_reply(drawn.len(), with_scores);
+    let drawn = drawn.into_iter();
+    drawn.for_each(|own| push_member(&mut reply, own, with_scores));
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+/// `ZSCAN key cursor [MATCH pattern] [COUNT count]`.
+fn zscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let Some((cursor, options)) = call.args.split_first() else {
+        return Err(OpError::Call(CallError::Arity));
+    };
+    let cursor = parse_cursor(cursor)?;
+    let is_there = value.is_some();
+    let set = view_of(value)?;
+    let (next, members) = match is_there {
+        false => (0, Vec::new()),
+        true => ElementScan::parse(cursor, options)?.page(set.len(), set.iter(), |own| own.member),
+    };
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(2));
+    reply.bytes(next.to_string().as_bytes());
+    reply.push(NestedItem::Array(2 * members.len()));
+    for own in members {
+        reply.bytes(own.member);
+        push_score_text(&mut reply, own.score);
+    }
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+/// Appends a score as a string. Integers of up to 62 bits have no exponent.
+fn push_score_text(reply: &mut NestedReply, score: f64) {
+    match score.trunc() == score && score.abs() <= (i64::MAX / 2) as f64 {
+        true => reply.bytes((score as i64).to_string().as_bytes()),
+        false => reply.bytes(format_double(score).as_bytes()),
+    }
+}
