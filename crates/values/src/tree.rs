@@ -36,7 +36,7 @@
 //! 4. As soon as no reader can have a reference to the version that left, the nodes that remain are freed:
 //!    [`ReplacedNodes::free_some`], in slices.
 //!
-//! So each node is freed once, when the last version that has it has left, in whatever order they leave.
+//! So each node is freed once, when the last version that has it has left. Versions leave in any order.
 //!
 //! Two trees may be of one collection, as a sorted set has them: their versions have the same stamps, and
 //! their replaced nodes may be in one list.
