@@ -6,7 +6,7 @@ use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
 use super::search_key::SearchKey;
-use super::{KeyOrder, TreeOrder, TreeView};
+use super::{KeyOrder, TreeOrder};
 
 /// A place between two entries of a tree. As an iterator it goes forwards; [`TreeCursor::prev`] goes
 /// backwards.
@@ -22,10 +22,10 @@ pub struct TreeCursor<'a, O> {
 }
 
 impl<'a, O: TreeOrder> TreeCursor<'a, O> {
-    pub(super) fn at_position(tree: &TreeView<'a, O>, position: usize) -> Self {
-        let mut position = position.min(tree.len());
+    pub(super) fn at_position(root: Option<NodeRef<'a>>, position: usize) -> Self {
+        let mut position = position.min(root.map_or(0, NodeRef::total));
         let mut cursor = Self::unplaced();
-        if let Some(root) = tree.root() {
+        if let Some(root) = root {
             let leaf = cursor.descend(root, |inner| {
                 let (index, before) = inner.child_until(position + 1);
                 position -= before;
@@ -102,10 +102,10 @@ impl<'a, O: TreeOrder> TreeCursor<'a, O> {
 }
 
 impl<'a> TreeCursor<'a, KeyOrder> {
-    pub(super) fn from_key(tree: &TreeView<'a, KeyOrder>, key: &[u8]) -> Self {
+    pub(super) fn from_key(root: Option<NodeRef<'a>>, key: &[u8]) -> Self {
         let mut cursor = Self::unplaced();
         let key = SearchKey::new(key);
-        if let Some(root) = tree.root() {
+        if let Some(root) = root {
             let leaf = cursor.descend(root, |inner| inner.child_of_key(key));
             let index = leaf
                 .search(key)

@@ -1,8 +1,8 @@
 //! The nodes that an editor has made and replaced.
 //!
 //! Contract:
-//! 1. Whoever makes a store promises that the nodes of the tree that is edited are neither freed nor changed
-//!    while the store exists.
+//! 1. The nodes of the tree that is edited are neither freed nor changed while the store exists, as the caller
+//!    of [`NodeStore::new`] promises.
 //! 2. The modules of `tree` give it addresses of nodes that can be reached from the root of the edited tree,
 //!    or that the store has adopted, and none that it has discarded.
 //! 3. A node that was born with the store's stamp belongs to the store. Nothing else refers to it, so that

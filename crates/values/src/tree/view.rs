@@ -22,6 +22,7 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
         TreeView { root, order }
     }
 
+    #[cfg(test)]
     pub(super) fn root(&self) -> Option<NodeRef<'a>> {
         self.root
     }
@@ -58,7 +59,7 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
 
     /// Returns a cursor in front of the entry at a position, or behind the last entry.
     pub fn cursor_at(&self, position: usize) -> TreeCursor<'a, O> {
-        TreeCursor::at_position(self, position)
+        TreeCursor::at_position(self.root, position)
     }
 
     /// Returns the entries in their order.
@@ -101,7 +102,7 @@ impl<'a> TreeView<'a, KeyOrder> {
 
     /// Returns a cursor in front of the first entry whose key is not less than this one.
     pub fn cursor_from(&self, key: &[u8]) -> TreeCursor<'a, KeyOrder> {
-        TreeCursor::from_key(self, key)
+        TreeCursor::from_key(self.root, key)
     }
 }
 

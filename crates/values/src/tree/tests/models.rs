@@ -136,7 +136,7 @@ fn keys_with_versions(limits: NodeLimits, seed: u64) {
 #[test]
 fn trees_of_keys_are_as_maps_in_all_versions() {
     for limits in ALL_LIMITS {
-        (0..8).for_each(|seed| keys_with_versions(limits, seed));
+        (0..4).for_each(|seed| keys_with_versions(limits, seed));
     }
 }
 
