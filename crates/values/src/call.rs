@@ -221,3 +221,13 @@ pub(crate) fn data_of(
         Some(_) => Err(OpError::WrongType),
     }
 }
+
+/// Returns the bytes of a value, which must have this type, of which no value has trees; no bytes for an absent
+/// key.
+#[inline]
+pub(crate) fn bytes_of(value: Option<StoredValue<'_>>, kind: Kind) -> Result<&[u8], OpError> {
+    match data_of(value, kind)? {
+        StoredData::Bytes(bytes) => Ok(bytes),
+        _ => Err(OpError::Call(CallError::Corrupt)),
+    }
+}

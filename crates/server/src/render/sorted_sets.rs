@@ -54,7 +54,7 @@ impl SortedSetComputation {
 /// Returns the value in a reply, if there is one.
 fn stored<'a>(reply: &'a Reply<'_>) -> Option<StoredBlock<'a>> {
     match *reply {
-        Reply::Value(kind, bytes) => Some(StoredBlock { kind: *kind, bytes }),
+        Reply::Value(kind, ref bytes) => Some(StoredBlock { kind, bytes }),
         _ => None,
     }
 }
