@@ -37,6 +37,9 @@ mod scripting;
 mod server;
 mod slow_log;
 mod snapshots;
+mod stream_info;
+mod stream_reads;
+mod streams;
 mod strings;
 mod transactions;
 mod users;
@@ -49,12 +52,15 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 29] = [
+const FAMILIES: [&[CommandDefinition]; 32] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
+    streams::COMMANDS,
+    stream_reads::COMMANDS,
+    stream_info::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

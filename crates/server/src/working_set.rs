@@ -558,8 +558,11 @@ impl WorkingSet {
         self.set(key, Some(WorkingValue::string(bytes, deadline)))
     }
 
-    /// Executes a command on a collection.
-    fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
+    /// Executes a command on a collection, of a key that was read or written.
+    ///
+    /// # Errors
+    /// Returns the reason why it failed; nothing has changed.
+    pub(crate) fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
         let own = self.value(key);
         let deadline = own.and_then(|value| value.deadline);
         let stored = own.map(|value| StoredValue::new(value.kind, &value.bytes));

@@ -5,7 +5,7 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::hashes;
+use crate::commands::{hashes, streams};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -159,6 +159,7 @@ const FAMILY: u16 = 256;
 fn function_of(command: u16) -> Option<Execute> {
     match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
         0 => hashes::function_of(command),
+        4 => streams::function_of(command),
         _ => None,
     }
 }

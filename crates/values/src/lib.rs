@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `stream` | the types in terms of `packed`: their elements and the order of these |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -21,6 +21,7 @@ mod element_hash;
 mod encoding;
 mod hash;
 mod packed;
+mod stream;
 pub mod tree;
 
 pub use call::{CallContext, Outcome, StoredData, StoredValue, ValueChange, execute};
@@ -28,5 +29,5 @@ pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::hashes;
+pub use commands::{hashes, streams};
 pub use encoding::encoding;

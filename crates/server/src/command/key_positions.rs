@@ -5,7 +5,8 @@ use resp::Args;
 
 /// Where a command's keys stand among its arguments: `first` (0: it has none), `last` (negative:
 /// from the end) and the `step` between them. If they are counted, `first` is the place of their number, and
-/// they follow it.
+/// they follow it. If `step` is 0, they are the first half of what follows the word `STREAMS`, which is looked for
+/// from `first` on.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPositions {
     pub(crate) first: usize,
@@ -58,6 +59,20 @@ impl KeyPositions {
         step: 1,
         counted: false,
     };
+    /// Of `XREAD`.
+    pub(crate) const STREAMS: KeyPositions = KeyPositions {
+        first: 1,
+        last: -1,
+        step: 0,
+        counted: false,
+    };
+    /// Of `XREADGROUP`.
+    pub(crate) const GROUP_STREAMS: KeyPositions = KeyPositions {
+        first: 4,
+        last: -1,
+        step: 0,
+        counted: false,
+    };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
         first: 2,
@@ -66,10 +81,16 @@ impl KeyPositions {
         counted: true,
     };
 
+    /// Returns `true` if they follow the word `STREAMS`.
+    #[inline]
+    pub(crate) fn follow_streams(self) -> bool {
+        self.first > 0 && self.step == 0
+    }
+
     /// Returns the index of the first key, if a command with these arguments has one there.
     #[inline]
     pub(crate) fn first_key(self) -> Option<usize> {
-        (self.first > 0 && !self.counted).then_some(self.first)
+        (self.first > 0 && self.step > 0 && !self.counted).then_some(self.first)
     }
 
     /// Returns the indexes of the keys among the arguments, the command's name included.
@@ -77,6 +98,10 @@ impl KeyPositions {
         let count = args.len() as i64;
         let (first, end) = match (self.first, self.counted) {
             (0, _) => (0, 0),
+            _ if self.follow_streams() => {
+                let first = behind_streams(args).unwrap_or(args.len());
+                (first, ((first + args.len()) / 2) as i64)
+            }
             (at, true) => {
                 let keys = args.get(at).and_then(parse_int).unwrap_or(0);
                 let first = at as i64 + 1;
@@ -86,6 +111,24 @@ impl KeyPositions {
             (first, false) => (first, i64::from(self.last) + 1),
         };
         (first..end.clamp(0, count) as usize).step_by(self.step.max(1))
+    }
+}
+
+/// Returns the index behind the word `STREAMS` of `XREAD` and `XREADGROUP`, before which only options are.
+fn behind_streams(args: Args<'_>) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let is = |word: &str| {
+            args.get(at)
+                .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        at += match () {
+            () if is("streams") => return Some(at + 1),
+            () if is("count") || is("block") => 2,
+            () if is("group") => 3,
+            () if is("noack") => 1,
+            () => return None,
+        };
     }
 }
 
@@ -110,5 +153,27 @@ mod tests {
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());
+    }
+
+    #[test]
+    fn streams_follow_their_word() {
+        for (line, keys) in [
+            ("xread streams a 0", &[2][..]),
+            ("xread count 2 block 5 STREAMS a b 0 0", &[6, 7]),
+            ("xreadgroup group streams streams noack streams a >", &[6]),
+            ("xread count streams a 0", &[]),
+            ("xread streams", &[]),
+            ("xread streams a b 0", &[2]),
+            ("xread junk streams a 0", &[]),
+        ] {
+            let mut spans = Vec::new();
+            for word in line.split(' ') {
+                let start = word.as_ptr() as usize - line.as_ptr() as usize;
+                spans.push(Span::new(start, word.len()));
+            }
+            let args = Args::new(line.as_bytes(), &spans);
+            let indexes: Vec<usize> = KeyPositions::STREAMS.indexes(args).collect();
+            assert_eq!(indexes, keys, "{line}");
+        }
     }
 }

@@ -94,10 +94,9 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
     writer.set(command.flags.names().count());
     command.flags.names().for_each(|name| writer.status(name));
     // Of counted keys clients see the specification below.
-    let keys = if command.keys.counted {
-        KeyPositions::NONE
-    } else {
-        command.keys
+    let keys = match command.keys.first_key() {
+        Some(_) => command.keys,
+        None => KeyPositions::NONE,
     };
     writer.int(keys.first as i64);
     writer.int(keys.last.into());
@@ -128,18 +127,17 @@ fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>
         writer.map(3);
         writer.bulk(b"flags");
         write_access(access, writer);
-        writer.bulk(b"begin_search");
-        writer.map(2);
-        writer.bulk(b"type");
-        writer.bulk(b"index");
-        writer.bulk(b"spec");
-        writer.map(1);
-        writer.bulk(b"index");
         let first = (keys.first + number * keys.step) as i64;
-        writer.int(first);
+        write_begin_search(keys, first, writer);
         writer.bulk(b"find_keys");
         writer.map(2);
         writer.bulk(b"type");
+        if keys.follow_streams() {
+            // The keys are one half of the arguments.
+            let numbers = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
+            write_numbers(b"range", &numbers, writer);
+            continue;
+        }
         if keys.counted {
             let numbers = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             write_numbers(b"keynum", &numbers, writer);
@@ -155,6 +153,23 @@ fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>
         let numbers = [("lastkey", last), ("keystep", step), ("limit", 0)];
         write_numbers(b"range", &numbers, writer);
     }
+}
+
+/// Writes where the search for keys begins: at an index, or behind a word that is looked for from there on.
+fn write_begin_search(keys: KeyPositions, first: i64, writer: &mut Writer<'_>) {
+    writer.bulk(b"begin_search");
+    writer.map(2);
+    writer.bulk(b"type");
+    if !keys.follow_streams() {
+        return write_numbers(b"index", &[("index", first)], writer);
+    }
+    writer.bulk(b"keyword");
+    writer.bulk(b"spec");
+    writer.map(2);
+    writer.bulk(b"keyword");
+    writer.bulk(b"STREAMS");
+    writer.bulk(b"startfrom");
+    writer.int(first);
 }
 
 /// Writes the rest of a specification: its kind, and its numbers by name.
