@@ -57,7 +57,7 @@ impl<'a> StreamReads<'a> {
                     at += 1;
                 }
                 (Some(_), _) if is(option, "streams") => {
-                    reads.take_streams(args.from(at + 1), in_group)?;
+                    reads.take_streams(args.from(at + 1))?;
                     break;
                 }
                 (Some(group), Some(consumer)) if is(option, "group") => {
@@ -86,17 +86,12 @@ impl<'a> StreamReads<'a> {
         }
     }
 
-    fn take_streams(&mut self, streams: Args<'a>, in_group: bool) -> Result<(), Refusal> {
+    fn take_streams(&mut self, streams: Args<'a>) -> Result<(), Refusal> {
         let count = streams.len() / 2;
         if streams.len() % 2 != 0 {
-            return Err(Refusal::Text(match in_group {
-                true => {
-                    "ERR Unbalanced XREADGROUP list of streams: for each stream key an ID or '>' must be specified."
-                }
-                false => {
-                    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
-                }
-            }));
+            return Err(Refusal::Text(
+                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+            ));
         }
         self.keys = streams;
         self.ids = streams.from(count);

@@ -76,14 +76,17 @@ fn failed(error: CallError) -> OpError {
     OpError::Call(error)
 }
 
-/// Returns the outcome of a command that may have changed the stream.
+/// Returns the outcome of a command that may have changed the stream, with these events if it has.
 fn edited<'v>(reply: Reply<'v>, stream: StreamEditor<'_>, events: &[KeyEvent]) -> Outcome<'v> {
     match stream.into_changed() {
         None => Outcome::unchanged(reply),
         Some(bytes) => Outcome {
             reply,
             change: ValueChange::Set(Kind::Stream, bytes),
-            events: events.iter().copied().collect(),
+            events: match events {
+                [] => [KeyEvent::Unannounced].into_iter().collect(),
+                events => events.iter().copied().collect(),
+            },
         },
     }
 }

@@ -91,8 +91,9 @@ impl AddOptions {
         let Some(trim) = &mut self.trim else {
             return match limit {
                 Some(1..) => Err(failed(CallError::LimitWithoutTrim)),
-                _ if is_add => Ok(()),
-                _ => Err(failed(CallError::NoTrimStrategy)),
+                _ if !is_add => Err(failed(CallError::NoTrimStrategy)),
+                Some(_) => Err(failed(CallError::LimitOfExactTrim)),
+                None => Ok(()),
             };
         };
         match limit {
