@@ -12,7 +12,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
-use crate::call::{Outcome, StoredValue, ValueChange, W, bytes_of, calls};
+use crate::call::{Outcome, StoredData, StoredValue, ValueChange, W, calls};
 use crate::stream::{ConsumerGroup, StreamEditor, StreamEntry, StreamId, StreamView};
 use add::{xadd, xdel, xsetid, xtrim};
 pub use claims::unknown_claim_option;
@@ -53,21 +53,30 @@ calls! {
 /// The result of a command.
 type Executed<'v> = Result<Outcome<'v>, OpError>;
 
-/// Returns the stream of a value; `None`: the key is absent.
-fn stream_of(value: Option<StoredValue<'_>>) -> Result<Option<StreamView<'_>>, OpError> {
-    let bytes = bytes_of(value, Kind::Stream)?;
-    Ok(value.map(|_| StreamView::new(bytes)))
+/// Returns the bytes of a value, which must be a stream; `None`: the key is absent.
+fn bytes_of(value: Option<StoredValue<'_>>) -> Result<Option<&[u8]>, OpError> {
+    match value.map(|value| (value.kind, value.data)) {
+        None => Ok(None),
+        Some((Kind::Stream, StoredData::Bytes(bytes))) => Ok(Some(bytes)),
+        Some(_) => Err(OpError::WrongType),
+    }
 }
 
-/// Returns the stream of a value and its group with this name.
+/// Returns the stream of a value; `None`: the key is absent.
+fn stream_of(value: Option<StoredValue<'_>>) -> Result<Option<StreamView<'_>>, OpError> {
+    Ok(bytes_of(value)?.map(StreamView::new))
+}
+
+/// Returns a stream and its group with this name.
 ///
 /// # Errors
 /// [`CallError::NoKeyOrGroup`]: one of them is absent.
 fn group_of<'v>(
-    value: Option<StoredValue<'v>>,
+    bytes: Option<&'v [u8]>,
     name: &[u8],
 ) -> Result<(StreamView<'v>, ConsumerGroup<'v>), OpError> {
-    let stream = stream_of(value)?.ok_or(failed(CallError::NoKeyOrGroup))?;
+    let bytes = bytes.ok_or(failed(CallError::NoKeyOrGroup))?;
+    let stream = StreamView::new(bytes);
     let group = stream.group(name).map_err(failed)?;
     Ok((stream, group.ok_or(failed(CallError::NoKeyOrGroup))?))
 }
@@ -94,11 +103,11 @@ fn edited<'v>(reply: Reply<'v>, stream: StreamEditor<'_>, events: &[KeyEvent]) -
 /// Returns the outcome of a command that may have changed a group; `created`: one of its consumers is new.
 fn edited_group<'v>(
     reply: Reply<'v>,
-    value: Option<StoredValue<'_>>,
+    bytes: Option<&[u8]>,
     group: &ConsumerGroup<'_>,
     created: bool,
 ) -> Outcome<'v> {
-    let mut stream = StreamEditor::new(value.map_or(b"", |value| value.bytes));
+    let mut stream = StreamEditor::new(bytes.unwrap_or_default());
     if group.changed {
         stream.put_group(group);
     }

@@ -12,6 +12,7 @@
 mod bits;
 mod payloads;
 mod read_bits;
+mod streams;
 
 use fastrand::Rng;
 
@@ -34,6 +35,8 @@ pub(crate) struct Generator {
     in_multi: [bool; CONNECTIONS],
     /// Connections that may watch keys.
     watches: [bool; CONNECTIONS],
+    /// The time in the last ids of entries of streams.
+    last_ms: u64,
 }
 
 impl Generator {
@@ -45,6 +48,7 @@ impl Generator {
             connection: 0,
             in_multi: [false; CONNECTIONS],
             watches: [false; CONNECTIONS],
+            last_ms: 1,
         }
     }
 
@@ -112,7 +116,8 @@ impl Generator {
             40..56 => self.changing(),
             56..63 => self.writing_bits(),
             63..72 => self.several_keys(),
-            72..92 => self.expiring(),
+            72..84 => self.expiring(),
+            84..92 => self.on_streams(),
             92..96 => self.asking_when(),
             96..98 => self.of_databases(),
             _ => self.connection_command(),
@@ -457,6 +462,7 @@ pub(crate) fn state() -> Vec<Call> {
     let each = keys
         .iter()
         .flat_map(|key| asked.map(|name| vec![b(name), key.clone()]));
+    let each = each.chain(streams::state());
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
     // Every key has been accessed by now, so that Redis counts none that has expired.
     let of_one: Vec<Args> = each.chain(all).collect();

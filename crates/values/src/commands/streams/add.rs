@@ -1,11 +1,11 @@
 //! Commands that add and remove entries.
 
 use base::key_event::KeyEvent;
-use base::transaction::{CallError, Kind, OpError, Reply};
+use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::{Executed, edited, failed, id_reply, integer, is, stream_of};
-use crate::call::{Call, Outcome, StoredValue, bytes_of};
+use super::{Executed, bytes_of, edited, failed, id_reply, integer, is};
+use crate::call::{Call, Outcome, StoredValue};
 use crate::stream::{RequestedId, StreamEditor, StreamId, StreamTrim, StreamView, TrimGoal};
 
 /// The options of `XADD` and `XTRIM`.
@@ -139,11 +139,11 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
     if requested == RequestedId::Exact(StreamId::MIN) {
         return Err(failed(CallError::ZeroStreamId));
     }
-    let bytes = bytes_of(value, Kind::Stream)?;
-    if value.is_none() && options.makes_no_key {
+    let bytes = bytes_of(value)?;
+    if bytes.is_none() && options.makes_no_key {
         return Ok(Outcome::unchanged(Reply::Nil));
     }
-    let mut stream = StreamEditor::new(bytes);
+    let mut stream = StreamEditor::new(bytes.unwrap_or_default());
     if stream.view().last_id() == StreamId::MAX {
         return Err(failed(CallError::StreamExhausted));
     }
@@ -158,10 +158,9 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
 /// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count]`.
 pub(super) fn xtrim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let options = AddOptions::parse(call.args, false)?;
-    let bytes = bytes_of(value, Kind::Stream)?;
-    if value.is_none() {
+    let Some(bytes) = bytes_of(value)? else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
-    }
+    };
     let mut stream = StreamEditor::new(bytes);
     let trimmed = options.trim.map_or(0, |trim| stream.trim(&trim));
     let reply = Reply::Int(trimmed as i64);
@@ -170,10 +169,9 @@ pub(super) fn xtrim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execu
 
 /// `XDEL key id [id …]`.
 pub(super) fn xdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
-    let bytes = bytes_of(value, Kind::Stream)?;
-    if value.is_none() {
+    let Some(bytes) = bytes_of(value)? else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
-    }
+    };
     let ids = call.args.iter().map(|id| StreamId::parse(id));
     let ids: SmallVec<[StreamId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
     let mut stream = StreamEditor::new(bytes);
@@ -206,7 +204,8 @@ pub(super) fn xsetid<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     if !rest.is_empty() {
         return Err(failed(CallError::Syntax));
     }
-    let view = stream_of(value)?.ok_or(failed(CallError::NoSuchKey))?;
+    let bytes = bytes_of(value)?.ok_or(failed(CallError::NoSuchKey))?;
+    let view = StreamView::new(bytes);
     if id < view.deleted_id() {
         return Err(failed(CallError::SmallerThanDeletedId));
     }
@@ -216,7 +215,7 @@ pub(super) fn xsetid<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     if view.len() > 0 && added.is_some_and(|added| (view.len() as u64) > added) {
         return Err(failed(CallError::FewerThanEntries));
     }
-    let mut stream = StreamEditor::new(bytes_of(value, Kind::Stream)?);
+    let mut stream = StreamEditor::new(bytes);
     stream.set_last_id(id);
     if let Some(added) = added {
         stream.set_added(added);

@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, OpError, Reply};
 
-use super::{Executed, edited_group, failed, group_of, integer, is, push_entry, push_id};
+use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id};
 use crate::call::{Call, StoredValue};
 use crate::stream::{ConsumerGroup, StreamEntry, StreamId};
 
@@ -118,7 +118,8 @@ pub(super) fn xclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     let [name, consumer, idle, rest @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let (stream, mut group) = group_of(value, name)?;
+    let bytes = bytes_of(value)?;
+    let (stream, mut group) = group_of(bytes, name)?;
     let least_idle = least_idle(idle, CallError::BadClaimLeastIdle)?;
     let options = ClaimOptions::parse(rest)?;
     if options.unknown.is_some() {
@@ -159,7 +160,7 @@ pub(super) fn xclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     }
     let mut reply = NestedReply::default();
     claimed.add_to(&mut reply);
-    Ok(edited_group(Reply::Nested(reply), value, &group, created))
+    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
 }
 
 /// How `XAUTOCLAIM` looks for entries.
@@ -207,7 +208,8 @@ pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
         return Err(failed(CallError::Arity));
     };
     let claim = AutoClaim::parse([idle, start], options)?;
-    let (stream, mut group) = group_of(value, name)?;
+    let bytes = bytes_of(value)?;
+    let (stream, mut group) = group_of(bytes, name)?;
     let now_ms = call.time_ms;
     let (consumer, created) = group.consumer_or_new(consumer, now_ms);
     group.see(consumer, now_ms);
@@ -243,7 +245,7 @@ pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
     claimed.add_to(&mut reply);
     reply.push(NestedItem::Array(gone.len()));
     gone.iter().for_each(|id| push_id(&mut reply, *id));
-    Ok(edited_group(Reply::Nested(reply), value, &group, created))
+    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
 }
 
 /// Removes pending entries, whose ids are in their order.

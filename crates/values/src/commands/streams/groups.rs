@@ -1,10 +1,10 @@
 //! Commands on consumer groups: `XGROUP`.
 
 use base::key_event::KeyEvent;
-use base::transaction::{CallError, Kind, OpError, Reply};
+use base::transaction::{CallError, OpError, Reply};
 
-use super::{Executed, edited, edited_group, failed, integer, is, stream_of};
-use crate::call::{Call, Outcome, StoredValue, bytes_of};
+use super::{Executed, bytes_of, edited, edited_group, failed, integer, is};
+use crate::call::{Call, Outcome, StoredValue};
 use crate::stream::{ConsumerGroup, StreamEditor, StreamId, StreamView};
 
 /// The options of `XGROUP CREATE` and `XGROUP SETID`.
@@ -38,19 +38,15 @@ impl GroupOptions {
     }
 }
 
-/// Returns the stream of a value, which must be there.
-fn existing(value: Option<StoredValue<'_>>) -> Result<StreamView<'_>, OpError> {
-    stream_of(value)?.ok_or(failed(CallError::GroupNeedsKey))
+/// Returns the bytes of a stream, which must be there.
+fn existing(value: Option<StoredValue<'_>>) -> Result<&[u8], OpError> {
+    bytes_of(value)?.ok_or(failed(CallError::GroupNeedsKey))
 }
 
-/// Returns a group of the stream of a value, both of which must be there.
-fn existing_group<'v>(
-    value: Option<StoredValue<'v>>,
-    name: &[u8],
-) -> Result<(StreamView<'v>, ConsumerGroup<'v>), OpError> {
-    let stream = existing(value)?;
-    let group = stream.group(name).map_err(failed)?;
-    Ok((stream, group.ok_or(failed(CallError::NoGroup))?))
+/// Returns a group of a stream, which must have it.
+fn existing_group<'v>(bytes: &'v [u8], name: &[u8]) -> Result<ConsumerGroup<'v>, OpError> {
+    let group = StreamView::new(bytes).group(name).map_err(failed)?;
+    group.ok_or(failed(CallError::NoGroup))
 }
 
 /// `XGROUP CREATE key group id | $ [MKSTREAM] [ENTRIESREAD count]`.
@@ -60,10 +56,11 @@ pub(super) fn create<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     };
     let given = options.len();
     let options = GroupOptions::parse(options, true)?;
-    let stream = match options.makes_key {
-        true => stream_of(value)?.unwrap_or(StreamView::new(b"")),
+    let bytes = match options.makes_key {
+        true => bytes_of(value)?.unwrap_or_default(),
         false => existing(value)?,
     };
+    let stream = StreamView::new(bytes);
     if given > 3 {
         return Err(failed(CallError::SubcommandSyntax));
     }
@@ -78,7 +75,7 @@ pub(super) fn create<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
         entries_read: options.entries_read,
         ..ConsumerGroup::new(name, last_id)
     };
-    let mut stream = StreamEditor::new(bytes_of(value, Kind::Stream)?);
+    let mut stream = StreamEditor::new(bytes);
     stream.put_group(&group);
     Ok(edited(Reply::Ok, stream, &[KeyEvent::GroupCreate]))
 }
@@ -90,15 +87,16 @@ pub(super) fn set_id<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     };
     let given = options.len();
     let options = GroupOptions::parse(options, false)?;
-    let (stream, group) = existing_group(value, name)?;
+    let bytes = existing(value)?;
+    let group = existing_group(bytes, name)?;
     if given > 2 {
         return Err(failed(CallError::SubcommandSyntax));
     }
     let last_id = match *id {
-        b"$" => stream.last_id(),
+        b"$" => StreamView::new(bytes).last_id(),
         id => StreamId::parse_or_end(id).map_err(failed)?,
     };
-    let mut stream = StreamEditor::new(bytes_of(value, Kind::Stream)?);
+    let mut stream = StreamEditor::new(bytes);
     stream.put_group(&ConsumerGroup {
         last_id,
         entries_read: options.entries_read,
@@ -112,8 +110,8 @@ pub(super) fn destroy<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exe
     let [name] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    existing(value)?;
-    let mut stream = StreamEditor::new(bytes_of(value, Kind::Stream)?);
+    let bytes = existing(value)?;
+    let mut stream = StreamEditor::new(bytes);
     let removed = stream.remove_group(name);
     let reply = Reply::Int(removed.into());
     Ok(edited(reply, stream, &[KeyEvent::GroupDestroy]))
@@ -124,11 +122,12 @@ pub(super) fn create_consumer<'v>(call: Call<'_>, value: Option<StoredValue<'v>>
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let (_, mut group) = existing_group(value, name)?;
+    let bytes = existing(value)?;
+    let mut group = existing_group(bytes, name)?;
     let (_, created) = group.consumer_or_new(consumer, call.time_ms);
     Ok(edited_group(
         Reply::Int(created.into()),
-        value,
+        Some(bytes),
         &group,
         created,
     ))
@@ -139,11 +138,12 @@ pub(super) fn delete_consumer<'v>(call: Call<'_>, value: Option<StoredValue<'v>>
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let (_, mut group) = existing_group(value, name)?;
+    let bytes = existing(value)?;
+    let mut group = existing_group(bytes, name)?;
     let Some(pending) = group.remove_consumer(consumer) else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
     };
-    let mut stream = StreamEditor::new(bytes_of(value, Kind::Stream)?);
+    let mut stream = StreamEditor::new(bytes);
     stream.put_group(&group);
     let reply = Reply::Int(pending as i64);
     Ok(edited(reply, stream, &[KeyEvent::ConsumerDelete]))

@@ -4,20 +4,18 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::{Executed, edited_group, failed, group_of, integer, is, push_id, stream_of};
+use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{ConsumerGroup, PendingEntry, StreamId};
+use crate::stream::{ConsumerGroup, PendingEntry, StreamId, StreamView};
 
 /// `XACK key group id [id …]`.
 pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, ids @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let group = match stream_of(value)? {
-        Some(stream) => stream.group(name).map_err(failed)?,
-        None => None,
-    };
-    let Some(mut group) = group else {
+    let bytes = bytes_of(value)?;
+    let stream = StreamView::new(bytes.unwrap_or_default());
+    let Some(mut group) = stream.group(name).map_err(failed)? else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
     };
     let ids = ids.iter().map(|id| StreamId::parse(id));
@@ -28,7 +26,7 @@ pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
         .count();
     Ok(edited_group(
         Reply::Int(removed as i64),
-        value,
+        bytes,
         &group,
         false,
     ))
@@ -73,7 +71,7 @@ pub(super) fn xpending<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Ex
         3..=6 => Some(PendingFilter::parse(options)?),
         _ => return Err(failed(CallError::Syntax)),
     };
-    let (_, group) = group_of(value, name)?;
+    let (_, group) = group_of(bytes_of(value)?, name)?;
     let reply = match filter {
         None => summary(&group),
         Some(filter) => list(&group, &filter, call.time_ms),

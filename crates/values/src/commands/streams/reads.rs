@@ -4,8 +4,8 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
 use super::{
-    Executed, edited_group, failed, group_of, integer, is, nil_array, push_entries, push_entry,
-    push_id, stream_of,
+    Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
+    push_entry, push_id, stream_of,
 };
 use crate::call::{Call, Outcome, StoredValue};
 use crate::stream::{ConsumerGroup, StreamEntry, StreamId, StreamView};
@@ -113,11 +113,11 @@ struct GroupRead<'c, 'v> {
 
 impl<'c, 'v> GroupRead<'c, 'v> {
     /// Parses `id count group consumer [NOACK]`.
-    fn parse(args: &[&'c [u8]], value: Option<StoredValue<'v>>) -> Result<Self, OpError> {
+    fn parse(args: &[&'c [u8]], bytes: Option<&'v [u8]>) -> Result<Self, OpError> {
         let [id, count, group, consumer, no_ack @ ..] = args else {
             return Err(failed(CallError::Arity));
         };
-        let (stream, group) = group_of(value, group)?;
+        let (stream, group) = group_of(bytes, group)?;
         let after = match *id {
             b">" => StreamId::MAX,
             b"$" => return Err(failed(CallError::LastIdInGroup)),
@@ -137,13 +137,14 @@ impl<'c, 'v> GroupRead<'c, 'v> {
 
 /// Checks the part of `XREADGROUP` on one key.
 pub(super) fn check_xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
-    GroupRead::parse(call.args, value)?;
+    GroupRead::parse(call.args, bytes_of(value)?)?;
     Ok(Outcome::unchanged(Reply::Ok))
 }
 
 /// The part of `XREADGROUP` on one key: `id count group consumer [NOACK]`. The answer is nil if there are no new
 /// entries.
 pub(super) fn xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let bytes = bytes_of(value)?;
     let GroupRead {
         stream,
         mut group,
@@ -151,7 +152,7 @@ pub(super) fn xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
         after,
         count,
         no_ack,
-    } = GroupRead::parse(call.args, value)?;
+    } = GroupRead::parse(call.args, bytes)?;
     let now_ms = call.time_ms;
     let (consumer, created) = group.consumer_or_new(consumer, now_ms);
     group.see(consumer, now_ms);
@@ -169,7 +170,7 @@ pub(super) fn xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
         }
         Some(start) => history(stream, &mut group, (consumer, start, count), now_ms),
     };
-    Ok(edited_group(reply, value, &group, created))
+    Ok(edited_group(reply, bytes, &group, created))
 }
 
 /// Returns the entries that a group has not delivered, and moves it behind them.

@@ -21,10 +21,8 @@ impl Key {
             args: args.into(),
         };
         let bytes = self.value.take();
-        let stored = bytes.as_deref().map(|bytes| StoredValue {
-            kind: Kind::Stream,
-            bytes,
-        });
+        let stored = bytes.as_deref();
+        let stored = stored.map(|bytes| StoredValue::new(Kind::Stream, bytes));
         let time_ms = self.time_ms;
         let outcome = match execute(&call, stored, CallContext { time_ms }) {
             Ok(outcome) => outcome,
