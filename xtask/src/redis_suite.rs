@@ -33,6 +33,8 @@ const UNITS: &[&str] = &[
     "info",
     "type/string",
     "type/incr",
+    "type/stream",
+    "type/stream-cgroups",
     "expire",
     "other",
     "multi",

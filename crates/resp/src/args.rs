@@ -52,7 +52,7 @@ impl Span {
 }
 
 /// The arguments of one command, the command's name first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],

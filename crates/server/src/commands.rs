@@ -41,6 +41,9 @@ mod snapshots;
 mod sorted_set_combinations;
 mod sorted_set_results;
 mod sorted_sets;
+mod stream_info;
+mod stream_reads;
+mod streams;
 mod strings;
 mod transactions;
 mod users;
@@ -53,7 +56,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 32] = [
+const FAMILIES: [&[CommandDefinition]; 35] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -62,6 +65,9 @@ const FAMILIES: [&[CommandDefinition]; 32] = [
     sorted_sets::COMMANDS,
     sorted_set_combinations::COMMANDS,
     places::COMMANDS,
+    streams::COMMANDS,
+    stream_reads::COMMANDS,
+    stream_info::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

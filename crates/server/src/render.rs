@@ -6,10 +6,11 @@ mod computation;
 mod context;
 mod nested;
 mod sorted_sets;
+pub(crate) mod streams;
 
 use base::transaction::Kind;
 use base::{OpError, Reply, database};
-use resp::Writer;
+use resp::{Args, Writer};
 
 use crate::limits::SLICE_STEPS;
 use crate::refusal::{Refusal, write_op_error};
@@ -43,6 +44,10 @@ pub(crate) enum Render<'a> {
     Deadline(Deadline),
     /// `Nil` and errors unchanged, a refusal in place of a value.
     RefusedIfThere(Refusal),
+    /// The one reply of a command on a stream with these arguments, which some errors name.
+    OfStream(Args<'a>),
+    /// What was read of each of the keys that follow `STREAMS` among these arguments.
+    StreamReads(Args<'a>),
     /// A reply that is computed of values. In a box, so that the others are moved as few bytes.
     Computed(Box<Computation>),
     /// The keys that match.
@@ -87,11 +92,14 @@ impl Render<'_> {
         if let (Render::Plain, [reply]) = (self, replies) {
             return plain(reply, context, writer);
         }
+        if let (Render::OfStream(args), [Reply::Error(error)]) = (self, replies) {
+            return streams::write_error(*error, context.command, *args, writer);
+        }
         if let Some(error) = replies.iter().find_map(error_of) {
             return write_op_error(error, context.command, writer);
         }
         match self {
-            Render::Plain => replies
+            Render::Plain | Render::OfStream(_) => replies
                 .iter()
                 .for_each(|reply| plain(reply, context, writer)),
             Render::Ok => writer.ok(),
@@ -110,6 +118,7 @@ impl Render<'_> {
             }
             Render::RefusedIfThere(_) if replies == [Reply::Nil] => writer.null(),
             Render::RefusedIfThere(refusal) => refusal.write(context.command, writer),
+            Render::StreamReads(args) => streams::write_reads(*args, replies, writer),
             Render::Computed(computation) => computation.write(replies, context, writer),
             Render::Keys { pattern } => write_keys(pairs_of(replies), pattern, writer),
             Render::ScanPage(page) => page.write(pairs_of(replies), context, writer),

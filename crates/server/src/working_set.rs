@@ -567,8 +567,11 @@ impl WorkingSet {
         self.set(key, Some(WorkingValue::string(bytes, deadline)))
     }
 
-    /// Executes a command on a collection.
-    fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
+    /// Executes a command on a collection, of a key that was read or written.
+    ///
+    /// # Errors
+    /// Returns the reason why it failed; nothing has changed.
+    pub(crate) fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
         let deadline = self.value(key).and_then(|value| value.deadline);
         let time_ms = self.time_ms();
         let outcome = values::execute(call, self.stored(key).map(Into::into), CallContext { time_ms })?;

@@ -5,7 +5,7 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::{hashes, places, sorted_sets};
+use crate::commands::{hashes, places, sorted_sets, streams};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -186,6 +186,7 @@ fn function_of(command: u16) -> Option<Execute> {
         0 => hashes::function_of(command),
         3 => sorted_sets::function_of(command),
         5 => places::function_of(command),
+        4 => streams::function_of(command),
         _ => None,
     }
 }

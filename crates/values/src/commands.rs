@@ -16,3 +16,4 @@ pub use sorted_combinations::{
     Combination, CombinationKind, ScoreAggregate, check_sources, intersection_size,
 };
 pub use sorted_ranges::stored_range;
+pub mod streams;

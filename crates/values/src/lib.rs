@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash`, `sorted_set` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
 //! | `geohash` | places as cells of a grid |
 //! | `scan` | scans of the elements of one collection |
 //! | [`commands`] | the commands of each type |
@@ -26,6 +26,7 @@ mod hash;
 mod packed;
 mod scan;
 mod sorted_set;
+mod stream;
 pub mod tree;
 
 pub use call::{CallContext, Outcome, StoredBlock, StoredData, StoredValue, ValueChange, execute};
@@ -33,5 +34,5 @@ pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::{hashes, places, sorted_sets};
+pub use commands::{hashes, places, sorted_sets, streams};
 pub use encoding::encoding;

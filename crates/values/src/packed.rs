@@ -99,6 +99,16 @@ impl<'v> PackedView<'v> {
     }
 }
 
+/// Returns the blobs that bytes consist of, each as an element with one blob.
+#[inline]
+pub(crate) fn blobs(bytes: &[u8]) -> Elements<'_> {
+    Elements {
+        bytes,
+        at: 0,
+        pairs: false,
+    }
+}
+
 /// The elements of a block; see [`PackedView::iter`].
 #[derive(Clone)]
 pub(crate) struct Elements<'v> {
@@ -212,7 +222,8 @@ impl<'v> PackedEditor<'v> {
     }
 }
 
-fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
+/// Appends a blob: its length, and its bytes.
+pub(crate) fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
     let mut length = blob.len();
     while length >= 0x80 {
         to.push(length as u8 | 0x80);

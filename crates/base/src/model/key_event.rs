@@ -101,6 +101,7 @@ key_events! {
     ConsumerDelete "xgroup-delconsumer" 't' "A consumer was removed.";
     PfAdd "pfadd" '$' "Elements were added to its HyperLogLog.";
     SortStore "sortstore" 'l' "The result of a sort was stored.";
+    Unannounced "" ' ' "Its value has changed in a way that Redis announces to none.";
 }
 
 /// A listener for changes of keys that transactions have committed.

@@ -94,6 +94,11 @@ impl NestedReply {
         self.push(NestedItem::Bytes(bytes));
     }
 
+    /// Appends the items of another reply.
+    pub fn append(&mut self, items: &NestedReply) {
+        self.0.extend_from_slice(&items.0);
+    }
+
     /// Returns the bytes of the reply.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

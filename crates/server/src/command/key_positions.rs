@@ -7,7 +7,8 @@ use resp::Args;
 
 /// Where a command's keys stand among its arguments: `first` (0: it has none), `last` (negative:
 /// from the end) and the `step` between them. If some are counted, their number stands behind the last of these,
-/// or at `first` if `last` is 0, and they follow it.
+/// or at `first` if `last` is 0, and they follow it. If `step` is 0, they are the first half of what follows the word
+/// `STREAMS`, which is looked for from `first` on.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPositions {
     pub(crate) first: usize,
@@ -98,6 +99,22 @@ impl KeyPositions {
     pub(crate) const GEO_RADIUS: KeyPositions = KeyPositions::with_store(6);
     /// Of `GEORADIUSBYMEMBER`, in the same way.
     pub(crate) const GEO_MEMBER_RADIUS: KeyPositions = KeyPositions::with_store(5);
+    /// Of `XREAD`.
+    pub(crate) const STREAMS: KeyPositions = KeyPositions {
+        first: 1,
+        last: -1,
+        step: 0,
+        counted: false,
+        options: None,
+    };
+    /// Of `XREADGROUP`.
+    pub(crate) const GROUP_STREAMS: KeyPositions = KeyPositions {
+        first: 4,
+        last: -1,
+        step: 0,
+        counted: false,
+        options: None,
+    };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
         first: 2,
@@ -119,7 +136,13 @@ impl KeyPositions {
 
     /// Returns `true` if keys stand at fixed places.
     fn has_fixed(self) -> bool {
-        self.first > 0 && (!self.counted || self.last > 0)
+        self.first > 0 && self.step > 0 && (!self.counted || self.last > 0)
+    }
+
+    /// Returns `true` if they follow the word `STREAMS`.
+    #[inline]
+    pub(crate) fn follow_streams(self) -> bool {
+        self.first > 0 && self.step == 0
     }
 
     /// Returns the index of the first key, if a command with these arguments has one there.
@@ -131,6 +154,10 @@ impl KeyPositions {
     /// Returns the indexes of the keys among the arguments, the command's name included.
     pub(crate) fn indexes(self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let count = args.len();
+        let streams = match self.follow_streams() {
+            true => behind_streams(args).map_or(0..0, |first| first..(first + count) / 2),
+            false => 0..0,
+        };
         let end = match self.last {
             _ if !self.has_fixed() => 0,
             last if last < 0 => (count as i64 + i64::from(last) + 1).max(0) as usize,
@@ -142,7 +169,7 @@ impl KeyPositions {
             false => 0..0,
         };
         let optional = self.options.and_then(|options| options.key(args));
-        fixed.chain(counted).chain(optional)
+        fixed.chain(counted).chain(streams).chain(optional)
     }
 
     /// Returns the index of the number of keys, of a command that counts some.
@@ -176,6 +203,24 @@ impl KeyOptions {
             at += 1;
         }
         key
+    }
+}
+
+/// Returns the index behind the word `STREAMS` of `XREAD` and `XREADGROUP`, before which only options are.
+fn behind_streams(args: Args<'_>) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        let is = |word: &str| {
+            args.get(at)
+                .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        at += match () {
+            () if is("streams") => return Some(at + 1),
+            () if is("count") || is("block") => 2,
+            () if is("group") => 3,
+            () if is("noack") => 1,
+            () => return None,
+        };
     }
 }
 
@@ -226,5 +271,27 @@ mod tests {
         assert_eq!(indexes("c k m 1 m asc store store"), [1, 7]);
         assert_eq!(indexes("c k m 1 m store a storedist b"), [1, 8]);
         assert_eq!(indexes("c k m 1 m store"), [1]);
+    }
+
+    #[test]
+    fn streams_follow_their_word() {
+        for (line, keys) in [
+            ("xread streams a 0", &[2][..]),
+            ("xread count 2 block 5 STREAMS a b 0 0", &[6, 7]),
+            ("xreadgroup group streams streams noack streams a >", &[6]),
+            ("xread count streams a 0", &[]),
+            ("xread streams", &[]),
+            ("xread streams a b 0", &[2]),
+            ("xread junk streams a 0", &[]),
+        ] {
+            let mut spans = Vec::new();
+            for word in line.split(' ') {
+                let start = word.as_ptr() as usize - line.as_ptr() as usize;
+                spans.push(Span::new(start, word.len()));
+            }
+            let args = Args::new(line.as_bytes(), &spans);
+            let indexes: Vec<usize> = KeyPositions::STREAMS.indexes(args).collect();
+            assert_eq!(indexes, keys, "{line}");
+        }
     }
 }

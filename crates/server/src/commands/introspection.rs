@@ -135,6 +135,12 @@ fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>
         writer.bulk(b"find_keys");
         writer.map(2);
         writer.bulk(b"type");
+        if keys.follow_streams() {
+            // The keys are one half of the arguments.
+            let numbers = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
+            write_numbers(b"range", &numbers, writer);
+            continue;
+        }
         if keys.counted && first == keys.number() {
             let numbers = [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)];
             write_numbers(b"keynum", &numbers, writer);
@@ -162,17 +168,21 @@ fn write_begin_search(
     writer.bulk(b"begin_search");
     writer.map(2);
     writer.bulk(b"type");
-    match (option, keys.options) {
-        (Some(name), Some(options)) => {
+    let keyword = match (option, keys.options) {
+        (Some(name), Some(options)) => Some((name, options.first)),
+        _ => keys.follow_streams().then_some(("STREAMS", index)),
+    };
+    match keyword {
+        Some((name, first)) => {
             writer.bulk(b"keyword");
             writer.bulk(b"spec");
             writer.map(2);
             writer.bulk(b"keyword");
             writer.bulk(name.as_bytes());
             writer.bulk(b"startfrom");
-            writer.int(options.first as i64);
+            writer.int(first as i64);
         }
-        _ => write_numbers(b"index", &[("index", index as i64)], writer),
+        None => write_numbers(b"index", &[("index", index as i64)], writer),
     }
 }
 

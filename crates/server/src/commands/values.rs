@@ -13,7 +13,7 @@ pub(super) fn value<'a, const COMMAND: u16>(args: Args<'a>, ops: &mut Ops<'a>) -
 }
 
 /// Plans a command whose key is the argument with this number.
-fn plan<'a>(command: u16, args: Args<'a>, key: usize, ops: &mut Ops<'a>) -> Planned<'a> {
+pub(super) fn plan<'a>(command: u16, args: Args<'a>, key: usize, ops: &mut Ops<'a>) -> Planned<'a> {
     let mut call = ValueCall {
         command,
         seed: 0,

@@ -13,6 +13,7 @@ mod bits;
 mod payloads;
 mod read_bits;
 mod sorted_sets;
+mod streams;
 
 use fastrand::Rng;
 
@@ -35,6 +36,8 @@ pub(crate) struct Generator {
     in_multi: [bool; CONNECTIONS],
     /// Connections that may watch keys.
     watches: [bool; CONNECTIONS],
+    /// The time in the last ids of entries of streams.
+    last_ms: u64,
 }
 
 impl Generator {
@@ -46,6 +49,7 @@ impl Generator {
             connection: 0,
             in_multi: [false; CONNECTIONS],
             watches: [false; CONNECTIONS],
+            last_ms: 1,
         }
     }
 
@@ -118,7 +122,8 @@ impl Generator {
             40..56 => self.changing(),
             56..63 => self.writing_bits(),
             63..72 => self.several_keys(),
-            72..92 => self.expiring(),
+            72..84 => self.expiring(),
+            84..92 => self.on_streams(),
             92..96 => self.asking_when(),
             96..98 => self.of_databases(),
             _ => self.connection_command(),
@@ -466,6 +471,7 @@ pub(crate) fn state() -> Vec<Call> {
         let values = asked.map(|name| vec![b(name), key.clone()]);
         values.into_iter().chain([members])
     });
+    let each = each.chain(streams::state());
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
     // Every key has been accessed by now, so that Redis counts none that has expired.
     let of_one: Vec<Args> = each.chain(all).collect();

@@ -241,6 +241,18 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         },
         option: Some("slowlog-max-len"),
     },
+    fixed("stream-node-max-bytes", |_| "4096".to_owned()),
+    ConfigParameter {
+        name: "stream-node-max-entries",
+        show: |_| "100".to_owned(),
+        // Only to the number that it has.
+        change: Integer {
+            least: 100,
+            greatest: 100,
+            set: |_, _| {},
+        },
+        option: None,
+    },
     fixed("tcp-backlog", |_| BACKLOG.to_string()),
     fixed("tcp-keepalive", |_| KEEP_ALIVE.as_secs().to_string()),
     ConfigParameter {

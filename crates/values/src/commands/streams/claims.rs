@@ -1,0 +1,258 @@
+//! Commands that give pending entries to other consumers: `XCLAIM`, `XAUTOCLAIM`.
+
+use base::nested::{NestedItem, NestedReply};
+use base::number::parse_int;
+use base::transaction::{CallError, OpError, Reply};
+
+use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id};
+use crate::call::{Call, StoredValue};
+use crate::stream::{ConsumerGroup, StreamEntry, StreamId};
+
+/// The options of `XCLAIM`.
+#[derive(Default)]
+struct ClaimOptions<'c> {
+    ids: Vec<StreamId>,
+    force: bool,
+    just_id: bool,
+    /// Milliseconds before now, or a time.
+    idle_ms: Option<i64>,
+    time_ms: Option<i64>,
+    deliveries: Option<u64>,
+    last_id: StreamId,
+    /// The argument that is no option.
+    unknown: Option<&'c [u8]>,
+}
+
+impl<'c> ClaimOptions<'c> {
+    /// Parses ids, and the options behind them, up to an argument that is none.
+    fn parse(args: &[&'c [u8]]) -> Result<ClaimOptions<'c>, OpError> {
+        let ids = args.iter().map_while(|id| StreamId::parse(id).ok());
+        let mut options = ClaimOptions {
+            ids: ids.collect(),
+            ..ClaimOptions::default()
+        };
+        let number = |arg: &[u8], error| parse_int(arg).ok_or(failed(error));
+        let mut at = options.ids.len();
+        while let Some(&option) = args.get(at) {
+            at += 1;
+            let value = args.get(at).copied();
+            match value {
+                _ if is(option, "force") => options.force = true,
+                _ if is(option, "justid") => options.just_id = true,
+                Some(value) if is(option, "idle") => {
+                    options.idle_ms = Some(number(value, CallError::BadClaimIdle)?);
+                    options.time_ms = None;
+                    at += 1;
+                }
+                Some(value) if is(option, "time") => {
+                    options.time_ms = Some(number(value, CallError::BadClaimTime)?);
+                    options.idle_ms = None;
+                    at += 1;
+                }
+                Some(value) if is(option, "retrycount") => {
+                    let count = number(value, CallError::BadClaimRetryCount)?;
+                    options.deliveries = u64::try_from(count).ok();
+                    at += 1;
+                }
+                Some(value) if is(option, "lastid") => {
+                    options.last_id = StreamId::parse(value).map_err(failed)?;
+                    at += 1;
+                }
+                _ => {
+                    options.unknown = Some(option);
+                    break;
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// Returns the time of delivery that claimed entries have.
+    fn delivered_ms(&self, now_ms: u64) -> u64 {
+        let now = now_ms as i64;
+        let idle = self.idle_ms.map(|idle| now.wrapping_sub(idle));
+        // Redis takes -1 for no time, and corrects times that cannot be.
+        match idle.or(self.time_ms) {
+            Some(time) if (0..=now).contains(&time) => time as u64,
+            _ => now_ms,
+        }
+    }
+}
+
+/// Returns the argument of `XCLAIM`, among those behind the least idle time, that is no option.
+#[must_use]
+pub fn unknown_claim_option<'c>(args: &[&'c [u8]]) -> Option<&'c [u8]> {
+    ClaimOptions::parse(args).ok()?.unknown
+}
+
+/// The entries that were claimed, as the reply has them.
+#[derive(Default)]
+struct ClaimedEntries {
+    reply: NestedReply,
+    count: usize,
+}
+
+impl ClaimedEntries {
+    fn push(&mut self, entry: StreamEntry<'_>, just_id: bool) {
+        match just_id {
+            true => push_id(&mut self.reply, entry.id),
+            false => push_entry(&mut self.reply, entry),
+        }
+        self.count += 1;
+    }
+
+    fn add_to(&self, reply: &mut NestedReply) {
+        reply.push(NestedItem::Array(self.count));
+        reply.append(&self.reply);
+    }
+}
+
+fn least_idle(arg: &[u8], error: CallError) -> Result<u64, OpError> {
+    let idle = parse_int(arg).ok_or(failed(error))?;
+    Ok(u64::try_from(idle).unwrap_or(0))
+}
+
+/// `XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME ms] [RETRYCOUNT count] [FORCE] [JUSTID]
+/// [LASTID id]`.
+pub(super) fn xclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let [name, consumer, idle, rest @ ..] = call.args else {
+        return Err(failed(CallError::Arity));
+    };
+    let bytes = bytes_of(value)?;
+    let (stream, mut group) = group_of(bytes, name)?;
+    let least_idle = least_idle(idle, CallError::BadClaimLeastIdle)?;
+    let options = ClaimOptions::parse(rest)?;
+    if options.unknown.is_some() {
+        return Err(failed(CallError::UnknownClaimOption));
+    }
+    if options.last_id > group.last_id {
+        group.last_id = options.last_id;
+        group.changed = true;
+    }
+    let now_ms = call.time_ms;
+    let (consumer, created) = group.consumer_or_new(consumer, now_ms);
+    group.see(consumer, now_ms);
+    let mut claimed = ClaimedEntries::default();
+    for &id in &options.ids {
+        let Some(entry) = stream.get(id) else {
+            group.remove_pending(id);
+            continue;
+        };
+        let is_pending = group.find_pending(id).is_some();
+        if !is_pending && options.force {
+            group.deliver(id, consumer, now_ms);
+        }
+        let Some(at) = group.find_pending(id) else {
+            continue;
+        };
+        let own = &mut group.pending[at];
+        if is_pending && own.idle_ms(now_ms) < least_idle {
+            continue;
+        }
+        own.consumer = consumer;
+        own.delivered_ms = options.delivered_ms(now_ms);
+        own.deliveries = match options.deliveries {
+            Some(deliveries) => deliveries,
+            None => own.deliveries.saturating_add(u64::from(!options.just_id)),
+        };
+        group.note_active(consumer, now_ms);
+        claimed.push(entry, options.just_id);
+    }
+    let mut reply = NestedReply::default();
+    claimed.add_to(&mut reply);
+    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
+}
+
+/// How `XAUTOCLAIM` looks for entries.
+struct AutoClaim {
+    least_idle: u64,
+    start: StreamId,
+    count: usize,
+    just_id: bool,
+}
+
+impl AutoClaim {
+    const USUAL_COUNT: usize = 100;
+    /// The most entries that are looked at for each one that may be claimed.
+    const LOOKS: usize = 10;
+
+    /// Parses `min-idle-time start [COUNT count] [JUSTID]`.
+    fn parse([idle, start]: [&[u8]; 2], options: &[&[u8]]) -> Result<AutoClaim, OpError> {
+        let mut claim = AutoClaim {
+            least_idle: least_idle(idle, CallError::BadAutoClaimLeastIdle)?,
+            start: StreamId::parse_start(start).map_err(failed)?,
+            count: AutoClaim::USUAL_COUNT,
+            just_id: false,
+        };
+        let mut at = 0;
+        while let Some(option) = options.get(at) {
+            match options.get(at + 1) {
+                Some(count) if is(option, "count") => {
+                    let count = integer(count).ok();
+                    let count = count.filter(|count| (1..=i64::MAX / 16).contains(count));
+                    claim.count = count.ok_or(failed(CallError::CountNotPositive))? as usize;
+                    at += 1;
+                }
+                _ if is(option, "justid") => claim.just_id = true,
+                _ => return Err(failed(CallError::Syntax)),
+            }
+            at += 1;
+        }
+        Ok(claim)
+    }
+}
+
+/// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]`.
+pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let [name, consumer, idle, start, options @ ..] = call.args else {
+        return Err(failed(CallError::Arity));
+    };
+    let claim = AutoClaim::parse([idle, start], options)?;
+    let bytes = bytes_of(value)?;
+    let (stream, mut group) = group_of(bytes, name)?;
+    let now_ms = call.time_ms;
+    let (consumer, created) = group.consumer_or_new(consumer, now_ms);
+    group.see(consumer, now_ms);
+    let (mut claimed, mut gone) = (ClaimedEntries::default(), Vec::new());
+    let mut at = group.pending_from(claim.start);
+    let (mut count, mut looks) = (claim.count, claim.count.saturating_mul(AutoClaim::LOOKS));
+    while let Some(pending) = group.pending.get_mut(at).filter(|_| count > 0 && looks > 0) {
+        looks -= 1;
+        at += 1;
+        let Some(entry) = stream.get(pending.id) else {
+            gone.push(pending.id);
+            count -= 1;
+            continue;
+        };
+        if pending.idle_ms(now_ms) < claim.least_idle {
+            continue;
+        }
+        pending.consumer = consumer;
+        pending.delivered_ms = now_ms;
+        pending.deliveries += u64::from(!claim.just_id);
+        group.note_active(consumer, now_ms);
+        claimed.push(entry, claim.just_id);
+        count -= 1;
+    }
+    let next = group
+        .pending
+        .get(at)
+        .map_or(StreamId::MIN, |entry| entry.id);
+    remove_all(&mut group, &gone);
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(3));
+    push_id(&mut reply, next);
+    claimed.add_to(&mut reply);
+    reply.push(NestedItem::Array(gone.len()));
+    gone.iter().for_each(|id| push_id(&mut reply, *id));
+    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
+}
+
+/// Removes pending entries, whose ids are in their order.
+fn remove_all(group: &mut ConsumerGroup<'_>, ids: &[StreamId]) {
+    if !ids.is_empty() {
+        let is_gone = |id| ids.binary_search(&id).is_ok();
+        group.pending.retain(|entry| !is_gone(entry.id));
+        group.changed = true;
+    }
+}

@@ -1,0 +1,126 @@
+//! Commands on entries that were delivered and are not acknowledged: `XACK`, `XPENDING`.
+
+use base::nested::{NestedItem, NestedReply};
+use base::transaction::{CallError, OpError, Reply};
+use smallvec::SmallVec;
+
+use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
+use crate::call::{Call, Outcome, StoredValue};
+use crate::stream::{ConsumerGroup, PendingEntry, StreamId, StreamView};
+
+/// `XACK key group id [id …]`.
+pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let [name, ids @ ..] = call.args else {
+        return Err(failed(CallError::Arity));
+    };
+    let bytes = bytes_of(value)?;
+    let stream = StreamView::new(bytes.unwrap_or_default());
+    let Some(mut group) = stream.group(name).map_err(failed)? else {
+        return Ok(Outcome::unchanged(Reply::Int(0)));
+    };
+    let ids = ids.iter().map(|id| StreamId::parse(id));
+    let ids: SmallVec<[StreamId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
+    let removed = ids
+        .into_iter()
+        .filter(|id| group.remove_pending(*id))
+        .count();
+    Ok(edited_group(
+        Reply::Int(removed as i64),
+        bytes,
+        &group,
+        false,
+    ))
+}
+
+/// The pending entries that `XPENDING` lists.
+struct PendingFilter<'c> {
+    idle_ms: u64,
+    start: StreamId,
+    end: StreamId,
+    count: usize,
+    consumer: Option<&'c [u8]>,
+}
+
+impl<'c> PendingFilter<'c> {
+    /// Parses `[IDLE ms] start end count [consumer]`.
+    fn parse(args: &[&'c [u8]]) -> Result<PendingFilter<'c>, OpError> {
+        let (idle, rest) = match *args {
+            [idle, ms, ref rest @ ..] if is(idle, "idle") => (integer(ms)?, rest),
+            _ => (0, args),
+        };
+        let [start, end, count, ref consumer @ ..] = *rest else {
+            return Err(failed(CallError::Syntax));
+        };
+        Ok(PendingFilter {
+            idle_ms: u64::try_from(idle).unwrap_or(0),
+            count: usize::try_from(integer(count)?).unwrap_or(0),
+            start: StreamId::parse_start(start).map_err(failed)?,
+            end: StreamId::parse_end(end).map_err(failed)?,
+            consumer: consumer.first().copied(),
+        })
+    }
+}
+
+/// `XPENDING key group [[IDLE ms] start end count [consumer]]`.
+pub(super) fn xpending<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let [name, options @ ..] = call.args else {
+        return Err(failed(CallError::Arity));
+    };
+    let filter = match options.len() {
+        0 => None,
+        3..=6 => Some(PendingFilter::parse(options)?),
+        _ => return Err(failed(CallError::Syntax)),
+    };
+    let (_, group) = group_of(bytes_of(value)?, name)?;
+    let reply = match filter {
+        None => summary(&group),
+        Some(filter) => list(&group, &filter, call.time_ms),
+    };
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+fn summary(group: &ConsumerGroup<'_>) -> NestedReply {
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(4));
+    reply.push(NestedItem::Int(group.pending.len() as i64));
+    let (Some(first), Some(last)) = (group.pending.first(), group.pending.last()) else {
+        [NestedItem::Nil, NestedItem::Nil, NestedItem::NilArray]
+            .iter()
+            .for_each(|item| reply.push(*item));
+        return reply;
+    };
+    push_id(&mut reply, first.id);
+    push_id(&mut reply, last.id);
+    let counts = group.pending_counts();
+    let counts = group.consumers.iter().zip(counts);
+    let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+    reply.push(NestedItem::Array(counts.len()));
+    for (consumer, count) in counts {
+        reply.push(NestedItem::Array(2));
+        reply.bytes(consumer.name);
+        reply.bytes(count.to_string().as_bytes());
+    }
+    reply
+}
+
+fn list(group: &ConsumerGroup<'_>, filter: &PendingFilter<'_>, now_ms: u64) -> NestedReply {
+    let consumer = filter.consumer.map(|name| group.consumer(name));
+    let is_shown = |entry: &&PendingEntry| {
+        consumer.is_none_or(|consumer| consumer == Some(entry.consumer))
+            && entry.idle_ms(now_ms) >= filter.idle_ms
+    };
+    let entries = group.pending[group.pending_from(filter.start)..].iter();
+    let entries = entries.take_while(|entry| entry.id <= filter.end);
+    let entries: Vec<_> = entries.filter(is_shown).take(filter.count).collect();
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(entries.len()));
+    for entry in entries {
+        reply.push(NestedItem::Array(4));
+        push_id(&mut reply, entry.id);
+        let consumer = group.consumers.get(entry.consumer);
+        reply.bytes(consumer.map_or(b"", |consumer| consumer.name));
+        reply.push(NestedItem::Int(entry.idle_ms(now_ms) as i64));
+        reply.push(NestedItem::Int(entry.deliveries as i64));
+    }
+    reply
+}
