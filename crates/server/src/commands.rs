@@ -35,6 +35,7 @@ mod replication;
 mod script_kill;
 mod scripting;
 mod server;
+mod sets;
 mod slow_log;
 mod snapshots;
 mod strings;
@@ -49,12 +50,13 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 29] = [
+const FAMILIES: [&[CommandDefinition]; 30] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
+    sets::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

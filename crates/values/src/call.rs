@@ -4,7 +4,7 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
-use crate::commands::hashes;
+use crate::commands::{hash_deadlines, hashes, sets};
 
 /// A value of a key, as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,8 @@ pub(crate) use calls;
 
 /// The bit of the numbers of commands that may write.
 pub(crate) const W: u16 = ValueCall::WRITES;
+/// The bit of the numbers of commands that choose at random.
+pub(crate) const RANDOM: u16 = ValueCall::RANDOM;
 
 /// The numbers of each module's commands, besides their bits, begin at a multiple of this.
 const FAMILY: u16 = 256;
@@ -124,7 +126,8 @@ const FAMILY: u16 = 256;
 #[inline]
 fn function_of(command: u16) -> Option<Execute> {
     match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
-        0 => hashes::function_of(command),
+        0 => hashes::function_of(command).or_else(|| hash_deadlines::function_of(command)),
+        2 => sets::function_of(command),
         _ => None,
     }
 }

@@ -4,13 +4,13 @@ use base::number::parse_int;
 use base::transaction::Kind;
 
 use crate::call::StoredValue;
+use crate::hash::HashView;
 use crate::packed::PackedView;
+use crate::scan;
+use crate::set::SetView;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
-/// The most elements, and the longest element in bytes, of collections that Redis keeps in one block.
-const BLOCK_ELEMENTS: usize = 128;
-const BLOCK_ELEMENT: usize = 64;
 
 /// Returns the name of the encoding that Redis has for a value that is set.
 #[must_use]
@@ -19,9 +19,10 @@ pub fn encoding(value: StoredValue<'_>) -> &'static str {
         Kind::String if parse_int(value.bytes).is_some() => "int",
         Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(value.bytes) => "listpack",
-        Kind::Hash => "hashtable",
+        Kind::Hash => hash_encoding(value.bytes),
         Kind::List => "quicklist",
+        Kind::Set if SetView::new(value.bytes).is_of_integers() => "intset",
+        Kind::Set if is_small(value.bytes) => "listpack",
         Kind::Set => "hashtable",
         Kind::SortedSet if is_small(value.bytes) => "listpack",
         Kind::SortedSet => "skiplist",
@@ -29,12 +30,18 @@ pub fn encoding(value: StoredValue<'_>) -> &'static str {
     }
 }
 
+fn hash_encoding(bytes: &[u8]) -> &'static str {
+    let hash = HashView::new(bytes, 0);
+    match scan::is_small(hash.iter().map(|field| (field.name, field.value))) {
+        true if hash.expires() => "listpackex",
+        true => "listpack",
+        false => "hashtable",
+    }
+}
+
 fn is_small(bytes: &[u8]) -> bool {
-    let view = PackedView::new(bytes);
-    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
-    let mut elements = view.iter();
-    view.len() <= BLOCK_ELEMENTS
-        && elements.all(|element| is_short(element.first) && is_short(element.second))
+    let elements = PackedView::new(bytes).iter();
+    scan::is_small(elements.map(|element| (element.first, element.second)))
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `set` | the types in terms of `packed`: their elements and the order of these |
+//! | [`set_algebra`] | intersections, unions and differences of sets |
+//! | `scan`, `random` | pages of elements, elements drawn at random |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -14,12 +16,17 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 pub mod call;
 pub mod commands;
 mod encoding;
 mod hash;
 mod packed;
+mod random;
+mod scan;
+mod set;
+pub mod set_algebra;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
-pub use commands::hashes;
+pub use commands::{hash_deadlines, hashes, sets};
 pub use encoding::encoding;

@@ -38,4 +38,16 @@ call_errors! {
     NotPositive "ERR" "value is out of range, must be positive";
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
+    InvalidCursor "ERR" "invalid cursor";
+    CountOutOfRange "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    ReplyTooLong "ERR" "the reply would be too long";
+    NegativeExpiry "ERR" "invalid expire time, must be >= 0";
+    FieldsMissing "ERR" "Mandatory argument FIELDS is missing or not at the right position";
+    FieldCountMismatch "ERR" "The `numfields` parameter must match the number of arguments";
+    FieldCountNotGreater "ERR" "Parameter `numFields` should be greater than 0";
+    FieldCountNotPositive "ERR" "Number of fields must be a positive integer";
+    FieldCountInvalid "ERR" "invalid number of fields";
+    OneFieldCondition "ERR" "Only one of FXX or FNX arguments can be specified";
+    OneFieldExpiry "ERR" "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
+    UnknownArgument "ERR" "unknown argument";
 }

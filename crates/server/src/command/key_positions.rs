@@ -58,6 +58,13 @@ impl KeyPositions {
         step: 1,
         counted: false,
     };
+    /// The first argument is the number of keys.
+    pub(crate) const COUNTED_FIRST: KeyPositions = KeyPositions {
+        first: 1,
+        last: 0,
+        step: 1,
+        counted: true,
+    };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
         first: 2,
@@ -109,6 +116,9 @@ mod tests {
         assert_eq!(indexes(KeyPositions::FROM_SECOND, 5), [2, 3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
+        let first = Args::new(b"c2kkx", &spans);
+        let first = KeyPositions::COUNTED_FIRST.indexes(first);
+        assert_eq!(first.collect::<Vec<_>>(), [2, 3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());
     }
 }

@@ -4,12 +4,14 @@ use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
 use values::StoredValue;
+use values::set_algebra::{self, SetOperation};
 
 use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
+use super::nested;
 use crate::bit_field::BitField;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, write_op_error};
 
 /// The computation.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,10 @@ pub(crate) enum Computation {
     BitFields(Vec<BitField>),
     /// The longest common subsequence of two values.
     Subsequence(SubsequenceOptions),
+    /// The combination of sets.
+    Sets(SetOperation),
+    /// The number of members that all sets have, and at most `limit`.
+    IntersectionSize { limit: usize },
 }
 
 impl Computation {
@@ -90,6 +96,16 @@ impl Computation {
                 let values = [0, 1].map(|at| value(replies.get(at)).unwrap_or_default());
                 common_subsequence::write(values, *options, writer);
             }
+            Computation::Sets(operation) => match operation.combine(&stored_values(replies)) {
+                Ok(set) => nested::write(&set.reply(), writer),
+                Err(error) => write_op_error(error, context.command, writer),
+            },
+            Computation::IntersectionSize { limit } => {
+                match set_algebra::intersection_size(&stored_values(replies), *limit) {
+                    Ok(size) => writer.int(size as i64),
+                    Err(error) => write_op_error(error, context.command, writer),
+                }
+            }
         }
     }
 }
@@ -100,6 +116,15 @@ fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
         Some(Reply::Bytes(value) | Reply::Value(_, value)) => Some(value),
         _ => None,
     }
+}
+
+/// Returns the values in replies, of any type.
+fn stored_values<'a>(replies: &'a [Reply<'_>]) -> Vec<Option<StoredValue<'a>>> {
+    let stored = |reply: &Reply<'a>| match *reply {
+        Reply::Value(kind, bytes) => Some(StoredValue { kind, bytes }),
+        _ => None,
+    };
+    replies.iter().map(stored).collect()
 }
 
 fn is_absent(replies: &[Reply<'_>]) -> bool {

@@ -10,11 +10,13 @@
 //! 3. Nothing counts keys: Redis counts those that have expired until it meets them.
 
 mod bits;
+mod collections;
 mod payloads;
 mod read_bits;
 
 use fastrand::Rng;
 
+use super::rules::Rule;
 use super::session::Call;
 
 /// Relative times to live are multiples of ten seconds from here up to a hundred times as much.
@@ -70,7 +72,7 @@ impl Generator {
             5 if self.one_in(5) => words("DISCARD"),
             _ => self.command(),
         };
-        if self.one_in(40) && args[0] != b"INCRBYFLOAT" {
+        if self.one_in(40) && !args[0].ends_with(b"INCRBYFLOAT") {
             self.malform(&mut args);
         }
         match (&args[0].to_ascii_uppercase()[..], args.len()) {
@@ -96,7 +98,7 @@ impl Generator {
         let asks_when = args[0].ends_with(b"TTL") || args[0].ends_with(b"EXPIRETIME");
         match self.rng.u32(..20) {
             // Only alone it is known to have no order, or to be near.
-            _ if args[0] == b"KEYS" || asks_when => args,
+            _ if Rule::usual(&args) == Rule::Set || asks_when => args,
             // Not in a script.
             _ if args[0] == b"SWAPDB" => args,
             0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
@@ -106,7 +108,9 @@ impl Generator {
     }
 
     fn plain_command(&mut self) -> Args {
-        match self.rng.u32(..100) {
+        match self.rng.u32(..120) {
+            100..110 => self.of_hashes(),
+            110..120 => self.of_sets(),
             0..20 => self.reading(),
             20..40 => self.setting(),
             40..56 => self.changing(),
@@ -123,7 +127,9 @@ impl Generator {
         let key = self.key();
         match self.rng.u32(..10) {
             0..3 => vec![b("GET"), key],
-            3 => vec![self.pick(&["STRLEN", "DUMP"]), key],
+            // Payloads of collections have an order that depends on the server.
+            3 if self.rng.bool() => vec![b("DUMP"), self.pick(&["x", "y"])],
+            3 => vec![b("STRLEN"), key],
             4 => vec![b("EXISTS"), key],
             5 => vec![b("TYPE"), key],
             6 => vec![
@@ -311,6 +317,7 @@ impl Generator {
             1 => b"k\x00\xff\r\n".to_vec(),
             2 => vec![b'k'; 300],
             3 => b("key with blanks"),
+            4 => self.pick(&["hash0", "set1"]),
             n => vec![b'a' + (n % 8) as u8],
         }
     }
@@ -449,11 +456,13 @@ pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
     keys.extend([b("x"), b("y")]);
+    let collections = ["hash", "set"].iter();
+    keys.extend(collections.flat_map(|kind| (0..4).map(move |n| b(&format!("{kind}{n}")))));
     // Malformed calls write these.
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
     keys.dedup();
-    let asked = ["GET", "TYPE", "PTTL", "STRLEN"];
+    let asked = ["GET", "TYPE", "PTTL", "STRLEN", "HGETALL", "SMEMBERS"];
     let each = keys
         .iter()
         .flat_map(|key| asked.map(|name| vec![b(name), key.clone()]));
