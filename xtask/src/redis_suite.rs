@@ -33,6 +33,8 @@ const UNITS: &[&str] = &[
     "info",
     "type/string",
     "type/incr",
+    "type/hash",
+    "type/set",
     "expire",
     "other",
     "multi",

@@ -8,11 +8,8 @@
 //! 1. A field whose deadline has passed is absent. [`HashEditor::new`] removes such fields; reading passes over them.
 //! 2. The form of a hash that was changed is [`Form::Pairs`] if no field has a deadline.
 
-use base::key_event::KeyEvent;
-use base::transaction::{Kind, Reply};
 use smallvec::SmallVec;
 
-use crate::call::{Outcome, ValueChange};
 use crate::packed::{Element, Form, PackedEditor, PackedView};
 
 /// A hash that is read at a time.
@@ -171,33 +168,22 @@ impl<'v> HashEditor<'v> {
         place.is_some()
     }
 
-    /// Returns the outcome of a command that has changed the hash in this way, with the events of its changes.
-    pub(crate) fn into_outcome(self, reply: Reply<'v>, changes: &[KeyEvent]) -> Outcome<'v> {
-        let mut outcome = Outcome::unchanged(reply);
-        if self.has_expired {
-            outcome.events.push(KeyEvent::HashExpired);
-        }
-        outcome.events.extend_from_slice(changes);
+    /// Returns `true` if fields were removed because their deadlines had passed.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.has_expired
+    }
+
+    /// Returns the bytes of the changed value, none if no field is left; `None` if nothing was changed.
+    pub(crate) fn into_changed(self) -> Option<Vec<u8>> {
         let view = self.view();
-        let is_empty = view.packed.len() == 0;
-        if outcome.events.is_empty() || is_empty && self.is_new {
-            outcome.events.clear();
-            return outcome;
-        }
-        if is_empty {
-            outcome.events.push(KeyEvent::Del);
-            outcome.change = ValueChange::Delete;
-            return outcome;
+        if view.packed.len() == 0 {
+            return (!self.is_new).then(Vec::new);
         }
         let keeps_form = !self.expires || view.iter().any(|field| field.deadline.is_some());
-        let changed = match keeps_form {
+        match keeps_form {
             true => self.packed.into_changed(),
             false => packed_of(Form::Pairs, view).into_changed(),
-        };
-        if let Some(bytes) = changed {
-            outcome.change = ValueChange::Set(Kind::Hash, bytes);
         }
-        outcome
     }
 }
 
@@ -272,26 +258,15 @@ mod tests {
             let mut hash = HashEditor::new(&bytes, time_ms);
             let changes =
                 (0..random.usize(..3)).filter(|_| change(&mut hash, &mut model, &mut random));
-            let events: &[KeyEvent] = match changes.count() {
-                0 => &[],
-                _ => &[KeyEvent::HashSet],
-            };
+            let has_changed = changes.count() > 0;
             assert_eq!(HashView::len(hash.view()), model.len());
+            assert_eq!(hash.has_expired(), has_expired);
             let is_new = hash.is_new;
-            let outcome = hash.into_outcome(Reply::Nil, events);
-            let expired = outcome.events.contains(&KeyEvent::HashExpired);
-            match outcome.change {
-                ValueChange::None => {
-                    assert!(!has_expired && events.is_empty() || is_new && model.is_empty());
-                }
-                ValueChange::Delete => {
-                    assert!(model.is_empty() && outcome.events.ends_with(&[KeyEvent::Del]));
-                    assert_eq!(expired, has_expired);
-                    deleted += 1;
-                    bytes.clear();
-                }
-                ValueChange::Set(kind, new) => {
-                    assert_eq!((kind, expired), (Kind::Hash, has_expired));
+            match hash.into_changed() {
+                None => assert!(!has_expired && !has_changed || is_new && model.is_empty()),
+                Some(new) => {
+                    assert!(has_expired || has_changed);
+                    deleted += u32::from(new.is_empty());
                     bytes = new;
                 }
             }

@@ -5,7 +5,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, ExpireWhen, OpError, Reply};
 
-use super::hashes::{add_value, editor, view};
+use super::hashes::{add_value, editor, outcome, view};
 use crate::arguments::{int, is};
 use crate::call::{Call, Outcome, StoredValue, W, calls};
 use crate::hash::{HashEditor, HashField};
@@ -172,7 +172,7 @@ fn expire_fields<'v>(
             _ => DONE,
         }
     });
-    Ok(hash.into_outcome(reply, event.as_slice()))
+    Ok(outcome(hash, reply, event.as_slice()))
 }
 
 /// `HTTL key FIELDS count field [field …]`.
@@ -230,7 +230,7 @@ fn hpersist<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcom
             DONE
         }
     });
-    Ok(hash.into_outcome(reply, event.as_slice()))
+    Ok(outcome(hash, reply, event.as_slice()))
 }
 
 /// `HGETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST] FIELDS count field [field …]`.
@@ -262,7 +262,7 @@ fn hgetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
             event = Some(KeyEvent::HashPersist);
         }
     }
-    Ok(hash.into_outcome(Reply::Nested(reply), event.as_slice()))
+    Ok(outcome(hash, Reply::Nested(reply), event.as_slice()))
 }
 
 /// `HGETDEL key FIELDS count field [field …]`.
@@ -278,7 +278,7 @@ fn hgetdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome
             event = Some(KeyEvent::HashDelete);
         }
     }
-    Ok(hash.into_outcome(Reply::Nested(reply), event.as_slice()))
+    Ok(outcome(hash, Reply::Nested(reply), event.as_slice()))
 }
 
 /// What `HSETEX` does.
@@ -351,7 +351,7 @@ fn hsetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
         .condition
         .is_some_and(|present| are_present.any(|is| is != present))
     {
-        return Ok(hash.into_outcome(Reply::Int(NOT_DONE), &[]));
+        return Ok(outcome(hash, Reply::Int(NOT_DONE), &[]));
     }
     let has_passed = step.deadline.is_some_and(|at| at <= call.time_ms);
     for [name, value] in step.pairs {
@@ -370,5 +370,5 @@ fn hsetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
         Some(_) => &[KeyEvent::HashSet, KeyEvent::HashExpire],
         None => &[KeyEvent::HashSet],
     };
-    Ok(hash.into_outcome(Reply::Int(DONE), events))
+    Ok(outcome(hash, Reply::Int(DONE), events))
 }

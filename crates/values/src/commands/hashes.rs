@@ -7,7 +7,7 @@ use base::transaction::{CallError, Kind, OpError, Reply};
 use fastrand::Rng;
 
 use crate::arguments::{int, is, random_count};
-use crate::call::{Call, Outcome, RANDOM, StoredValue, W, bytes_of, calls};
+use crate::call::{Call, Outcome, RANDOM, StoredValue, ValueChange, W, bytes_of, calls};
 use crate::hash::{HashEditor, HashField, HashView};
 use crate::random::{add_random, drawn};
 use crate::scan::{self, ElementsPage, ElementsRequest};
@@ -45,6 +45,30 @@ pub(super) fn editor<'v>(
     value: Option<StoredValue<'v>>,
 ) -> Result<HashEditor<'v>, OpError> {
     Ok(HashEditor::new(bytes_of(value, Kind::Hash)?, call.time_ms))
+}
+
+/// Returns the outcome of a command that has changed a hash in this way, with the events of its changes.
+pub(super) fn outcome<'v>(
+    hash: HashEditor<'v>,
+    reply: Reply<'v>,
+    changes: &[KeyEvent],
+) -> Outcome<'v> {
+    let mut outcome = Outcome::unchanged(reply);
+    let has_expired = hash.has_expired();
+    let Some(bytes) = hash.into_changed() else {
+        return outcome;
+    };
+    if has_expired {
+        outcome.events.push(KeyEvent::HashExpired);
+    }
+    outcome.events.extend_from_slice(changes);
+    outcome.change = if bytes.is_empty() {
+        outcome.events.push(KeyEvent::Del);
+        ValueChange::Delete
+    } else {
+        ValueChange::Set(Kind::Hash, bytes)
+    };
+    outcome
 }
 
 /// Returns the arguments as fields and values.
@@ -155,14 +179,20 @@ fn hset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
     let mut hash = editor(call, value)?;
     let is_new = |[name, value]: &&[&[u8]; 2]| hash.set(name, value, None);
     let added = pairs.iter().filter(is_new).count();
-    Ok(hash.into_outcome(Reply::Int(added as i64), &[KeyEvent::HashSet]))
+    Ok(outcome(
+        hash,
+        Reply::Int(added as i64),
+        &[KeyEvent::HashSet],
+    ))
 }
 
 /// `HMSET key field value [field value …]`.
 fn hmset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let mut outcome = hset(call, value)?;
-    outcome.reply = Reply::Ok;
-    Ok(outcome)
+    let done = hset(call, value)?;
+    Ok(Outcome {
+        reply: Reply::Ok,
+        ..done
+    })
 }
 
 /// `HSETNX key field value`.
@@ -172,10 +202,10 @@ fn hsetnx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
     };
     let mut hash = editor(call, value)?;
     if hash.view().get(name).is_some() {
-        return Ok(hash.into_outcome(Reply::Int(0), &[]));
+        return Ok(outcome(hash, Reply::Int(0), &[]));
     }
     hash.set(name, new, None);
-    Ok(hash.into_outcome(Reply::Int(1), &[KeyEvent::HashSet]))
+    Ok(outcome(hash, Reply::Int(1), &[KeyEvent::HashSet]))
 }
 
 /// `HDEL key field [field …]`.
@@ -186,7 +216,7 @@ fn hdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
         0 => &[],
         _ => &[KeyEvent::HashDelete],
     };
-    Ok(hash.into_outcome(Reply::Int(removed as i64), events))
+    Ok(outcome(hash, Reply::Int(removed as i64), events))
 }
 
 /// `HINCRBY key field increment`.
@@ -202,7 +232,7 @@ fn hincrby<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome
     let number = number.ok_or(OpError::Call(CallError::HashNotInteger))?;
     let sum = number.checked_add(delta).ok_or(OpError::Overflow)?;
     hash.set(name, sum.to_string().as_bytes(), deadline);
-    Ok(hash.into_outcome(Reply::Int(sum), &[KeyEvent::HashIncrBy]))
+    Ok(outcome(hash, Reply::Int(sum), &[KeyEvent::HashIncrBy]))
 }
 
 /// `HINCRBYFLOAT key field increment`.
@@ -227,7 +257,11 @@ fn hincrbyfloat<'v>(
     hash.set(name, &sum, deadline);
     let mut reply = NestedReply::default();
     reply.bytes(&sum);
-    Ok(hash.into_outcome(Reply::Nested(reply), &[KeyEvent::HashIncrByFloat]))
+    Ok(outcome(
+        hash,
+        Reply::Nested(reply),
+        &[KeyEvent::HashIncrByFloat],
+    ))
 }
 
 /// `HRANDFIELD key [count [WITHVALUES]]`.
