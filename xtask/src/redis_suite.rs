@@ -35,6 +35,8 @@ const UNITS: &[&str] = &[
     "type/incr",
     "type/stream",
     "type/stream-cgroups",
+    "type/hash",
+    "type/set",
     "expire",
     "other",
     "multi",

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::database;
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
-use base::transaction::{OpError, byte_range};
+use base::transaction::{OpError, ScanContents, byte_range};
 use base::{Abort, Op, Reply};
 
 use crate::announce::note;
@@ -257,12 +257,16 @@ fn execute_keyless(
             from,
             to,
             limit,
-            values,
+            contents,
         } => {
             let mut pairs: Vec<(&'static [u8], &'static [u8])> = Vec::new();
             txn.scan(engine, from, to, limit, |record, version| {
-                let value = if values { version.string() } else { None };
-                pairs.push((record.key(), value.unwrap_or(b"")));
+                let content = match contents {
+                    ScanContents::Keys => b"",
+                    ScanContents::Values => version.string().unwrap_or_default(),
+                    ScanContents::Kinds => version.kind().number_bytes(),
+                };
+                pairs.push((record.key(), content));
             });
             Ok(Reply::Pairs(pairs))
         }

@@ -36,6 +36,7 @@ mod replication;
 mod script_kill;
 mod scripting;
 mod server;
+mod sets;
 mod slow_log;
 mod snapshots;
 mod sorted_set_combinations;
@@ -56,7 +57,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 35] = [
+const FAMILIES: [&[CommandDefinition]; 36] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -68,6 +69,7 @@ const FAMILIES: [&[CommandDefinition]; 35] = [
     streams::COMMANDS,
     stream_reads::COMMANDS,
     stream_info::COMMANDS,
+    sets::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

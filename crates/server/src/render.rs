@@ -71,8 +71,8 @@ pub(crate) struct ScanPage<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     /// Keys to visit.
     pub(crate) count: usize,
-    /// `true` if keys of type string are shown; there are no others yet.
-    pub(crate) strings: bool,
+    /// The name of the type of the keys that are shown.
+    pub(crate) kind: Option<&'a [u8]>,
 }
 
 impl Render<'_> {
@@ -218,17 +218,27 @@ fn write_keys(pairs: Pairs<'_, '_>, pattern: &[u8], writer: &mut Writer<'_>) {
 }
 
 impl ScanPage<'_> {
+    /// Returns `true` if keys of a type, which has this number, are shown.
+    fn shows(&self, kind: &[u8]) -> bool {
+        let has_name = |name: &[u8]| {
+            let kind = kind.first().copied().and_then(Kind::from_u8);
+            kind.is_some_and(|kind| kind_name(kind).as_bytes().eq_ignore_ascii_case(name))
+        };
+        self.kind.is_none_or(has_name)
+    }
+
     fn write(&self, pairs: Pairs<'_, '_>, context: &RenderContext<'_>, writer: &mut Writer<'_>) {
         // A page ends early when comparing its keys with the pattern takes long.
         let (mut shown, mut seen, mut steps) = (Vec::new(), 0, SLICE_STEPS);
-        let keys = pairs.iter().map(|(key, _)| database::client_key(key));
-        for key in keys.take(self.count) {
+        let keys = pairs
+            .iter()
+            .map(|(key, kind)| (database::client_key(key), *kind));
+        for (key, kind) in keys.take(self.count) {
             if steps == 0 {
                 break;
             }
-            let matches =
-                |pattern: &[u8]| self.strings && glob::matches_counted(pattern, key, &mut steps);
-            if self.pattern.map_or(self.strings, matches) {
+            let matches = |pattern: &[u8]| glob::matches_counted(pattern, key, &mut steps);
+            if self.shows(kind) && self.pattern.is_none_or(matches) {
                 shown.push(key);
             }
             seen += 1;
@@ -305,7 +315,7 @@ mod tests {
         let page = Render::ScanPage(ScanPage {
             pattern: Some(pattern.as_bytes()),
             count: 10,
-            strings: true,
+            kind: None,
         });
         let reply = rendered(page, &[Reply::Pairs(pairs)]);
         assert!(!reply.contains("$1\r\n0\r\n"), "{reply}");
@@ -318,12 +328,24 @@ mod tests {
             Render::ScanPage(ScanPage {
                 pattern: Some(b"[^a]"),
                 count,
-                strings: true,
+                kind: None,
             })
         };
         assert_eq!(
             rendered(page(3), &[Reply::Pairs(pairs.clone())]),
             "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$1\r\nc\r\n"
+        );
+        let of_kind = Render::ScanPage(ScanPage {
+            pattern: None,
+            count: 3,
+            kind: Some(b"ZSET"),
+        });
+        let kinds = [Kind::SortedSet, Kind::Set, Kind::SortedSet].map(Kind::number_bytes);
+        let keys = pairs.iter().zip(kinds);
+        let of_kinds = keys.map(|((key, _), kind)| (*key, kind)).collect();
+        assert_eq!(
+            rendered(of_kind, &[Reply::Pairs(of_kinds)]),
+            "*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nc\r\n"
         );
         let first = rendered(page(2), &[Reply::Pairs(pairs)]);
         assert!(

@@ -26,7 +26,7 @@ use base::key_event::KeyEvent;
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, Kind, ValueCall, When, byte_range};
+use base::transaction::{Expiry, Kind, ScanContents, ValueCall, When, byte_range};
 use base::{Op, OpError, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -160,7 +160,10 @@ impl WorkingSet {
                     return Some(unread.map_or(Need::Count { database }, Need::Keys));
                 }
                 Op::Scan {
-                    from, to, limit, ..
+                    from,
+                    to,
+                    limit,
+                    contents,
                 } if !self.flushed.has(database::number(from)) && self.answer.is_none() => {
                     // As many more as the transaction has deleted.
                     let deleted = self.keys_of(database::number(from));
@@ -169,6 +172,7 @@ impl WorkingSet {
                         from: from.into(),
                         to: to.map(Into::into),
                         limit: limit.saturating_add(deleted.count()),
+                        contents,
                     });
                 }
                 _ => {}
@@ -288,8 +292,7 @@ impl WorkingSet {
             Some(key) => {
                 let changes = self.changes;
                 let reply = self.execute_on(key, op);
-                let is_call = matches!(op, Op::Call { .. });
-                if self.notes_events && self.changes != changes && !is_call {
+                if self.notes_events && self.changes != changes {
                     let events = op.events(self.value(key).is_none());
                     let events = events.into_iter().flatten();
                     events.for_each(|event| self.note(key, event));
@@ -528,13 +531,16 @@ impl WorkingSet {
                 OwnedReply::Int(before + change.sum::<i64>())
             }
             Op::Scan {
-                from, to, limit, ..
+                from,
+                to,
+                limit,
+                contents,
             } => {
                 let others = match answer {
                     Some(OwnedReply::Pairs(pairs)) => pairs,
                     _ => Vec::new(),
                 };
-                OwnedReply::Pairs(self.walk(from, to, limit, others))
+                OwnedReply::Pairs(self.walk((from, to), limit, contents, others))
             }
             Op::Now => OwnedReply::Int(self.time_ms() as i64),
             // The commit has it among its operations.
@@ -545,9 +551,9 @@ impl WorkingSet {
     /// Returns the keys of a walk: those of the partition, `others`, as the transaction has changed them.
     fn walk(
         &self,
-        from: &[u8],
-        to: Option<&[u8]>,
+        (from, to): (&[u8], Option<&[u8]>),
         limit: usize,
+        contents: ScanContents,
         others: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = others.into_iter().collect();
@@ -556,7 +562,14 @@ impl WorkingSet {
         let is_inside = |key: &[u8]| from <= key && key < to;
         for (key, own) in self.keys.iter().filter(|(key, _)| is_inside(key)) {
             match &own.value {
-                Some(_) => keys.insert(key.to_vec(), Vec::new()),
+                Some(own) => {
+                    let content = match contents {
+                        ScanContents::Keys => b"",
+                        ScanContents::Values => &own.bytes[..],
+                        ScanContents::Kinds => own.kind.number_bytes(),
+                    };
+                    keys.insert(key.to_vec(), content.to_vec())
+                }
                 None => keys.remove(&key[..]),
             };
         }
@@ -574,7 +587,11 @@ impl WorkingSet {
     pub(crate) fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
         let deadline = self.value(key).and_then(|value| value.deadline);
         let time_ms = self.time_ms();
-        let outcome = values::execute(call, self.stored(key).map(Into::into), CallContext { time_ms })?;
+        let outcome = values::execute(
+            call,
+            self.stored(key).map(Into::into),
+            CallContext { time_ms },
+        )?;
         let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
         let new = match outcome.change {
             ValueChange::None => return Ok(reply),

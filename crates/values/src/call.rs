@@ -5,7 +5,7 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::{hashes, places, sorted_sets, streams};
+use crate::commands::{hash_deadlines, hashes, places, sets, sorted_sets, streams};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -175,6 +175,8 @@ pub(crate) use calls;
 
 /// The bit of the numbers of commands that may write.
 pub(crate) const W: u16 = ValueCall::WRITES;
+/// The bit of the numbers of commands that choose at random.
+pub(crate) const RANDOM: u16 = ValueCall::RANDOM;
 
 /// The numbers of each module's commands, besides their bits, begin at a multiple of this.
 const FAMILY: u16 = 256;
@@ -183,10 +185,11 @@ const FAMILY: u16 = 256;
 #[inline]
 fn function_of(command: u16) -> Option<Execute> {
     match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
-        0 => hashes::function_of(command),
         3 => sorted_sets::function_of(command),
         5 => places::function_of(command),
         4 => streams::function_of(command),
+        0 => hashes::function_of(command).or_else(|| hash_deadlines::function_of(command)),
+        2 => sets::function_of(command),
         _ => None,
     }
 }
@@ -220,15 +223,5 @@ pub(crate) fn data_of(
         None => Ok(StoredData::Bytes(b"")),
         Some(value) if value.kind == kind => Ok(value.data),
         Some(_) => Err(OpError::WrongType),
-    }
-}
-
-/// Returns the bytes of a value, which must have this type, of which no value has trees; no bytes for an absent
-/// key.
-#[inline]
-pub(crate) fn bytes_of(value: Option<StoredValue<'_>>, kind: Kind) -> Result<&[u8], OpError> {
-    match data_of(value, kind)? {
-        StoredData::Bytes(bytes) => Ok(bytes),
-        _ => Err(OpError::Call(CallError::Corrupt)),
     }
 }

@@ -197,15 +197,24 @@ pub(crate) fn without_hash(key: &[u8]) -> &[u8] {
 /// The most elements, and the most bytes, of a collection of several elements that is one packed block.
 const BLOCK_ELEMENTS: usize = 128;
 const BLOCK_BYTES: usize = 4096;
+/// The same of hashes and sets: blocks keep the order in which elements came, as Redis's do up to 128 elements of
+/// 64 bytes.
+const UNORDERED_BLOCK_BYTES: usize = 17 * 1024;
 
 /// Returns `true` if a value, as it is stored, becomes trees in memory.
 #[must_use]
 pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
-    if matches!(kind, Kind::String | Kind::Stream) {
+    let most_bytes = match kind {
+        Kind::String | Kind::Stream => return false,
+        Kind::List | Kind::SortedSet => BLOCK_BYTES,
+        Kind::Hash | Kind::Set => UNORDERED_BLOCK_BYTES,
+    };
+    let view = PackedView::new(bytes);
+    // Deadlines of fields, and the numeric order of integers, are those of blocks.
+    if matches!(view.form(), Some(Form::ExpiringPairs | Form::Integers)) {
         return false;
     }
-    let elements = PackedView::new(bytes).len();
-    elements > BLOCK_ELEMENTS || bytes.len() > BLOCK_BYTES && elements > 1
+    view.len() > BLOCK_ELEMENTS || bytes.len() > most_bytes && view.len() > 1
 }
 
 /// Returns the bytes of a value in a form that does not depend on how it came to be: the elements of hashes and

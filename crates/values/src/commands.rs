@@ -1,5 +1,6 @@
 //! The commands of each type.
 
+pub mod hash_deadlines;
 pub mod hashes;
 mod place_search;
 pub mod places;
@@ -16,4 +17,5 @@ pub use sorted_combinations::{
     Combination, CombinationKind, ScoreAggregate, check_sources, intersection_size,
 };
 pub use sorted_ranges::stored_range;
+pub mod sets;
 pub mod streams;

@@ -3,14 +3,15 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
+use crate::call::StoredData;
+use crate::hash::HashView;
 use crate::packed::PackedView;
-use crate::sorted_set::SCORE;
+use crate::scan;
+use crate::set::SetView;
+use crate::sorted_set::SortedSetView;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
-/// The most elements, and the longest element in bytes, of collections that Redis keeps in one block.
-const BLOCK_ELEMENTS: usize = 128;
-const BLOCK_ELEMENT: usize = 64;
 
 /// Returns the name of the encoding that Redis has for a value that is set.
 #[must_use]
@@ -19,23 +20,34 @@ pub fn encoding(kind: Kind, bytes: &[u8]) -> &'static str {
         Kind::String if parse_int(bytes).is_some() => "int",
         Kind::String if bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(bytes, BLOCK_ELEMENT) => "listpack",
-        Kind::Hash => "hashtable",
+        Kind::Hash => hash_encoding(bytes),
         Kind::List => "quicklist",
+        Kind::Set if SetView::new(StoredData::Bytes(bytes)).is_of_integers() => "intset",
+        Kind::Set if is_small(bytes) => "listpack",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small(bytes, SCORE + BLOCK_ELEMENT) => "listpack",
+        Kind::SortedSet if is_small_sorted(bytes) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
 }
 
-/// Returns `true` if a collection has few elements, with blobs of at most `longest` bytes.
-fn is_small(bytes: &[u8], longest: usize) -> bool {
-    let view = PackedView::new(bytes);
-    let is_short = |blob: &[u8]| blob.len() <= longest;
-    let mut elements = view.iter();
-    view.len() <= BLOCK_ELEMENTS
-        && elements.all(|element| is_short(element.first) && is_short(element.second))
+fn hash_encoding(bytes: &[u8]) -> &'static str {
+    let hash = HashView::new(StoredData::Bytes(bytes), 0);
+    match scan::is_small(hash.iter().map(|field| (field.name, field.value))) {
+        true if hash.expires() => "listpackex",
+        true => "listpack",
+        false => "hashtable",
+    }
+}
+
+fn is_small(bytes: &[u8]) -> bool {
+    let elements = PackedView::new(bytes).iter();
+    scan::is_small(elements.map(|element| (element.first, element.second)))
+}
+
+fn is_small_sorted(bytes: &[u8]) -> bool {
+    let members = SortedSetView::new(StoredData::Bytes(bytes)).iter();
+    scan::is_small(members.map(|own| (own.member, &b""[..])))
 }
 
 #[cfg(test)]

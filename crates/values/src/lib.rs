@@ -3,9 +3,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
 //! | `geohash` | places as cells of a grid |
-//! | `scan` | scans of the elements of one collection |
+//! | [`set_algebra`] | intersections, unions and differences of sets |
+//! | `scan`, `random` | pages of elements, elements drawn at random |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -16,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+mod arguments;
 pub mod call;
 mod collection;
 pub mod commands;
@@ -24,7 +26,10 @@ mod encoding;
 mod geohash;
 mod hash;
 mod packed;
+mod random;
 mod scan;
+mod set;
+pub mod set_algebra;
 mod sorted_set;
 mod stream;
 pub mod tree;
@@ -34,5 +39,5 @@ pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::{hashes, places, sorted_sets, streams};
+pub use commands::{hash_deadlines, hashes, places, sets, sorted_sets, streams};
 pub use encoding::encoding;

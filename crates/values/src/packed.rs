@@ -6,8 +6,8 @@
 //! | 4 | the number of elements, little-endian |
 //! | … | the elements, in their order |
 //!
-//! An element is one blob ([`Form::Single`]) or two ([`Form::Pairs`]). A blob is its length (LEB128, as few
-//! bytes as possible) and its bytes.
+//! An element is one blob or two, as the form says. A blob is its length (LEB128, as few bytes as possible) and
+//! its bytes.
 //!
 //! Blocks come from this module, or were checked by [`PackedView::check`]: reading one stops where it is malformed.
 
@@ -24,6 +24,23 @@ pub(crate) enum Form {
     Single = 0,
     /// Each is two blobs.
     Pairs = 1,
+    /// Each is two blobs; the second one begins with a deadline (module `hash`).
+    ExpiringPairs = 2,
+    /// Each is one blob, the decimal digits of an integer of 64 bits; they are in numeric order.
+    Integers = 3,
+}
+
+impl Form {
+    const ALL: [Form; 4] = [
+        Form::Single,
+        Form::Pairs,
+        Form::ExpiringPairs,
+        Form::Integers,
+    ];
+
+    fn has_pairs(self) -> bool {
+        matches!(self, Form::Pairs | Form::ExpiringPairs)
+    }
 }
 
 const HEADER: usize = 5;
@@ -55,6 +72,13 @@ impl<'v> PackedView<'v> {
         PackedView { bytes }
     }
 
+    /// Returns the form of the elements; `None` if there are no bytes.
+    #[inline]
+    pub(crate) fn form(self) -> Option<Form> {
+        let number = usize::from(*self.bytes.first()?);
+        Form::ALL.get(number).copied()
+    }
+
     /// Returns the number of elements.
     #[inline]
     pub(crate) fn len(self) -> usize {
@@ -70,7 +94,7 @@ impl<'v> PackedView<'v> {
         Elements {
             bytes: self.bytes,
             at: HEADER,
-            pairs: self.bytes.first() == Some(&(Form::Pairs as u8)),
+            pairs: self.form().is_some_and(Form::has_pairs),
         }
     }
 
@@ -92,10 +116,7 @@ impl<'v> PackedView<'v> {
         for element in self.iter() {
             (count, end) = (count + 1, element.place.end);
         }
-        self.bytes.first() == Some(&(form as u8))
-            && count == self.len()
-            && count > 0
-            && end == self.bytes.len()
+        self.form() == Some(form) && count == self.len() && count > 0 && end == self.bytes.len()
     }
 }
 
@@ -170,6 +191,12 @@ impl<'v> PackedEditor<'v> {
         }
     }
 
+    /// Has the block another form, whose elements have as many blobs, from the next change on.
+    pub(crate) fn set_form(&mut self, form: Form) {
+        debug_assert_eq!(form.has_pairs(), self.form.has_pairs());
+        self.form = form;
+    }
+
     /// Returns the block as it is now.
     pub(crate) fn view(&self) -> PackedView<'_> {
         PackedView::new(&self.bytes)
@@ -195,7 +222,7 @@ impl<'v> PackedEditor<'v> {
         let mut encoded: SmallVec<[u8; 128]> = SmallVec::new();
         if let Some((first, second)) = element {
             push_blob(&mut encoded, first);
-            if self.form == Form::Pairs {
+            if self.form.has_pairs() {
                 push_blob(&mut encoded, second);
             }
         }
@@ -241,7 +268,7 @@ mod tests {
     #[test]
     fn a_block_is_what_was_done_to_it() {
         let mut random = fastrand::Rng::with_seed(1);
-        for form in [Form::Single, Form::Pairs] {
+        for form in Form::ALL {
             let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let mut block = Vec::new();
             for _ in 0..2000 {
@@ -249,7 +276,7 @@ mod tests {
                 for _ in 0..random.usize(1..4) {
                     let mut blob = || vec![random.u8(..); random.usize(..300)];
                     let (first, mut second) = (blob(), blob());
-                    if form == Form::Single {
+                    if !form.has_pairs() {
                         second.clear();
                     }
                     let at = random.usize(..=model.len());

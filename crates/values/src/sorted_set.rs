@@ -30,6 +30,12 @@ pub(crate) struct ScoredMember<'v> {
 }
 
 impl<'v> ScoredMember<'v> {
+    /// Returns a member with a score as a tree has it.
+    pub(crate) fn new(member: &'v [u8], score: &'v [u8]) -> ScoredMember<'v> {
+        let score = score_of(score);
+        ScoredMember { member, score }
+    }
+
     /// Returns the member of a blob.
     #[inline]
     fn of(blob: &'v [u8]) -> ScoredMember<'v> {
@@ -61,7 +67,9 @@ impl<'v> ScoredMember<'v> {
 /// Returns the score at the beginning of a blob.
 #[inline]
 fn score_of(blob: &[u8]) -> f64 {
-    let bits = blob.first_chunk().map_or(SIGN, |score| u64::from_be_bytes(*score));
+    let bits = blob
+        .first_chunk()
+        .map_or(SIGN, |score| u64::from_be_bytes(*score));
     f64::from_bits(if bits & SIGN == 0 { !bits } else { bits ^ SIGN })
 }
 
@@ -87,6 +95,14 @@ impl<'v> SortedSetView<'v> {
         match view {
             CollectionView::Sorted(scores, members) => SortedSetView::Tree(scores, members),
             _ => SortedSetView::Packed(PackedView::new(b"")),
+        }
+    }
+
+    /// Returns the tree of members and their scores, if there is one.
+    pub(crate) fn tree_by_member(self) -> Option<TreeView<'v, KeyOrder>> {
+        match self {
+            SortedSetView::Packed(_) => None,
+            SortedSetView::Tree(_, members) => Some(members),
         }
     }
 

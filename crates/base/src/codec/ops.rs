@@ -13,7 +13,7 @@
 //! | 9 | kind of | key |
 //! | 10 | expiry of | key |
 //! | 11 | count | database (2 bytes) |
-//! | 12 | scan | flags (1: has an end, 2: values are wanted), from, the end if it has one, limit (count) |
+//! | 12 | scan | flags (1: has an end; 2: values are wanted, or 4: types), from, the end if it has one, limit (count) |
 //! | 13 | put | flags (1, 2: when; 4, 8: expiry; 16: get), milliseconds if the expiry has them, key, value |
 //! | 14 | delete | key |
 //! | 15 | get and delete | key |
@@ -45,7 +45,7 @@
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
 use crate::model::key_event::KeyEvent;
-use crate::model::operation::{ExpireWhen, Expiry, Kind, Op, When};
+use crate::model::operation::{ExpireWhen, Expiry, Kind, Op, ScanContents, When};
 use crate::model::value_call::ValueCall;
 
 use super::bytes::{Reader, put_bytes, put_count, put_i64, put_u64};
@@ -90,11 +90,16 @@ mod tag {
 
 /// The flags of a scan.
 const HAS_END: u8 = 1;
-const VALUES: u8 = 2;
+const CONTENTS_SHIFT: u8 = 1;
 /// The flags of a put.
 const EXPIRY_SHIFT: u8 = 2;
 const GET: u8 = 16;
 
+const CONTENTS: [ScanContents; 3] = [
+    ScanContents::Keys,
+    ScanContents::Values,
+    ScanContents::Kinds,
+];
 const WHENS: [When; 3] = [When::Always, When::Absent, When::Present];
 const EXPIRE_WHENS: [ExpireWhen; 7] = [
     ExpireWhen::Always,
@@ -138,9 +143,10 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
             from,
             to: end,
             limit,
-            values,
+            contents,
         } => {
-            to.push(if end.is_some() { HAS_END } else { 0 } | if values { VALUES } else { 0 });
+            let of_end = if end.is_some() { HAS_END } else { 0 };
+            to.push(of_end | place(&CONTENTS, &contents) << CONTENTS_SHIFT);
             put_bytes(to, from);
             end.iter().for_each(|end| put_bytes(to, end));
             return put_count(to, limit as u64);
@@ -386,9 +392,8 @@ fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a
 
 fn read_scan<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
     let flags = from.u8()?;
-    if flags & !(HAS_END | VALUES) != 0 {
-        return Err(from.malformed(MalformedKind::BadFlag));
-    }
+    let contents = CONTENTS.get(usize::from(flags >> CONTENTS_SHIFT));
+    let contents = *contents.ok_or(from.malformed(MalformedKind::BadFlag))?;
     let begin = from.bytes()?;
     let end = match flags & HAS_END {
         0 => None,
@@ -398,7 +403,7 @@ fn read_scan<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
         from: begin,
         to: end,
         limit: from.size()?,
-        values: flags & VALUES != 0,
+        contents,
     })
 }
 

@@ -90,4 +90,16 @@ call_errors! {
     BadClaimTime "ERR" "Invalid TIME option argument for XCLAIM";
     BadClaimRetryCount "ERR" "Invalid RETRYCOUNT option argument for XCLAIM";
     BadAutoClaimLeastIdle "ERR" "Invalid min-idle-time argument for XAUTOCLAIM";
+    InvalidCursor "ERR" "invalid cursor";
+    CountOutOfRange "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    ReplyTooLong "ERR" "the reply would be too long";
+    NegativeExpiry "ERR" "invalid expire time, must be >= 0";
+    FieldsMissing "ERR" "Mandatory argument FIELDS is missing or not at the right position";
+    FieldCountMismatch "ERR" "The `numfields` parameter must match the number of arguments";
+    FieldCountNotGreater "ERR" "Parameter `numFields` should be greater than 0";
+    FieldCountNotPositive "ERR" "Number of fields must be a positive integer";
+    FieldCountInvalid "ERR" "invalid number of fields";
+    OneFieldCondition "ERR" "Only one of FXX or FNX arguments can be specified";
+    OneFieldExpiry "ERR" "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
+    UnknownArgument "ERR" "unknown argument";
 }

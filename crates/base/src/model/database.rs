@@ -172,6 +172,7 @@ fn is_prefixed(database: u16, key: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operation::ScanContents;
     use super::*;
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
             from,
             to,
             limit: 3,
-            values: true,
+            contents: ScanContents::Values,
         };
         let ops = [
             Op::put(b"a", b"1"),

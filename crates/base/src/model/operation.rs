@@ -39,6 +39,24 @@ impl Kind {
         .into_iter()
         .find(|&kind| kind as u8 == number)
     }
+
+    /// Returns the number of the kind as a string of one byte.
+    #[must_use]
+    pub fn number_bytes(self) -> &'static [u8] {
+        &[0, 1, 2, 3, 4, 5][self as usize..=self as usize]
+    }
+}
+
+/// What an [`Op::Scan`] returns of each key besides the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ScanContents {
+    /// Nothing.
+    #[default]
+    Keys,
+    /// The value, as it is stored.
+    Values,
+    /// The number of its type, as [`Kind::number_bytes`].
+    Kinds,
 }
 
 /// The condition on which a [`Op::Put`] takes effect.
@@ -206,12 +224,12 @@ pub enum Op<'a> {
     /// counted. Answers `Int`.
     Count { database: u16 },
     /// Returns the keys from `from` (inclusive) to `to` (exclusive; `None`: the end), in byte
-    /// order, at most `limit`, with their values if asked for. Answers `Pairs`.
+    /// order, at most `limit`, with `contents` of each. Answers `Pairs`.
     Scan {
         from: &'a [u8],
         to: Option<&'a [u8]>,
         limit: usize,
-        values: bool,
+        contents: ScanContents,
     },
 
     /// Announces an event of the key, with the commit, if anything listens. The events that a
@@ -389,7 +407,7 @@ impl<'a> Op<'a> {
     }
 
     /// Returns the events of the operation, if it has written its key; `deleted` says that the key is
-    /// absent since then.
+    /// absent since then. Those of an [`Op::Call`] come with its outcome.
     #[must_use]
     pub fn events(&self, deleted: bool) -> [Option<KeyEvent>; 2] {
         let is_deadline = |expiry| matches!(expiry, Expiry::AtMs(_) | Expiry::InMs(_));

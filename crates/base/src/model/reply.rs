@@ -25,7 +25,7 @@ pub enum Reply<'e> {
     Deadline(Option<u64>),
     /// A key's version.
     Version(Version),
-    /// Keys and, if asked for, their values (else empty).
+    /// Keys, each with what a scan was to return of it.
     Pairs(Vec<(&'e [u8], &'e [u8])>),
     /// A value of any type, as it is stored.
     Value(Kind, Cow<'e, [u8]>),

@@ -12,7 +12,7 @@ use super::ids::{Epoch, Tid};
 pub use super::abort::{Abort, Holder};
 pub use super::call_error::CallError;
 pub use super::op_error::OpError;
-pub use super::operation::{ExpireWhen, Expiry, Kind, Op, When, byte_range};
+pub use super::operation::{ExpireWhen, Expiry, Kind, Op, ScanContents, When, byte_range};
 pub use super::reply::Reply;
 pub use super::value_call::ValueCall;
 

@@ -44,6 +44,25 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
     }
 }
 
+/// Parses the cursor of a scan as C's `strtoul` does: also accepts an empty text, and any sign.
+#[must_use]
+pub fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        [] => return Some(0),
+        _ => (false, text),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match negative {
+        true => number.wrapping_neg(),
+        false => number,
+    })
+}
+
 /// A number as [`parse_decimal`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decimal {

@@ -11,9 +11,6 @@
 //! | `KUMIKI_COMPARE_CALLS` | how many calls are generated |
 //! | `KUMIKI_COMPARE_SUBJECT` | a `redis-server` in our server's place: checks this test itself |
 //!
-//! Only strings exist so far: no call can meet a value of another type, so that `WRONGTYPE` is
-//! not compared here.
-//!
 //! | module | role |
 //! |---|---|
 //! | [`script`] | reads the hand-picked calls of `*.txt` |

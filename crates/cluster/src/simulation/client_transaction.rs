@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use base::partition::OwnedReply;
+use base::transaction::ScanContents;
 use base::{Op, PartitionId, Version};
 use fastrand::Rng;
 
@@ -316,7 +317,7 @@ impl ClientTransaction {
                 from: b"",
                 to: None,
                 limit: usize::MAX,
-                values: true,
+                contents: ScanContents::Values,
             },
             ClientStep::Flush => Op::Flush,
             ClientStep::Add(key, delta) => Op::Add {

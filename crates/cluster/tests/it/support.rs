@@ -3,7 +3,7 @@
 use base::key_event::KeyEvent;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
-use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, When};
+use base::transaction::{ExpireWhen, Expiry, Holder, Kind, OpError, ScanContents, When};
 use base::versions::{Ask, OwnedContent, OwnedFound, OwnedVersion};
 use base::{Abort, NodeId, Op, PartitionId, Timestamp, TransactionId, Version};
 use fastrand::Rng;
@@ -98,7 +98,11 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
             } else {
                 number(random) as usize
             },
-            values: random.bool(),
+            contents: [
+                ScanContents::Keys,
+                ScanContents::Values,
+                ScanContents::Kinds,
+            ][random.usize(..3)],
         },
         12 => Op::Put {
             key,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base::database::{client_key, qualified};
 use base::partition::OwnedReply;
+use base::transaction::ScanContents;
 use base::{Epoch, Op};
 use kumiki_engine::RestoreError;
 
@@ -36,7 +37,7 @@ fn keys(world: &World, database: u16) -> Vec<Vec<u8>> {
         from: &from,
         to: None,
         limit: usize::MAX,
-        values: false,
+        contents: ScanContents::Keys,
     };
     match &world.run(&[scan])[..] {
         [OwnedReply::Pairs(pairs)] => {

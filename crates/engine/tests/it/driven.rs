@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use base::epochs::EpochClock;
 use base::partition::OwnedReply;
-use base::transaction::{ExpireWhen, Expiry, When};
+use base::transaction::{ExpireWhen, Expiry, ScanContents, When};
 use base::{Abort, Change, Epoch, Op, Tid, Version};
 use kumiki_engine::{SnapshotEntry, SnapshotValue};
 
@@ -380,7 +380,7 @@ fn readers_survive_a_load() {
                     from: b"",
                     to: None,
                     limit: 100,
-                    values: true,
+                    contents: ScanContents::Values,
                 };
                 let done = w.execute(&[scan, Op::Get { key: b"a" }]).is_ok();
                 reads.fetch_add(done.into(), Ordering::SeqCst);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::participant::Prepare;
+use base::transaction::ScanContents;
 use base::{Abort, Epoch, Op, Reply, TransactionId};
 use fastrand::Rng;
 use kumiki_engine::{Engine, Worker};
@@ -163,7 +164,7 @@ fn leaderships_come_and_go() {
                 from: &new,
                 to: None,
                 limit: 1,
-                values: false,
+                contents: ScanContents::Keys,
             };
             let ops = [
                 add(&from, -1),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::limits::Limits;
 use base::partition::OwnedReply;
-use base::transaction::Expiry;
+use base::transaction::{Expiry, ScanContents};
 use base::{Abort, Op};
 
 use crate::support::replica::{Replica, stager};
@@ -32,7 +32,7 @@ fn count(world: &World) -> (OwnedReply, OwnedReply) {
         from: b"",
         to: None,
         limit: 100,
-        values: false,
+        contents: ScanContents::Keys,
     };
     let mut replies = world.run(&[Op::Count { database: 0 }, scan]);
     let pairs = replies.remove(1);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Holder, When};
+use base::transaction::{Holder, ScanContents, When};
 use base::{Abort, Op, Timestamp, TransactionId};
 use kumiki_engine::{TransactionError, Worker};
 
@@ -18,7 +18,7 @@ fn scan<'a>(from: &'a [u8], to: &'a [u8], limit: usize) -> Op<'a> {
         from,
         to: Some(to),
         limit,
-        values: true,
+        contents: ScanContents::Values,
     }
 }
 

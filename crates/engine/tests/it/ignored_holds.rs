@@ -3,6 +3,7 @@
 
 use base::Op;
 use base::planted::{self, Bug};
+use base::transaction::ScanContents;
 
 use crate::support::{World, holder};
 
@@ -51,7 +52,7 @@ fn phantom() -> Result<(), String> {
             from: b"a",
             to: Some(b"z"),
             limit: 9,
-            values: true,
+            contents: ScanContents::Values,
         },
         Op::put(b"~", b""),
     ];

@@ -1,6 +1,7 @@
 //! The libraries of functions: their generations, who sees them, and where they come back.
 
 use base::partition::OwnedReply;
+use base::transaction::ScanContents;
 use base::{Abort, Op};
 
 use crate::support::replica::Replica;
@@ -56,7 +57,7 @@ fn no_flush_removes_them_and_no_client_sees_them() {
         from: b"",
         to: None,
         limit: 100,
-        values: false,
+        contents: ScanContents::Keys,
     };
     assert_eq!(
         world.run(&[Op::Count { database: 0 }, scan]),

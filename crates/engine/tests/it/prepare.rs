@@ -8,7 +8,7 @@ use base::limits::Limits;
 use base::limits::RESERVED;
 use base::participant::{Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, Kind, OpError};
+use base::transaction::{Expiry, Kind, OpError, ScanContents};
 use base::{Abort, Op};
 use testkit::SetOnDrop;
 
@@ -75,7 +75,7 @@ fn an_abort_leaves_nothing() {
             from: b"",
             to: None,
             limit: 10,
-            values: false,
+            contents: ScanContents::Keys,
         },
     ];
     world.prepare(&mut w, 1, &ops).unwrap();
@@ -468,7 +468,7 @@ fn clients_neither_see_nor_write_system_records() {
         from: b"b",
         to: None,
         limit: 10,
-        values: false,
+        contents: ScanContents::Keys,
     };
     let pairs = OwnedReply::Pairs(vec![(b"z".to_vec(), Vec::new())]);
     assert_eq!(world.run(&[scan])[0], pairs);

@@ -2,6 +2,7 @@
 
 use base::Op;
 use base::participant::State;
+use base::transaction::ScanContents;
 
 use crate::support::{
     Logged, World, committed, holder, holder_of, prepared, put_until, siblings_of,
@@ -26,7 +27,7 @@ fn every_state_survives_a_restart() {
             from: b"s",
             to: Some(b"t"),
             limit: 10,
-            values: false,
+            contents: ScanContents::Keys,
         },
     ];
     world.prepare(&mut w, 1, &ops).unwrap();

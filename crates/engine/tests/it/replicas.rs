@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use base::participant::State;
-use base::transaction::{Expiry, When};
+use base::transaction::{Expiry, ScanContents, When};
 use base::{Abort, Op, Reply, TransactionId};
 use fastrand::Rng;
 
@@ -84,7 +84,7 @@ impl Group {
             from: a,
             to: None,
             limit: 2,
-            values: true,
+            contents: ScanContents::Values,
         };
         let add = Op::Add { key: a, delta: 1 };
         let ops = match self.random.u8(..20) {

@@ -2,7 +2,7 @@
 
 use base::participant::State;
 use base::partition::OwnedReply;
-use base::transaction::Holder;
+use base::transaction::{Holder, ScanContents};
 use base::{Abort, Op, Timestamp};
 
 use crate::support::replica::{Replica, stager};
@@ -12,7 +12,7 @@ const SCAN: Op<'static> = Op::Scan {
     from: b"s",
     to: Some(b"t"),
     limit: 10,
-    values: false,
+    contents: ScanContents::Keys,
 };
 
 /// Returns the holder of a system record until its entry is applied.
@@ -323,7 +323,7 @@ fn a_lost_leadership_leaves_no_holds_and_a_new_one_brings_back_what_is_in_the_lo
         from: b"u",
         to: None,
         limit: 1,
-        values: false,
+        contents: ScanContents::Keys,
     };
     leader.stage(8, &[other_scan, Op::put(b"x", b"")]).unwrap();
     leader.stage(9, &[Op::put(b"sesame", b"")]).unwrap();

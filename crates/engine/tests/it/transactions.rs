@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::clock::ManualClock;
 use base::epochs::EpochClock;
 use base::limits::Limits;
-use base::transaction::{Expiry, OpError};
+use base::transaction::{Expiry, OpError, ScanContents};
 use base::{Abort, Epoch, Op, Reply, Version};
 use kumiki_engine::{Engine, Janitor, NoLog, Options, TransactionError, Worker};
 
@@ -397,13 +397,13 @@ fn a_scan_is_in_order_and_sees_own_writes() {
             from: b"b",
             to: Some(b"f"),
             limit: 10,
-            values: true,
+            contents: ScanContents::Values,
         },
         Op::Scan {
             from: b"",
             to: None,
             limit: 2,
-            values: false,
+            contents: ScanContents::Keys,
         },
     ];
     let done = w.execute(&ops).unwrap();
@@ -669,7 +669,7 @@ fn the_empty_key_is_a_key_like_any_other() {
             from: b"",
             to: None,
             limit: 9,
-            values: false,
+            contents: ScanContents::Keys,
         }])
         .unwrap();
     assert_eq!(done.replies()[0], Reply::Pairs(vec![(b"a", b"")]));

@@ -1,7 +1,7 @@
 //! Operations of transactions that own their bytes.
 
 use base::ids::Version;
-use base::transaction::{Expiry, Op, Transaction, When};
+use base::transaction::{Expiry, Op, ScanContents, Transaction, When};
 
 /// An operation of a transaction: the subset of [`base::transaction::Op`] that a table needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,7 @@ impl Operation {
                 from,
                 to: to.as_deref(),
                 limit: *limit,
-                values: true,
+                contents: ScanContents::Values,
             },
         }
     }

@@ -22,7 +22,7 @@
 use std::fmt::Write;
 
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, When};
+use base::transaction::{Expiry, ScanContents, When};
 use base::{Op, Version};
 use fastrand::Rng;
 
@@ -232,7 +232,7 @@ fn op<'a>(step: &PlannedStep, key: &'a [u8], value: &'a [u8]) -> Op<'a> {
             from: FIRST,
             to: Some(BEHIND),
             limit: 1000,
-            values: true,
+            contents: ScanContents::Values,
         },
         PlannedStep::Flush => Op::Flush,
         PlannedStep::Guard(token) => Op::Guard {

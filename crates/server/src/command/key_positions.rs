@@ -244,6 +244,9 @@ mod tests {
         assert_eq!(indexes(KeyPositions::FROM_SECOND, 5), [2, 3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
+        let first = Args::new(b"c2kkx", &spans);
+        let first = KeyPositions::COUNTED_FIRST.indexes(first);
+        assert_eq!(first.collect::<Vec<_>>(), [2, 3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());
         assert_eq!(indexes(KeyPositions::ONE_AND_COUNTED, 5), [1, 3, 4]);
         assert_eq!(indexes(KeyPositions::ONE_AND_COUNTED, 2), [1]);

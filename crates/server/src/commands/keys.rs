@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use base::Op;
-use base::transaction::{ExpireWhen, Expiry};
+use base::number::parse_cursor;
+use base::transaction::{ExpireWhen, Expiry, ScanContents};
 use resp::Args;
 
 use super::arguments::{in_ms, in_ms_from_now, int, is};
@@ -200,14 +201,14 @@ fn plan_keys<'a>(args: Args<'a>, end: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a
         from: glob::prefix(pattern),
         to,
         limit: usize::MAX,
-        values: false,
+        contents: ScanContents::Keys,
     });
     Ok(Render::Keys { pattern })
 }
 
 /// Returns the position at which a `SCAN` continues.
 fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal> {
-    let cursor = cursor(args.at(1)).ok_or(Refusal::Text("ERR invalid cursor"))?;
+    let cursor = parse_cursor(args.at(1)).ok_or(Refusal::Text("ERR invalid cursor"))?;
     if cursor == 0 {
         return Ok([].into());
     }
@@ -217,34 +218,13 @@ fn scan_position(args: Args<'_>, cursors: &Cursors) -> Result<Arc<[u8]>, Refusal
     ))
 }
 
-/// Parses a cursor as C's `strtoul` does: also accepts an empty text, and any sign.
-fn cursor(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if text.is_empty() {
-        return Some(0);
-    }
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number: u64 = digits.parse().ok()?;
-    Some(if negative {
-        number.wrapping_neg()
-    } else {
-        number
-    })
-}
-
 /// Plans `SCAN` from a position: reads one key more than requested, which says where the next page
 /// begins.
 fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'a> {
     let mut page = ScanPage {
         pattern: None,
         count: 10,
-        strings: true,
+        kind: None,
     };
     let mut at = 2;
     while let Some(option) = args.get(at) {
@@ -257,18 +237,22 @@ fn plan_scan<'a>(args: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned<'
         } else if is(option, "match") {
             page.pattern = Some(value);
         } else if is(option, "type") {
-            page.strings = is(value, "string");
+            page.kind = Some(value);
         } else {
             return Err(Refusal::Syntax);
         }
         at += 2;
     }
     let limit = page.count.saturating_add(1);
+    let contents = match page.kind {
+        None => ScanContents::Keys,
+        Some(_) => ScanContents::Kinds,
+    };
     ops.push(Op::Scan {
         from,
         to: None,
         limit,
-        values: false,
+        contents,
     });
     Ok(Render::ScanPage(page))
 }
@@ -314,15 +298,17 @@ mod tests {
                 let mut ops = Ops::new();
                 plan_scan(args, b"", &mut ops).map(|render| match render {
                     Render::ScanPage(page) => {
-                        (page.count, page.strings, page.pattern.map(<[u8]>::to_vec))
+                        let owned = |text: Option<&[u8]>| text.map(<[u8]>::to_vec);
+                        (page.count, owned(page.kind), owned(page.pattern))
                     }
                     other => unreachable!("{other:?}"),
                 })
             })
         };
-        assert_eq!(plan(&["scan", "0"]), Ok((10, true, None)));
+        assert_eq!(plan(&["scan", "0"]), Ok((10, None, None)));
         let options = ["scan", "0", "COUNT", "5", "TYPE", "hash", "match", "a*"];
-        assert_eq!(plan(&options), Ok((5, false, Some(b"a*".to_vec()))));
+        let [kind, pattern] = ["hash", "a*"].map(|text| Some(text.as_bytes().to_vec()));
+        assert_eq!(plan(&options), Ok((5, kind, pattern)));
         for words in [
             &["scan", "0", "count"][..],
             &["scan", "0", "count", "0"],

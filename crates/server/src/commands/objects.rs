@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use base::Op;
+use base::transaction::ScanContents;
 use resp::Args;
 
 use super::help::help;
@@ -95,7 +96,7 @@ fn plan_randomkey<'a>(_: Args<'a>, from: &'a [u8], ops: &mut Ops<'a>) -> Planned
         from,
         to: None,
         limit: step + 1,
-        values: false,
+        contents: ScanContents::Keys,
     }));
     Ok(Render::computed(Computation::RandomKey { step }))
 }

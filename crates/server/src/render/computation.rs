@@ -3,13 +3,16 @@
 use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
+use values::StoredBlock;
+use values::set_algebra::{self, SetOperation};
 
 use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
+use super::nested;
 use super::sorted_sets::SortedSetComputation;
 use crate::bit_field::BitField;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, write_op_error};
 
 /// The computation.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +40,10 @@ pub(crate) enum Computation {
     Subsequence(SubsequenceOptions),
     /// The combination of sorted sets.
     SortedSets(SortedSetComputation),
+    /// The combination of sets.
+    Sets(SetOperation),
+    /// The number of members that all sets have, and at most `limit`.
+    IntersectionSize { limit: usize },
 }
 
 impl Computation {
@@ -91,6 +98,16 @@ impl Computation {
             Computation::SortedSets(computation) => {
                 computation.write(replies, context.command, writer);
             }
+            Computation::Sets(operation) => match operation.combine(&stored_values(replies)) {
+                Ok(set) => nested::write(&set.reply(), writer),
+                Err(error) => write_op_error(error, context.command, writer),
+            },
+            Computation::IntersectionSize { limit } => {
+                match set_algebra::intersection_size(&stored_values(replies), *limit) {
+                    Ok(size) => writer.int(size as i64),
+                    Err(error) => write_op_error(error, context.command, writer),
+                }
+            }
         }
     }
 }
@@ -100,6 +117,19 @@ fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
     match reply {
         Some(Reply::Bytes(value)) => Some(value),
         Some(Reply::Value(_, value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// Returns the values in replies, of any type.
+fn stored_values<'a>(replies: &'a [Reply<'_>]) -> Vec<Option<StoredBlock<'a>>> {
+    replies.iter().map(stored_value).collect()
+}
+
+/// Returns the value in a reply, of any type.
+pub(super) fn stored_value<'a>(reply: &'a Reply<'_>) -> Option<StoredBlock<'a>> {
+    match *reply {
+        Reply::Value(kind, ref bytes) => Some(StoredBlock { kind, bytes }),
         _ => None,
     }
 }

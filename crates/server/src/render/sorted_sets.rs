@@ -5,6 +5,7 @@ use resp::Writer;
 use values::StoredBlock;
 use values::commands::{Combination, check_sources, intersection_size};
 
+use super::computation::stored_value;
 use super::nested;
 use crate::refusal::{Refusal, write_op_error};
 
@@ -27,7 +28,7 @@ pub(crate) struct CombinedMembers {
 impl SortedSetComputation {
     /// Writes the reply.
     pub(super) fn write(&self, replies: &[Reply<'_>], command: &str, writer: &mut Writer<'_>) {
-        let sources: Vec<Option<StoredBlock<'_>>> = replies.iter().map(stored).collect();
+        let sources: Vec<Option<StoredBlock<'_>>> = replies.iter().map(stored_value).collect();
         if let Err(error) = check_sources(&sources) {
             return write_op_error(error, command, writer);
         }
@@ -48,13 +49,5 @@ impl SortedSetComputation {
         if let Err(error) = failed {
             write_op_error(error, command, writer);
         }
-    }
-}
-
-/// Returns the value in a reply, if there is one.
-fn stored<'a>(reply: &'a Reply<'_>) -> Option<StoredBlock<'a>> {
-    match *reply {
-        Reply::Value(kind, ref bytes) => Some(StoredBlock { kind, bytes }),
-        _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use base::database;
 use base::partition::OwnedReply;
-use base::transaction::Kind;
+use base::transaction::{Kind, ScanContents};
 use base::{Op, Reply, Version};
 use smallvec::SmallVec;
 
@@ -33,6 +33,7 @@ pub(crate) enum Need {
         from: Box<[u8]>,
         to: Option<Box<[u8]>>,
         limit: usize,
+        contents: ScanContents,
     },
     /// The libraries of functions, from the partition of this key; `None`: from that of this node.
     Libraries(Option<Box<[u8]>>),
@@ -68,13 +69,17 @@ impl Need {
                 let database = *database;
                 [Op::Count { database }].into_iter().collect()
             }
-            Need::Scan { from, to, limit } => {
-                let (to, limit, values) = (to.as_deref(), *limit, false);
+            Need::Scan {
+                from,
+                to,
+                limit,
+                contents,
+            } => {
                 let scan = Op::Scan {
                     from,
-                    to,
-                    limit,
-                    values,
+                    to: to.as_deref(),
+                    limit: *limit,
+                    contents: *contents,
                 };
                 [scan].into_iter().collect()
             }

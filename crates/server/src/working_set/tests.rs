@@ -2,7 +2,7 @@
 
 use base::Reply;
 use base::participant::TransactionExecutor;
-use base::transaction::ExpireWhen;
+use base::transaction::{ExpireWhen, ScanContents};
 use store::{Db, Options};
 
 use super::*;
@@ -80,7 +80,14 @@ fn any_op(random: &mut fastrand::Rng) -> Op<'static> {
             from: any(random, &[&b""[..], b"b"]),
             to: any(random, &[None, Some(&b"d"[..])]),
             limit: random.usize(1..6),
-            values: false,
+            contents: any(
+                random,
+                &[
+                    ScanContents::Keys,
+                    ScanContents::Values,
+                    ScanContents::Kinds,
+                ],
+            ),
         },
         18 if random.u8(0..4) == 0 => Op::Flush,
         18 if random.u8(0..2) == 0 => Op::FlushDatabase { database: 0 },
@@ -142,7 +149,7 @@ fn operations_answer_and_change_keys_as_in_a_partition() {
         from,
         to: None,
         limit: 10,
-        values: true,
+        contents: ScanContents::Values,
     };
     let expiry_of = |key| Op::ExpiryOf { key };
     let state = [
@@ -230,7 +237,7 @@ fn keys_that_a_walk_must_not_miss_are_counted_and_those_that_are_too_long_refuse
     );
     let there = [
         Reply::Version(Version::present(base::Tid::new(base::Epoch(3), 1))),
-        Reply::Bytes(b"old"),
+        Reply::Value(Kind::String, b"old"),
         Reply::Deadline(None),
     ];
     let answers = ReadAnswers::of(&need, &there);

@@ -12,7 +12,7 @@ use base::change::{Origin, siblings};
 use base::clock::ManualClock;
 use base::participant::{DurableEpochs, Prepare, State, TwoPhaseCommit};
 use base::partition::{OwnedReply, Partition};
-use base::transaction::Holder;
+use base::transaction::{Holder, ScanContents};
 use base::{Abort, Op, Timestamp, Transaction, TransactionId};
 use disk::{Fault, FaultDisk, FaultKind, OpKind};
 use kumiki_store::{Db, OpenError, Options, Worker};
@@ -303,7 +303,7 @@ fn clients_never_see_system_records_and_no_flush_touches_them() {
         from: b"",
         to: None,
         limit: 100,
-        values: false,
+        contents: ScanContents::Keys,
     };
     assert_eq!(count(&mut worker), OwnedReply::Int(0));
     worker.commit(id(1)).unwrap();

@@ -1,5 +1,6 @@
 //! Plans as operations of a store in this process, and results of their steps from its replies.
 
+use base::transaction::ScanContents;
 use base::{Op, Reply};
 
 use super::{Plan, Seen, Step};
@@ -34,7 +35,7 @@ pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
             from: from.as_bytes(),
             to: to.as_deref().map(str::as_bytes),
             limit: *limit,
-            values: true,
+            contents: ScanContents::Values,
         },
     }
 }

@@ -1,11 +1,18 @@
-//! Commands on hashes.
+//! Commands on hashes. Those on the deadlines of fields are in [`super::hash_deadlines`].
 
 use base::key_event::KeyEvent;
 use base::nested::{NestedItem, NestedReply};
+use base::number::{Decimal, add_decimal, parse_decimal, parse_int};
 use base::transaction::{CallError, Kind, OpError, Reply};
+use fastrand::Rng;
 
-use crate::call::{Call, Outcome, StoredValue, W, calls, data_of};
-use crate::hash::{HashEditor, HashView};
+use crate::arguments::{int, is, random_count};
+use crate::call::{
+    Call, ChangedData, Outcome, RANDOM, StoredValue, ValueChange, W, calls, data_of,
+};
+use crate::hash::{HashEditor, HashField, HashView};
+use crate::random::{add_random, drawn};
+use crate::scan::{self, ElementsPage, ElementsRequest};
 
 calls! {
     HLEN = 1 => hlen;
@@ -13,60 +20,317 @@ calls! {
     HGETALL = 3 => hgetall;
     HSET = 4 | W => hset;
     HDEL = 5 | W => hdel;
+    HSETNX = 6 | W => hsetnx;
+    HMSET = 7 | W => hmset;
+    HMGET = 8 => hmget;
+    HKEYS = 9 => hkeys;
+    HVALS = 10 => hvals;
+    HEXISTS = 11 => hexists;
+    HSTRLEN = 12 => hstrlen;
+    HINCRBY = 13 | W => hincrby;
+    HINCRBYFLOAT = 14 | W => hincrbyfloat;
+    HRANDFIELD = 15 | RANDOM => hrandfield;
+    HSCAN = 16 => hscan;
+}
+
+/// Returns the hash of a value at the time of a call.
+pub(super) fn view<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<HashView<'v>, OpError> {
+    Ok(HashView::new(data_of(value, Kind::Hash)?, call.time_ms))
+}
+
+/// Begins to change the hash of a value at the time of a call.
+pub(super) fn editor<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<HashEditor<'v>, OpError> {
+    Ok(HashEditor::new(data_of(value, Kind::Hash)?, call.time_ms))
+}
+
+/// Returns the outcome of a command that has changed a hash in this way, with the events of its changes.
+pub(super) fn outcome<'v>(
+    hash: HashEditor<'v>,
+    reply: Reply<'v>,
+    changes: &[KeyEvent],
+) -> Outcome<'v> {
+    let mut outcome = Outcome::unchanged(reply);
+    let has_expired = hash.has_expired();
+    let Some(changed) = hash.into_changed() else {
+        return outcome;
+    };
+    if has_expired {
+        outcome.events.push(KeyEvent::HashExpired);
+    }
+    outcome.events.extend_from_slice(changes);
+    outcome.change = match changed {
+        ChangedData::Edited => ValueChange::Edited,
+        ChangedData::Bytes(bytes) if bytes.is_empty() => {
+            outcome.events.push(KeyEvent::Del);
+            ValueChange::Delete
+        }
+        ChangedData::Bytes(bytes) => ValueChange::Set(Kind::Hash, bytes),
+    };
+    outcome
+}
+
+/// Returns the arguments as fields and values.
+fn pairs<'c>(call: Call<'c>) -> Result<&'c [[&'c [u8]; 2]], OpError> {
+    match call.args.as_chunks::<2>() {
+        (pairs, []) => Ok(pairs),
+        _ => Err(OpError::Call(CallError::Arity)),
+    }
 }
 
 /// `HLEN key`.
-fn hlen<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let hash = HashView::new(data_of(value, Kind::Hash)?);
+fn hlen<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let hash = view(call, value)?;
     Ok(Outcome::unchanged(Reply::Int(hash.len() as i64)))
+}
+
+/// Returns the field that is the first argument.
+fn first_field<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<Option<HashField<'v>>, OpError> {
+    let hash = view(call, value)?;
+    Ok(call.args.first().and_then(|name| hash.get(name)))
 }
 
 /// `HGET key field`.
 fn hget<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let hash = HashView::new(data_of(value, Kind::Hash)?);
-    let found = call.args.first().and_then(|field| hash.get(field));
-    Ok(Outcome::unchanged(found.map_or(Reply::Nil, Reply::Bytes)))
+    let found = first_field(call, value)?;
+    let reply = found.map_or(Reply::Nil, |field| Reply::Bytes(field.value));
+    Ok(Outcome::unchanged(reply))
 }
 
-/// `HGETALL key`.
-fn hgetall<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let hash = HashView::new(data_of(value, Kind::Hash)?);
+/// `HEXISTS key field`.
+fn hexists<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let found = first_field(call, value)?;
+    Ok(Outcome::unchanged(Reply::Int(found.is_some().into())))
+}
+
+/// `HSTRLEN key field`.
+fn hstrlen<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let found = first_field(call, value)?;
+    let length = found.map_or(0, |field| field.value.len());
+    Ok(Outcome::unchanged(Reply::Int(length as i64)))
+}
+
+/// Adds a value, or nil in place of one, to a reply.
+pub(super) fn add_value(field: Option<HashField<'_>>, reply: &mut NestedReply) {
+    match field {
+        Some(field) => reply.bytes(field.value),
+        None => reply.push(NestedItem::Nil),
+    }
+}
+
+/// `HMGET key field [field …]`.
+fn hmget<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let hash = view(call, value)?;
     let mut reply = NestedReply::default();
-    reply.push(NestedItem::Map(hash.len()));
-    for field in hash.iter() {
-        reply.bytes(field.0);
-        reply.bytes(field.1);
+    reply.push(NestedItem::Array(call.args.len()));
+    for name in call.args {
+        add_value(hash.get(name), &mut reply);
     }
     Ok(Outcome::unchanged(Reply::Nested(reply)))
 }
 
+/// Returns a reply that has something of each field.
+fn each<'v>(
+    hash: HashView<'v>,
+    head: fn(usize) -> NestedItem<'static>,
+    add: impl Fn(HashField<'v>, &mut NestedReply),
+) -> Outcome<'v> {
+    let mut reply = NestedReply::default();
+    reply.push(head(hash.len()));
+    hash.iter().for_each(|field| add(field, &mut reply));
+    Outcome::unchanged(Reply::Nested(reply))
+}
+
+fn add_both(field: HashField<'_>, reply: &mut NestedReply) {
+    reply.bytes(field.name);
+    reply.bytes(field.value);
+}
+
+/// `HGETALL key`.
+fn hgetall<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    Ok(each(view(call, value)?, NestedItem::Map, add_both))
+}
+
+/// `HKEYS key`.
+fn hkeys<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    Ok(each(
+        view(call, value)?,
+        NestedItem::Array,
+        |field, reply| reply.bytes(field.name),
+    ))
+}
+
+/// `HVALS key`.
+fn hvals<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    Ok(each(
+        view(call, value)?,
+        NestedItem::Array,
+        |field, reply| reply.bytes(field.value),
+    ))
+}
+
 /// `HSET key field value [field value …]`.
 fn hset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let (pairs, []) = call.args.as_chunks::<2>() else {
+    let pairs = pairs(call)?;
+    let mut hash = editor(call, value)?;
+    let is_new = |[name, value]: &&[&[u8]; 2]| hash.set(name, value, None);
+    let added = pairs.iter().filter(is_new).count();
+    Ok(outcome(
+        hash,
+        Reply::Int(added as i64),
+        &[KeyEvent::HashSet],
+    ))
+}
+
+/// `HMSET key field value [field value …]`.
+fn hmset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let done = hset(call, value)?;
+    Ok(Outcome {
+        reply: Reply::Ok,
+        ..done
+    })
+}
+
+/// `HSETNX key field value`.
+fn hsetnx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let [name, new] = *call.args else {
         return Err(OpError::Call(CallError::Arity));
     };
-    let mut hash = HashEditor::new(data_of(value, Kind::Hash)?);
-    let mut added = 0;
-    for [field, value] in pairs {
-        added += i64::from(hash.set(field, value));
+    let mut hash = editor(call, value)?;
+    if hash.view().get(name).is_some() {
+        return Ok(outcome(hash, Reply::Int(0), &[]));
     }
-    let changed = (Kind::Hash, hash.into_changed(), false);
-    Ok(Outcome::changed(
-        Reply::Int(added),
-        KeyEvent::HashSet,
-        changed,
-    ))
+    hash.set(name, new, None);
+    Ok(outcome(hash, Reply::Int(1), &[KeyEvent::HashSet]))
 }
 
 /// `HDEL key field [field …]`.
 fn hdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let mut hash = HashEditor::new(data_of(value, Kind::Hash)?);
-    let removed = call.args.iter().filter(|field| hash.remove(field)).count();
-    let is_empty = hash.view().len() == 0;
-    let changed = (Kind::Hash, hash.into_changed(), is_empty);
-    Ok(Outcome::changed(
-        Reply::Int(removed as i64),
-        KeyEvent::HashDelete,
-        changed,
+    let mut hash = editor(call, value)?;
+    let removed = call.args.iter().filter(|name| hash.remove(name)).count();
+    let events: &[KeyEvent] = match removed {
+        0 => &[],
+        _ => &[KeyEvent::HashDelete],
+    };
+    Ok(outcome(hash, Reply::Int(removed as i64), events))
+}
+
+/// `HINCRBY key field increment`.
+fn hincrby<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let [name, delta] = *call.args else {
+        return Err(OpError::Call(CallError::Arity));
+    };
+    let delta = int(delta)?;
+    let mut hash = editor(call, value)?;
+    let old = hash.view().get(name);
+    let deadline = old.and_then(|old| old.deadline);
+    let number = old.map_or(Some(0), |old| parse_int(old.value));
+    let number = number.ok_or(OpError::Call(CallError::HashNotInteger))?;
+    let sum = number.checked_add(delta).ok_or(OpError::Overflow)?;
+    hash.set(name, sum.to_string().as_bytes(), deadline);
+    Ok(outcome(hash, Reply::Int(sum), &[KeyEvent::HashIncrBy]))
+}
+
+/// `HINCRBYFLOAT key field increment`.
+fn hincrbyfloat<'v>(
+    call: Call<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<Outcome<'v>, OpError> {
+    let [name, delta] = *call.args else {
+        return Err(OpError::Call(CallError::Arity));
+    };
+    if parse_decimal(delta).ok_or(OpError::NotNumber)? == Decimal::Infinite {
+        return Err(OpError::Call(CallError::NanOrInfinity));
+    }
+    let mut hash = editor(call, value)?;
+    let old = hash.view().get(name);
+    let deadline = old.and_then(|old| old.deadline);
+    let sum = add_decimal(old.map_or(b"0", |old| old.value), delta);
+    let sum = sum.map_err(|error| match error {
+        OpError::NotNumber => OpError::Call(CallError::HashNotFloat),
+        error => error,
+    })?;
+    hash.set(name, &sum, deadline);
+    let mut reply = NestedReply::default();
+    reply.bytes(&sum);
+    Ok(outcome(
+        hash,
+        Reply::Nested(reply),
+        &[KeyEvent::HashIncrByFloat],
     ))
+}
+
+/// `HRANDFIELD key [count [WITHVALUES]]`.
+fn hrandfield<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    let [count, options @ ..] = call.args else {
+        let hash = view(call, value)?;
+        let name = match hash.len() {
+            0 => None,
+            fields => hash.iter().nth(Rng::with_seed(call.seed).usize(..fields)),
+        };
+        let reply = name.map_or(Reply::Nil, |field| Reply::Bytes(field.name));
+        return Ok(Outcome::unchanged(reply));
+    };
+    let count = random_count(count)?;
+    let with_values = match options {
+        [] => false,
+        [option] if is(option, "withvalues") => true,
+        _ => return Err(OpError::Call(CallError::Syntax)),
+    };
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(OpError::Call(CallError::OutOfRange));
+    }
+    let fields: Vec<HashField<'_>> = view(call, value)?.iter().collect();
+    let drawn = drawn(count, fields.len())?;
+    let mut reply = NestedReply::default();
+    reply.push(match with_values {
+        true => NestedItem::Pairs(drawn),
+        false => NestedItem::Array(drawn),
+    });
+    add_random(&mut reply, (&fields, count, call.seed), |field, reply| {
+        reply.bytes(field.name);
+        if with_values {
+            reply.bytes(field.value);
+        }
+    })?;
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
+}
+
+/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`.
+fn hscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+    scan::cursor(call.args)?;
+    let is_there = value.is_some();
+    let hash = view(call, value)?;
+    let mut shows_values = true;
+    let page = match is_there {
+        true => {
+            let request = ElementsRequest::parse(call.args, true)?;
+            shows_values = !request.names_alone;
+            match hash.tree() {
+                Some(tree) => request.tree_page(tree, HashField::lasting),
+                None => {
+                    let both = hash.iter().map(|field| (field.name, field.value));
+                    request.page(hash.iter(), scan::is_small(both), |field| field.name)
+                }
+            }
+        }
+        false => ElementsPage::empty(),
+    };
+    let items = if shows_values { 2 } else { 1 };
+    let mut reply = page.reply(items * page.elements.len());
+    for field in page.elements {
+        reply.bytes(field.name);
+        if shows_values {
+            reply.bytes(field.value);
+        }
+    }
+    Ok(Outcome::unchanged(Reply::Nested(reply)))
 }

@@ -70,7 +70,9 @@ fn members_of(source: Option<StoredBlock<'_>>) -> Result<Vec<ScoredMember<'_>>, 
         return Ok(Vec::new());
     };
     let mut members: Vec<ScoredMember<'_>> = match source.kind {
-        Kind::SortedSet => SortedSetView::new(StoredData::Bytes(source.bytes)).iter().collect(),
+        Kind::SortedSet => SortedSetView::new(StoredData::Bytes(source.bytes))
+            .iter()
+            .collect(),
         Kind::Set => {
             let elements = PackedView::new(source.bytes).iter();
             let scored = elements.map(|element| ScoredMember {

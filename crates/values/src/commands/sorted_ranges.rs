@@ -8,9 +8,7 @@ use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
 use super::sorted_sets::{changed, members_reply, push_member, view_of};
-use crate::call::{
-    Call, ChangedData, Outcome, StoredBlock, StoredData, StoredValue, data_of,
-};
+use crate::call::{Call, ChangedData, Outcome, StoredBlock, StoredData, StoredValue, data_of};
 use crate::sorted_set::{SortedSetEditor, SortedSetView};
 
 /// One end of a range of scores.

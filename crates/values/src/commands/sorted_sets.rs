@@ -12,8 +12,8 @@ use super::sorted_ranges::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zremrangebylex, zremrangebyrank,
     zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
 };
-use crate::call::{Call, Outcome, StoredValue, W, data_of, calls};
-use crate::scan::{ElementScan, parse_cursor};
+use crate::call::{Call, Outcome, StoredValue, W, calls, data_of};
+use crate::scan::{self, ElementsPage, ElementsRequest};
 use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};
 
 calls! {
@@ -274,21 +274,24 @@ fn zrandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`.
 fn zscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    let Some((cursor, options)) = call.args.split_first() else {
-        return Err(OpError::Call(CallError::Arity));
-    };
-    let cursor = parse_cursor(cursor)?;
+    scan::cursor(call.args)?;
     let is_there = value.is_some();
     let set = view_of(value)?;
-    let (next, members) = match is_there {
-        false => (0, Vec::new()),
-        true => ElementScan::parse(cursor, options)?.page(set.len(), set.iter(), |own| own.member),
+    let page = match is_there {
+        false => ElementsPage::empty(),
+        true => {
+            let request = ElementsRequest::parse(call.args, false)?;
+            match set.tree_by_member() {
+                Some(tree) => request.tree_page(tree, ScoredMember::new),
+                None => {
+                    let names = set.iter().map(|own| (own.member, &b""[..]));
+                    request.page(set.iter(), scan::is_small(names), |own| own.member)
+                }
+            }
+        }
     };
-    let mut reply = NestedReply::default();
-    reply.push(NestedItem::Array(2));
-    reply.bytes(next.to_string().as_bytes());
-    reply.push(NestedItem::Array(2 * members.len()));
-    for own in members {
+    let mut reply = page.reply(2 * page.elements.len());
+    for own in &page.elements {
         reply.bytes(own.member);
         push_score_text(&mut reply, own.score);
     }

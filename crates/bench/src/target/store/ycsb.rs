@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use base::transaction::Observed;
+use base::transaction::{Observed, ScanContents};
 use base::{Abort, Reply};
 use history::{Outcome, recorder};
 use smallvec::SmallVec;
@@ -310,7 +310,7 @@ impl YcsbClient<'_> {
                     from: key,
                     to: None,
                     limit: *limit,
-                    values: true,
+                    contents: ScanContents::Values,
                 },
             });
         }

@@ -13,7 +13,22 @@ fn is_unknown_to_redis(name: &str) -> bool {
         "cluster|replication",
     ];
     let later = ["client|setinfo", "client|no-touch", "waitaof"];
-    name.starts_with("kumiki.") || own.contains(&name) || later.contains(&name)
+    let of_fields = [
+        "hexpire",
+        "hpexpire",
+        "hexpireat",
+        "hpexpireat",
+        "httl",
+        "hpttl",
+        "hexpiretime",
+        "hpexpiretime",
+        "hpersist",
+        "hgetex",
+        "hsetex",
+        "hgetdel",
+    ];
+    let lists = [&own[..], &later, &of_fields];
+    name.starts_with("kumiki.") || lists.iter().any(|list| list.contains(&name))
 }
 
 /// Flags that mean something else here, and why.

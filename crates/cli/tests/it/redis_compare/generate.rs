@@ -10,6 +10,7 @@
 //! 3. Nothing counts keys: Redis counts those that have expired until it meets them.
 
 mod bits;
+mod collections;
 mod payloads;
 mod read_bits;
 mod sorted_sets;
@@ -17,6 +18,7 @@ mod streams;
 
 use fastrand::Rng;
 
+use super::rules::Rule;
 use super::session::Call;
 
 /// Relative times to live are multiples of ten seconds from here up to a hundred times as much.
@@ -79,7 +81,7 @@ impl Generator {
             let names = sorted_sets::KEYS.map(str::as_bytes);
             args.iter().any(|arg| names.contains(&&arg[..]))
         };
-        if self.one_in(40) && args[0] != b"INCRBYFLOAT" && !is_of_own_keys(&args) {
+        if self.one_in(40) && !args[0].ends_with(b"INCRBYFLOAT") && !is_of_own_keys(&args) {
             self.malform(&mut args);
         }
         match (&args[0].to_ascii_uppercase()[..], args.len()) {
@@ -105,7 +107,7 @@ impl Generator {
         let asks_when = args[0].ends_with(b"TTL") || args[0].ends_with(b"EXPIRETIME");
         match self.rng.u32(..20) {
             // Only alone it is known to have no order, or to be near.
-            _ if args[0] == b"KEYS" || asks_when => args,
+            _ if Rule::usual(&args) == Rule::Set || asks_when => args,
             // Not in a script.
             _ if args[0] == b"SWAPDB" => args,
             0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
@@ -115,8 +117,10 @@ impl Generator {
     }
 
     fn plain_command(&mut self) -> Args {
-        match self.rng.u32(..120) {
-            100.. => self.sorted_sets(),
+        match self.rng.u32(..140) {
+            100..110 => self.of_hashes(),
+            110..120 => self.of_sets(),
+            120.. => self.sorted_sets(),
             0..20 => self.reading(),
             20..40 => self.setting(),
             40..56 => self.changing(),
@@ -134,7 +138,9 @@ impl Generator {
         let key = self.key();
         match self.rng.u32(..10) {
             0..3 => vec![b("GET"), key],
-            3 => vec![self.pick(&["STRLEN", "DUMP"]), key],
+            // Payloads of collections have an order that depends on the server.
+            3 if self.rng.bool() => vec![b("DUMP"), self.pick(&["x", "y"])],
+            3 => vec![b("STRLEN"), key],
             4 => vec![b("EXISTS"), key],
             5 => vec![b("TYPE"), key],
             6 => vec![
@@ -322,6 +328,7 @@ impl Generator {
             1 => b"k\x00\xff\r\n".to_vec(),
             2 => vec![b'k'; 300],
             3 => b("key with blanks"),
+            4 => self.pick(&["hash0", "set1"]),
             n => vec![b'a' + (n % 8) as u8],
         }
     }
@@ -461,11 +468,13 @@ pub(crate) fn state() -> Vec<Call> {
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
     keys.extend([b("x"), b("y")]);
     keys.extend(sorted_sets::KEYS.map(b));
+    let collections = ["hash", "set"].iter();
+    keys.extend(collections.flat_map(|kind| (0..4).map(move |n| b(&format!("{kind}{n}")))));
     // Malformed calls write these.
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
     keys.dedup();
-    let asked = ["GET", "TYPE", "PTTL", "STRLEN"];
+    let asked = ["GET", "TYPE", "PTTL", "STRLEN", "HGETALL", "SMEMBERS"];
     let each = keys.iter().flat_map(|key| {
         let members = vec![b("ZRANGE"), key.clone(), b("0"), b("-1"), b("WITHSCORES")];
         let values = asked.map(|name| vec![b(name), key.clone()]);

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `exact` | the same bytes | all others |
 //! | `near N` | integers that differ by at most N; negative ones exactly | times to live and deadlines |
-//! | `set` | the same elements in any order | `KEYS`, `COMMAND LIST` |
+//! | `set` | the same elements in any order | `KEYS`, `COMMAND LIST`, those of hashes and sets |
 //! | `shape` | the same frames, lengths and null-ness, with any text | `TIME`, `CLIENT ID` |
 //! | `kind` | the same first byte | `INFO`, `CLIENT LIST` |
 //! | `hello` | `shape`, and exactly for `proto`, `mode`, `role`, `modules` | `HELLO` |
@@ -66,6 +66,8 @@ impl Rule {
             (b"TTL" | b"EXPIRETIME", _) => Rule::Near(2),
             (b"PTTL" | b"PEXPIRETIME", _) => Rule::Near(2000),
             (b"KEYS", _) | (b"COMMAND", b"LIST") => Rule::Set,
+            (b"HGETALL" | b"HKEYS" | b"HVALS", _) => Rule::Set,
+            (b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF", _) => Rule::Set,
             (b"TIME", _) | (b"CLIENT", b"ID") => Rule::Shape,
             (b"INFO", _) | (b"CLIENT", b"LIST" | b"INFO") => Rule::Kind,
             (b"HELLO", _) => Rule::Hello,
@@ -94,7 +96,10 @@ impl Rule {
                 (Some(a), Some(b)) if a >= 0 && b >= 0 => a.abs_diff(b) <= *by,
                 _ => redis.raw == subject.raw,
             },
-            Rule::Set | Rule::Scan => redis.tag == subject.tag && sorted(redis) == sorted(subject),
+            Rule::Set | Rule::Scan => match (sorted(redis), sorted(subject)) {
+                (Some(a), Some(b)) => redis.tag == subject.tag && a == b,
+                _ => redis.raw == subject.raw,
+            },
             Rule::Shape => same_shape(redis, subject),
             Rule::Kind => redis.tag == subject.tag,
             Rule::Hello => same_hello(redis, subject),

@@ -1,5 +1,6 @@
 //! Accounts, between which threads transfer money; the total amount must not change.
 
+use base::transaction::ScanContents;
 use base::{Abort, Op, Reply};
 use kumiki_engine::{Changes, LogFailure, RedoLog, Worker};
 
@@ -43,7 +44,7 @@ pub(crate) fn total<L: RedoLog>(w: &mut Worker<L>) -> Option<i64> {
         from: b"a",
         to: Some(b"b"),
         limit: usize::MAX,
-        values: true,
+        contents: ScanContents::Values,
     };
     let done = match w.execute(&[scan]) {
         Ok(done) => done,

@@ -39,15 +39,18 @@ pub(super) enum ParameterChange {
     Clients,
     /// To the letters of classes of events.
     EventLetters,
+    /// To this text alone, which it has.
+    Only(&'static str),
 }
 
-use ParameterChange::{Clients, EventLetters, Integer, Memory, Never};
+use ParameterChange::{Clients, EventLetters, Integer, Memory, Never, Only};
 
 /// A change of a parameter whose value has been checked.
 pub(super) enum CheckedChange {
     Integer(fn(&ServerState, i64), i64),
     Memory(fn(&ServerState, u64), u64),
     EventLetters(EventClasses),
+    None,
 }
 
 impl CheckedChange {
@@ -57,6 +60,7 @@ impl CheckedChange {
             CheckedChange::Integer(set, value) => set(state, value),
             CheckedChange::Memory(set, value) => set(state, value),
             CheckedChange::EventLetters(classes) => state.want_events(classes),
+            CheckedChange::None => {}
         }
     }
 }
@@ -69,6 +73,8 @@ impl ParameterChange {
     pub(super) fn check(&self, state: &ServerState, value: &[u8]) -> Result<CheckedChange, String> {
         match *self {
             Never => Err("it does not change while the server runs".to_owned()),
+            Only(text) if value == text.as_bytes() => Ok(CheckedChange::None),
+            Only(text) => Err(format!("argument must be '{text}'")),
             Integer {
                 least,
                 greatest,
@@ -128,6 +134,20 @@ const fn fixed(name: &'static str, show: fn(&ServerState) -> String) -> ConfigPa
     }
 }
 
+/// Returns a limit of Redis's small encodings, which can be set without effect: values here do not depend on it.
+const fn of_encodings(name: &'static str, show: fn(&ServerState) -> String) -> ConfigParameter {
+    ConfigParameter {
+        name,
+        show,
+        change: Integer {
+            least: 0,
+            greatest: i64::MAX,
+            set: |_, _| {},
+        },
+        option: None,
+    }
+}
+
 fn yes_or_no(flag: bool) -> String {
     if flag { "yes" } else { "no" }.to_owned()
 }
@@ -169,6 +189,10 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         };
         access.to_owned()
     }),
+    of_encodings("hash-max-listpack-entries", |_| "128".to_owned()),
+    of_encodings("hash-max-listpack-value", |_| "64".to_owned()),
+    of_encodings("hash-max-ziplist-entries", |_| "128".to_owned()),
+    of_encodings("hash-max-ziplist-value", |_| "64".to_owned()),
     fixed("io-threads", |state| state.config.threads.to_string()),
     fixed("io-threads-do-reads", |_| yes_or_no(true)),
     ConfigParameter {
@@ -219,7 +243,15 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("requirepass", |state| {
         state.config.password.clone().unwrap_or_default()
     }),
-    fixed("save", |_| String::new()),
+    ConfigParameter {
+        name: "save",
+        show: |_| String::new(),
+        change: Only(""),
+        option: None,
+    },
+    of_encodings("set-max-intset-entries", |_| "512".to_owned()),
+    of_encodings("set-max-listpack-entries", |_| "128".to_owned()),
+    of_encodings("set-max-listpack-value", |_| "64".to_owned()),
     fixed("slave-read-only", |_| yes_or_no(true)),
     ConfigParameter {
         name: "slowlog-log-slower-than",
