@@ -123,7 +123,13 @@ impl Generator {
         match self.rng.u32(..8) {
             0 => vec![b("XGROUP"), b("DESTROY"), key, group],
             1 => vec![b("XGROUP"), b("SETID"), key, group, self.some_id()],
-            2 => vec![b("XGROUP"), b("DELCONSUMER"), key, group, self.pick(&CONSUMERS)],
+            2 => vec![
+                b("XGROUP"),
+                b("DELCONSUMER"),
+                key,
+                group,
+                self.pick(&CONSUMERS),
+            ],
             _ => {
                 let mut args = vec![b("XGROUP"), b("CREATE"), key, group];
                 let id = self.some_id();
@@ -155,7 +161,16 @@ impl Generator {
             6 => vec![b("XPENDING"), key, group],
             7 => {
                 let start = self.end_of_interval();
-                vec![b("XAUTOCLAIM"), key, group, consumer, b("0"), start, b("COUNT"), b("3")]
+                vec![
+                    b("XAUTOCLAIM"),
+                    key,
+                    group,
+                    consumer,
+                    b("0"),
+                    start,
+                    b("COUNT"),
+                    b("3"),
+                ]
             }
             _ => {
                 let (first, second) = (self.some_id(), self.some_id());
