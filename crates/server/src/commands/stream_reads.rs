@@ -88,7 +88,7 @@ impl<'a> StreamReads<'a> {
 
     fn take_streams(&mut self, streams: Args<'a>) -> Result<(), Refusal> {
         let count = streams.len() / 2;
-        if streams.len() % 2 != 0 {
+        if !streams.len().is_multiple_of(2) {
             return Err(Refusal::Text(
                 "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
             ));

@@ -13,7 +13,7 @@ use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
 use crate::call::{Outcome, StoredData, StoredValue, ValueChange, W, calls};
-use crate::stream::{ConsumerGroup, StreamEditor, StreamEntry, StreamId, StreamView};
+use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamEntry, StreamView};
 use add::{xadd, xdel, xsetid, xtrim};
 pub use claims::unknown_claim_option;
 use claims::{xautoclaim, xclaim};
@@ -124,7 +124,7 @@ fn is(arg: &[u8], word: &str) -> bool {
 }
 
 /// Returns a reply that is an id.
-fn id_reply(id: StreamId) -> Reply<'static> {
+fn id_reply(id: EntryId) -> Reply<'static> {
     let mut reply = NestedReply::default();
     push_id(&mut reply, id);
     Reply::Nested(reply)
@@ -137,7 +137,7 @@ fn nil_array() -> Reply<'static> {
     Reply::Nested(reply)
 }
 
-fn push_id(reply: &mut NestedReply, id: StreamId) {
+fn push_id(reply: &mut NestedReply, id: EntryId) {
     reply.bytes(&id.text());
 }
 

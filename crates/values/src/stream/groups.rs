@@ -16,7 +16,7 @@
 
 use smallvec::SmallVec;
 
-use super::id::StreamId;
+use super::id::EntryId;
 use crate::packed::{blobs, push_blob};
 
 /// The bytes of a pending entry.
@@ -32,7 +32,7 @@ const SEEN_MS: u64 = 1000;
 pub(crate) struct ConsumerGroup<'g> {
     pub(crate) name: &'g [u8],
     /// The id of the last entry that it has delivered.
-    pub(crate) last_id: StreamId,
+    pub(crate) last_id: EntryId,
     /// The number of entries up to there, of all that were ever added.
     pub(crate) entries_read: Option<u64>,
     pub(crate) consumers: Vec<GroupConsumer<'g>>,
@@ -54,7 +54,7 @@ pub(crate) struct GroupConsumer<'g> {
 /// An entry that was delivered and is not acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PendingEntry {
-    pub(crate) id: StreamId,
+    pub(crate) id: EntryId,
     /// The position of its consumer.
     pub(crate) consumer: usize,
     /// When it was delivered last, in milliseconds since the Unix epoch.
@@ -71,7 +71,7 @@ impl PendingEntry {
 
 impl<'g> ConsumerGroup<'g> {
     /// Returns a group without consumers.
-    pub(crate) fn new(name: &'g [u8], last_id: StreamId) -> ConsumerGroup<'g> {
+    pub(crate) fn new(name: &'g [u8], last_id: EntryId) -> ConsumerGroup<'g> {
         ConsumerGroup {
             name,
             last_id,
@@ -91,7 +91,7 @@ impl<'g> ConsumerGroup<'g> {
     pub(super) fn decode(bytes: &'g [u8]) -> Option<ConsumerGroup<'g>> {
         let mut rest = bytes;
         let name = take_blob(&mut rest)?;
-        let last_id = StreamId::from_bytes(take(&mut rest)?);
+        let last_id = EntryId::from_bytes(take(&mut rest)?);
         let entries_read = take_number(&mut rest)?;
         let count = u32::from_le_bytes(take(&mut rest)?);
         let consumer = |_| {
@@ -108,7 +108,7 @@ impl<'g> ConsumerGroup<'g> {
         let pending = pending.iter().map(|bytes| {
             let mut rest = &bytes[..];
             Some(PendingEntry {
-                id: StreamId::from_bytes(take(&mut rest)?),
+                id: EntryId::from_bytes(take(&mut rest)?),
                 consumer: u32::from_le_bytes(take(&mut rest)?) as usize,
                 delivered_ms: u64::from_le_bytes(take(&mut rest)?),
                 deliveries: u64::from_le_bytes(take(&mut rest)?),
@@ -200,12 +200,12 @@ impl<'g> ConsumerGroup<'g> {
     }
 
     /// Returns the position of the first pending entry with this id or a greater one.
-    pub(crate) fn pending_from(&self, id: StreamId) -> usize {
+    pub(crate) fn pending_from(&self, id: EntryId) -> usize {
         self.pending.partition_point(|entry| entry.id < id)
     }
 
     /// Returns the position of a pending entry.
-    pub(crate) fn find_pending(&self, id: StreamId) -> Option<usize> {
+    pub(crate) fn find_pending(&self, id: EntryId) -> Option<usize> {
         let at = self.pending_from(id);
         self.pending
             .get(at)
@@ -214,7 +214,7 @@ impl<'g> ConsumerGroup<'g> {
     }
 
     /// Notes that an entry is delivered to a consumer for the first time.
-    pub(crate) fn deliver(&mut self, id: StreamId, consumer: usize, now_ms: u64) {
+    pub(crate) fn deliver(&mut self, id: EntryId, consumer: usize, now_ms: u64) {
         let entry = PendingEntry {
             id,
             consumer,
@@ -230,7 +230,7 @@ impl<'g> ConsumerGroup<'g> {
     }
 
     /// Removes a pending entry. Returns `true` if there was one with this id.
-    pub(crate) fn remove_pending(&mut self, id: StreamId) -> bool {
+    pub(crate) fn remove_pending(&mut self, id: EntryId) -> bool {
         let found = self.find_pending(id);
         if let Some(at) = found {
             self.pending.remove(at);

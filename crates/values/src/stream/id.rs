@@ -11,7 +11,7 @@ const LONGEST_TEXT: usize = 127;
 
 /// The id of an entry: a time in milliseconds, and a number among the entries of that time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct StreamId {
+pub(crate) struct EntryId {
     pub(crate) ms: u64,
     pub(crate) number: u64,
 }
@@ -24,22 +24,22 @@ pub(crate) enum RequestedId {
     /// `MS-*`: the next number of a time.
     NumberAt(u64),
     /// `MS-NUMBER`, or `MS`.
-    Exact(StreamId),
+    Exact(EntryId),
 }
 
-impl StreamId {
+impl EntryId {
     /// The least id, which no entry has.
-    pub(crate) const MIN: StreamId = StreamId { ms: 0, number: 0 };
+    pub(crate) const MIN: EntryId = EntryId { ms: 0, number: 0 };
     /// The greatest id.
-    pub(crate) const MAX: StreamId = StreamId {
+    pub(crate) const MAX: EntryId = EntryId {
         ms: u64::MAX,
         number: u64::MAX,
     };
 
     /// Returns the id with these big-endian bytes.
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> StreamId {
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> EntryId {
         let both = u128::from_be_bytes(bytes);
-        StreamId {
+        EntryId {
             ms: (both >> 64) as u64,
             number: both as u64,
         }
@@ -51,15 +51,15 @@ impl StreamId {
     }
 
     /// Returns the least id above this one.
-    pub(crate) fn next(self) -> Option<StreamId> {
+    pub(crate) fn next(self) -> Option<EntryId> {
         let next = u128::from_be_bytes(self.to_bytes()).checked_add(1)?;
-        Some(StreamId::from_bytes(next.to_be_bytes()))
+        Some(EntryId::from_bytes(next.to_be_bytes()))
     }
 
     /// Returns the greatest id below this one.
-    pub(crate) fn previous(self) -> Option<StreamId> {
+    pub(crate) fn previous(self) -> Option<EntryId> {
         let previous = u128::from_be_bytes(self.to_bytes()).checked_sub(1)?;
-        Some(StreamId::from_bytes(previous.to_be_bytes()))
+        Some(EntryId::from_bytes(previous.to_be_bytes()))
     }
 
     /// Returns its text.
@@ -72,54 +72,54 @@ impl StreamId {
     }
 
     /// Parses `MS-NUMBER`, or `MS`, whose number is 0.
-    pub(crate) fn parse(text: &[u8]) -> Result<StreamId, CallError> {
-        StreamId::parse_with(text, 0)
+    pub(crate) fn parse(text: &[u8]) -> Result<EntryId, CallError> {
+        EntryId::parse_with(text, 0)
     }
 
     /// Parses `MS-NUMBER`, or `MS`, which has the given number.
-    fn parse_with(text: &[u8], number: u64) -> Result<StreamId, CallError> {
+    fn parse_with(text: &[u8], number: u64) -> Result<EntryId, CallError> {
         let parsed = match split(text) {
             _ if text.len() > LONGEST_TEXT => None,
-            (ms, None) => unsigned(ms).map(|ms| StreamId { ms, number }),
+            (ms, None) => unsigned(ms).map(|ms| EntryId { ms, number }),
             (ms, Some(number)) => unsigned(ms)
                 .zip(unsigned(number))
-                .map(|(ms, number)| StreamId { ms, number }),
+                .map(|(ms, number)| EntryId { ms, number }),
         };
         parsed.ok_or(CallError::BadStreamId)
     }
 
-    /// Parses an id as [`StreamId::parse`] does, or `-` or `+`: the least and the greatest id.
-    pub(crate) fn parse_or_end(text: &[u8]) -> Result<StreamId, CallError> {
-        StreamId::parse_bound(text, 0)
+    /// Parses an id as [`EntryId::parse`] does, or `-` or `+`: the least and the greatest id.
+    pub(crate) fn parse_or_end(text: &[u8]) -> Result<EntryId, CallError> {
+        EntryId::parse_bound(text, 0)
     }
 
-    fn parse_bound(text: &[u8], number: u64) -> Result<StreamId, CallError> {
+    fn parse_bound(text: &[u8], number: u64) -> Result<EntryId, CallError> {
         match text {
-            b"-" => Ok(StreamId::MIN),
-            b"+" => Ok(StreamId::MAX),
-            _ => StreamId::parse_with(text, number),
+            b"-" => Ok(EntryId::MIN),
+            b"+" => Ok(EntryId::MAX),
+            _ => EntryId::parse_with(text, number),
         }
     }
 
     /// Parses the least id of an interval: an id, `-`, `+`, or `(` and an id that is not in the interval.
-    pub(crate) fn parse_start(text: &[u8]) -> Result<StreamId, CallError> {
+    pub(crate) fn parse_start(text: &[u8]) -> Result<EntryId, CallError> {
         match text {
             [b'(', id @ ..] if !id.is_empty() => {
-                let before = StreamId::parse_with(id, 0)?;
+                let before = EntryId::parse_with(id, 0)?;
                 before.next().ok_or(CallError::BadIntervalStart)
             }
-            _ => StreamId::parse_bound(text, 0),
+            _ => EntryId::parse_bound(text, 0),
         }
     }
 
-    /// Parses the greatest id of an interval, as [`StreamId::parse_start`] does. A time alone is its last id.
-    pub(crate) fn parse_end(text: &[u8]) -> Result<StreamId, CallError> {
+    /// Parses the greatest id of an interval, as [`EntryId::parse_start`] does. A time alone is its last id.
+    pub(crate) fn parse_end(text: &[u8]) -> Result<EntryId, CallError> {
         match text {
             [b'(', id @ ..] if !id.is_empty() => {
-                let behind = StreamId::parse_with(id, u64::MAX)?;
+                let behind = EntryId::parse_with(id, u64::MAX)?;
                 behind.previous().ok_or(CallError::BadIntervalEnd)
             }
-            _ => StreamId::parse_bound(text, u64::MAX),
+            _ => EntryId::parse_bound(text, u64::MAX),
         }
     }
 }
@@ -133,7 +133,7 @@ impl RequestedId {
                 let ms = unsigned(ms).ok_or(CallError::BadStreamId)?;
                 Ok(RequestedId::NumberAt(ms))
             }
-            _ => StreamId::parse(text).map(RequestedId::Exact),
+            _ => EntryId::parse(text).map(RequestedId::Exact),
         }
     }
 }
@@ -177,8 +177,8 @@ fn unsigned(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn id(ms: u64, number: u64) -> StreamId {
-        StreamId { ms, number }
+    fn id(ms: u64, number: u64) -> EntryId {
+        EntryId { ms, number }
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
             (" 9", Some(id(9, 0))),
             (
                 "18446744073709551615-18446744073709551615",
-                Some(StreamId::MAX),
+                Some(EntryId::MAX),
             ),
             ("18446744073709551616", None),
             ("", None),
@@ -201,10 +201,10 @@ mod tests {
             ("10-", None),
             ("10--1", None),
             ("5-*", None),
-            (&*"0".repeat(127), Some(StreamId::MIN)),
+            (&*"0".repeat(127), Some(EntryId::MIN)),
             (&*"0".repeat(128), None),
         ] {
-            assert_eq!(StreamId::parse(text.as_bytes()).ok(), expected, "{text}");
+            assert_eq!(EntryId::parse(text.as_bytes()).ok(), expected, "{text}");
         }
         let requested = |text: &str| RequestedId::parse(text.as_bytes()).ok();
         assert_eq!(requested("*"), Some(RequestedId::Time));
@@ -215,12 +215,9 @@ mod tests {
 
     #[test]
     fn intervals_may_exclude_their_ends() {
-        let start = |text: &str| StreamId::parse_start(text.as_bytes());
-        let end = |text: &str| StreamId::parse_end(text.as_bytes());
-        assert_eq!(
-            (start("-"), end("+")),
-            (Ok(StreamId::MIN), Ok(StreamId::MAX))
-        );
+        let start = |text: &str| EntryId::parse_start(text.as_bytes());
+        let end = |text: &str| EntryId::parse_end(text.as_bytes());
+        assert_eq!((start("-"), end("+")), (Ok(EntryId::MIN), Ok(EntryId::MAX)));
         assert_eq!((start("5"), end("5")), (Ok(id(5, 0)), Ok(id(5, u64::MAX))));
         assert_eq!(
             (start("(5"), end("(5-0")),
@@ -228,10 +225,10 @@ mod tests {
         );
         assert_eq!(start("("), Err(CallError::BadStreamId));
         assert_eq!(start("(-"), Err(CallError::BadStreamId));
-        let greatest = StreamId::MAX.text();
+        let greatest = EntryId::MAX.text();
         let behind = [b"(", &greatest[..]].concat();
         assert_eq!(
-            StreamId::parse_start(&behind),
+            EntryId::parse_start(&behind),
             Err(CallError::BadIntervalStart)
         );
         assert_eq!(end("(0-0"), Err(CallError::BadIntervalEnd));

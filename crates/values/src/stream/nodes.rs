@@ -18,7 +18,7 @@
 
 use smallvec::SmallVec;
 
-use super::id::StreamId;
+use super::id::EntryId;
 use crate::packed::{Elements, blobs, push_blob};
 
 /// The most entries of a node.
@@ -39,14 +39,14 @@ pub(crate) struct StreamNode<'v> {
     /// The number of its deleted entries.
     pub(super) deleted: u16,
     /// The id of the entry with which it began.
-    pub(crate) first_id: StreamId,
+    pub(crate) first_id: EntryId,
     entries: &'v [u8],
 }
 
 /// An entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StreamEntry<'v> {
-    pub(crate) id: StreamId,
+    pub(crate) id: EntryId,
     fields: &'v [u8],
 }
 
@@ -68,7 +68,7 @@ impl<'v> StreamNode<'v> {
             place,
             len: u16::from_le_bytes([e, f]),
             deleted: u16::from_le_bytes([g, h]),
-            first_id: StreamId::from_bytes(id),
+            first_id: EntryId::from_bytes(id),
             entries: nodes.get(begin..begin + length)?,
         })
     }
@@ -108,11 +108,11 @@ impl<'v> StreamNode<'v> {
 }
 
 /// Returns a node with one entry.
-pub(super) fn new_node(id: StreamId, entry: &[u8]) -> Vec<u8> {
+pub(super) fn new_node(id: EntryId, entry: &[u8]) -> Vec<u8> {
     [&header(entry.len(), (1, 0), id)[..], entry].concat()
 }
 
-fn header(length: usize, (len, deleted): (u16, u16), first_id: StreamId) -> [u8; NODE_HEADER] {
+fn header(length: usize, (len, deleted): (u16, u16), first_id: EntryId) -> [u8; NODE_HEADER] {
     let mut header = [0; NODE_HEADER];
     let length = u32::try_from(length).expect("a value has fewer than 2^32 bytes");
     header[..4].copy_from_slice(&length.to_le_bytes());
@@ -123,7 +123,7 @@ fn header(length: usize, (len, deleted): (u16, u16), first_id: StreamId) -> [u8;
 }
 
 /// Returns the bytes of an entry.
-pub(super) fn encode_entry(id: StreamId, fields: &[&[u8]]) -> SmallVec<[u8; 128]> {
+pub(super) fn encode_entry(id: EntryId, fields: &[&[u8]]) -> SmallVec<[u8; 128]> {
     let (mut all, mut entry) = (SmallVec::new(), SmallVec::new());
     fields.iter().for_each(|field| push_blob(&mut all, field));
     entry.extend_from_slice(&id.to_bytes());
@@ -155,7 +155,7 @@ impl<'v> Iterator for NodeEntries<'v> {
         let fields = rest.next()?;
         self.at += ID + fields.place.end;
         Some(StreamEntry {
-            id: StreamId::from_bytes(*id),
+            id: EntryId::from_bytes(*id),
             fields: fields.first,
         })
     }

@@ -3,22 +3,22 @@
 //! Entries that were deleted one by one count as added, and the stream remembers only the last one of them: so
 //! these numbers are unknown for ids before it.
 
-use super::{ConsumerGroup, StreamId, StreamView};
+use super::{ConsumerGroup, EntryId, StreamView};
 
 impl StreamView<'_> {
     /// Returns `true` if an entry from this id on may have been deleted.
-    fn lacks_from(self, id: StreamId) -> bool {
-        self.len() > 0 && self.deleted_id() > StreamId::MIN && id <= self.deleted_id()
+    fn lacks_from(self, id: EntryId) -> bool {
+        self.len() > 0 && self.deleted_id() > EntryId::MIN && id <= self.deleted_id()
     }
 
     /// Returns the number of entries up to this id.
-    fn number_of(self, id: StreamId) -> Option<u64> {
+    fn number_of(self, id: EntryId) -> Option<u64> {
         let (first, deleted) = (self.first_id(), self.deleted_id());
         let removed = self.added().saturating_sub(self.len() as u64);
         if self.added() == 0 || self.len() == 0 && id <= self.last_id() || id == self.last_id() {
             return Some(self.added());
         }
-        let is_behind = id > StreamId::MIN && id < deleted || id > self.last_id();
+        let is_behind = id > EntryId::MIN && id < deleted || id > self.last_id();
         match deleted < first && !is_behind {
             true if id < first => Some(removed),
             true if id == first => Some(removed + 1),
@@ -46,7 +46,7 @@ impl StreamView<'_> {
 impl ConsumerGroup<'_> {
     /// Notes that the group has delivered an entry of the stream, if it is behind those that it has delivered
     /// before.
-    pub(crate) fn advance(&mut self, stream: StreamView<'_>, id: StreamId) {
+    pub(crate) fn advance(&mut self, stream: StreamView<'_>, id: EntryId) {
         if id <= self.last_id {
             return;
         }

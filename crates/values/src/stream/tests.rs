@@ -1,9 +1,9 @@
 use super::*;
 
-type Entry = (StreamId, Vec<Vec<u8>>);
+type Entry = (EntryId, Vec<Vec<u8>>);
 
-fn id(number: u64) -> StreamId {
-    StreamId {
+fn id(number: u64) -> EntryId {
+    EntryId {
         ms: number / 3,
         number: number % 3,
     }
@@ -51,7 +51,7 @@ fn a_stream_is_what_was_done_to_it() {
                     let at = random.usize(..model.len());
                     let gone = model[at].0;
                     assert!(stream.delete(gone));
-                    assert!(!stream.delete(gone) && !stream.delete(StreamId::MAX));
+                    assert!(!stream.delete(gone) && !stream.delete(EntryId::MAX));
                     model.remove(at);
                 }
                 2 if random.u8(..16) == 0 => {

@@ -1,6 +1,6 @@
 //! Which of the oldest entries of a stream a trim removes.
 
-use super::id::StreamId;
+use super::id::EntryId;
 use super::nodes::{NODE_HEADER, StreamNode};
 use super::{NODE_ENTRIES, StreamView};
 
@@ -20,7 +20,7 @@ pub(crate) enum TrimGoal {
     /// The last ones, so many.
     Length(usize),
     /// Those with this id or a greater one.
-    From(StreamId),
+    From(EntryId),
 }
 
 /// The entries that a trim removes.
@@ -66,7 +66,7 @@ impl StreamTrim {
         let (mut entries, mut removed) = (node.entries(), 0);
         let end = loop {
             let place = entries.place();
-            let goes = |entry: &StreamId| match self.goal {
+            let goes = |entry: &EntryId| match self.goal {
                 TrimGoal::Length(most) => left - removed > most,
                 TrimGoal::From(id) => *entry < id,
             };

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Executed, bytes_of, edited, failed, id_reply, integer, is};
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{RequestedId, StreamEditor, StreamId, StreamTrim, StreamView, TrimGoal};
+use crate::stream::{EntryId, RequestedId, StreamEditor, StreamTrim, StreamView, TrimGoal};
 
 /// The options of `XADD` and `XTRIM`.
 struct AddOptions {
@@ -72,7 +72,7 @@ impl AddOptions {
                 let most = usize::try_from(integer(args[value])?);
                 TrimGoal::Length(most.map_err(|_| failed(CallError::NegativeMaxLen))?)
             }
-            false => TrimGoal::From(StreamId::parse(args[value]).map_err(failed)?),
+            false => TrimGoal::From(EntryId::parse(args[value]).map_err(failed)?),
         };
         let limit = match approximate {
             true => StreamTrim::USUAL_LIMIT,
@@ -111,13 +111,13 @@ fn new_id(
     requested: RequestedId,
     stream: StreamView<'_>,
     now_ms: u64,
-) -> Result<StreamId, CallError> {
+) -> Result<EntryId, CallError> {
     let last = stream.last_id();
     let id = match requested {
         RequestedId::Exact(id) => Some(id),
         RequestedId::NumberAt(ms) if ms == last.ms => last.next().filter(|next| next.ms == ms),
-        RequestedId::NumberAt(ms) => Some(StreamId { ms, number: 0 }),
-        RequestedId::Time if now_ms > last.ms => Some(StreamId {
+        RequestedId::NumberAt(ms) => Some(EntryId { ms, number: 0 }),
+        RequestedId::Time if now_ms > last.ms => Some(EntryId {
             ms: now_ms,
             number: 0,
         }),
@@ -132,11 +132,11 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
     let fields = &call.args[options.end..];
     let Some(requested) = options
         .id
-        .filter(|_| !fields.is_empty() && fields.len() % 2 == 0)
+        .filter(|_| !fields.is_empty() && fields.len().is_multiple_of(2))
     else {
         return Err(failed(CallError::Arity));
     };
-    if requested == RequestedId::Exact(StreamId::MIN) {
+    if requested == RequestedId::Exact(EntryId::MIN) {
         return Err(failed(CallError::ZeroStreamId));
     }
     let bytes = bytes_of(value)?;
@@ -144,7 +144,7 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
         return Ok(Outcome::unchanged(Reply::Nil));
     }
     let mut stream = StreamEditor::new(bytes.unwrap_or_default());
-    if stream.view().last_id() == StreamId::MAX {
+    if stream.view().last_id() == EntryId::MAX {
         return Err(failed(CallError::StreamExhausted));
     }
     let id = new_id(requested, stream.view(), call.time_ms).map_err(failed)?;
@@ -172,8 +172,8 @@ pub(super) fn xdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
     let Some(bytes) = bytes_of(value)? else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
     };
-    let ids = call.args.iter().map(|id| StreamId::parse(id));
-    let ids: SmallVec<[StreamId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
+    let ids = call.args.iter().map(|id| EntryId::parse(id));
+    let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
     let mut stream = StreamEditor::new(bytes);
     let deleted = ids.into_iter().filter(|id| stream.delete(*id)).count();
     let reply = Reply::Int(deleted as i64);
@@ -185,15 +185,15 @@ pub(super) fn xsetid<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     let [id, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let id = StreamId::parse(id).map_err(failed)?;
-    let (mut added, mut deleted) = (None, StreamId::MIN);
+    let id = EntryId::parse(id).map_err(failed)?;
+    let (mut added, mut deleted) = (None, EntryId::MIN);
     let (pairs, rest) = options.as_chunks::<2>();
     for [option, value] in pairs {
         if is(option, "entriesadded") {
             let count = u64::try_from(integer(value)?);
             added = Some(count.map_err(|_| failed(CallError::NegativeEntriesAdded))?);
         } else if is(option, "maxdeletedid") {
-            deleted = StreamId::parse(value).map_err(failed)?;
+            deleted = EntryId::parse(value).map_err(failed)?;
             if id < deleted {
                 return Err(failed(CallError::SmallerThanGivenDeletedId));
             }
@@ -220,7 +220,7 @@ pub(super) fn xsetid<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     if let Some(added) = added {
         stream.set_added(added);
     }
-    if deleted > StreamId::MIN {
+    if deleted > EntryId::MIN {
         stream.set_deleted_id(deleted);
     }
     Ok(edited(Reply::Ok, stream, &[KeyEvent::StreamSetId]))

@@ -6,19 +6,19 @@ use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id};
 use crate::call::{Call, StoredValue};
-use crate::stream::{ConsumerGroup, StreamEntry, StreamId};
+use crate::stream::{ConsumerGroup, EntryId, StreamEntry};
 
 /// The options of `XCLAIM`.
 #[derive(Default)]
 struct ClaimOptions<'c> {
-    ids: Vec<StreamId>,
+    ids: Vec<EntryId>,
     force: bool,
     just_id: bool,
     /// Milliseconds before now, or a time.
     idle_ms: Option<i64>,
     time_ms: Option<i64>,
     deliveries: Option<u64>,
-    last_id: StreamId,
+    last_id: EntryId,
     /// The argument that is no option.
     unknown: Option<&'c [u8]>,
 }
@@ -26,7 +26,7 @@ struct ClaimOptions<'c> {
 impl<'c> ClaimOptions<'c> {
     /// Parses ids, and the options behind them, up to an argument that is none.
     fn parse(args: &[&'c [u8]]) -> Result<ClaimOptions<'c>, OpError> {
-        let ids = args.iter().map_while(|id| StreamId::parse(id).ok());
+        let ids = args.iter().map_while(|id| EntryId::parse(id).ok());
         let mut options = ClaimOptions {
             ids: ids.collect(),
             ..ClaimOptions::default()
@@ -55,7 +55,7 @@ impl<'c> ClaimOptions<'c> {
                     at += 1;
                 }
                 Some(value) if is(option, "lastid") => {
-                    options.last_id = StreamId::parse(value).map_err(failed)?;
+                    options.last_id = EntryId::parse(value).map_err(failed)?;
                     at += 1;
                 }
                 _ => {
@@ -166,7 +166,7 @@ pub(super) fn xclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
 /// How `XAUTOCLAIM` looks for entries.
 struct AutoClaim {
     least_idle: u64,
-    start: StreamId,
+    start: EntryId,
     count: usize,
     just_id: bool,
 }
@@ -180,7 +180,7 @@ impl AutoClaim {
     fn parse([idle, start]: [&[u8]; 2], options: &[&[u8]]) -> Result<AutoClaim, OpError> {
         let mut claim = AutoClaim {
             least_idle: least_idle(idle, CallError::BadAutoClaimLeastIdle)?,
-            start: StreamId::parse_start(start).map_err(failed)?,
+            start: EntryId::parse_start(start).map_err(failed)?,
             count: AutoClaim::USUAL_COUNT,
             just_id: false,
         };
@@ -234,10 +234,7 @@ pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
         claimed.push(entry, claim.just_id);
         count -= 1;
     }
-    let next = group
-        .pending
-        .get(at)
-        .map_or(StreamId::MIN, |entry| entry.id);
+    let next = group.pending.get(at).map_or(EntryId::MIN, |entry| entry.id);
     remove_all(&mut group, &gone);
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(3));
@@ -249,7 +246,7 @@ pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> 
 }
 
 /// Removes pending entries, whose ids are in their order.
-fn remove_all(group: &mut ConsumerGroup<'_>, ids: &[StreamId]) {
+fn remove_all(group: &mut ConsumerGroup<'_>, ids: &[EntryId]) {
     if !ids.is_empty() {
         let is_gone = |id| ids.binary_search(&id).is_ok();
         group.pending.retain(|entry| !is_gone(entry.id));

@@ -5,7 +5,7 @@ use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, bytes_of, edited, edited_group, failed, integer, is};
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{ConsumerGroup, StreamEditor, StreamId, StreamView};
+use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamView};
 
 /// The options of `XGROUP CREATE` and `XGROUP SETID`.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub(super) fn create<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     }
     let last_id = match *id {
         b"$" => stream.last_id(),
-        id => StreamId::parse(id).map_err(failed)?,
+        id => EntryId::parse(id).map_err(failed)?,
     };
     if stream.group(name).map_err(failed)?.is_some() {
         return Err(failed(CallError::BusyGroup));
@@ -94,7 +94,7 @@ pub(super) fn set_id<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
     }
     let last_id = match *id {
         b"$" => StreamView::new(bytes).last_id(),
-        id => StreamId::parse_or_end(id).map_err(failed)?,
+        id => EntryId::parse_or_end(id).map_err(failed)?,
     };
     let mut stream = StreamEditor::new(bytes);
     stream.put_group(&ConsumerGroup {

@@ -5,7 +5,7 @@ use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, failed, integer, is, push_entries, push_entry, push_id, stream_of};
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{ConsumerGroup, PendingEntry, StreamEntry, StreamId, StreamView};
+use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamEntry, StreamView};
 
 /// The most entries that `FULL` shows if its call does not say so.
 const USUAL_COUNT: usize = 10;
@@ -84,7 +84,7 @@ fn push_number(reply: &mut NestedReply, name: &str, number: usize) {
     reply.push(NestedItem::Int(number as i64));
 }
 
-fn push_named_id(reply: &mut NestedReply, name: &str, id: StreamId) {
+fn push_named_id(reply: &mut NestedReply, name: &str, id: EntryId) {
     reply.bytes(name.as_bytes());
     push_id(reply, id);
 }
@@ -96,7 +96,7 @@ fn push_number_or_nil(reply: &mut NestedReply, name: &str, number: Option<i64>) 
 
 /// Adds what `FULL` shows: at most `count` entries, and as many pending ones of each group and consumer.
 fn push_contents(reply: &mut NestedReply, stream: StreamView<'_>, count: usize) {
-    let entries = stream.range(StreamId::MIN, StreamId::MAX).take(count);
+    let entries = stream.range(EntryId::MIN, EntryId::MAX).take(count);
     let entries: Vec<StreamEntry<'_>> = entries.collect();
     reply.bytes(b"entries");
     push_entries(reply, &entries);

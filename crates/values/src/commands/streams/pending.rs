@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{ConsumerGroup, PendingEntry, StreamId, StreamView};
+use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamView};
 
 /// `XACK key group id [id …]`.
 pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
@@ -18,8 +18,8 @@ pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
     let Some(mut group) = stream.group(name).map_err(failed)? else {
         return Ok(Outcome::unchanged(Reply::Int(0)));
     };
-    let ids = ids.iter().map(|id| StreamId::parse(id));
-    let ids: SmallVec<[StreamId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
+    let ids = ids.iter().map(|id| EntryId::parse(id));
+    let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
     let removed = ids
         .into_iter()
         .filter(|id| group.remove_pending(*id))
@@ -35,8 +35,8 @@ pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
 /// The pending entries that `XPENDING` lists.
 struct PendingFilter<'c> {
     idle_ms: u64,
-    start: StreamId,
-    end: StreamId,
+    start: EntryId,
+    end: EntryId,
     count: usize,
     consumer: Option<&'c [u8]>,
 }
@@ -54,8 +54,8 @@ impl<'c> PendingFilter<'c> {
         Ok(PendingFilter {
             idle_ms: u64::try_from(idle).unwrap_or(0),
             count: usize::try_from(integer(count)?).unwrap_or(0),
-            start: StreamId::parse_start(start).map_err(failed)?,
-            end: StreamId::parse_end(end).map_err(failed)?,
+            start: EntryId::parse_start(start).map_err(failed)?,
+            end: EntryId::parse_end(end).map_err(failed)?,
             consumer: consumer.first().copied(),
         })
     }

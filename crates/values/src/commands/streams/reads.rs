@@ -8,7 +8,7 @@ use super::{
     push_entry, push_id, stream_of,
 };
 use crate::call::{Call, Outcome, StoredValue};
-use crate::stream::{ConsumerGroup, StreamEntry, StreamId, StreamView};
+use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
 
 /// `XLEN key`.
 pub(super) fn xlen<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
@@ -38,8 +38,8 @@ fn range<'v>(
     value: Option<StoredValue<'v>>,
     is_back: bool,
 ) -> Executed<'v> {
-    let start = StreamId::parse_start(start).map_err(failed)?;
-    let end = StreamId::parse_end(end).map_err(failed)?;
+    let start = EntryId::parse_start(start).map_err(failed)?;
+    let end = EntryId::parse_end(end).map_err(failed)?;
     let mut count = usize::MAX;
     let (pairs, rest) = options.as_chunks::<2>();
     for [option, value] in pairs {
@@ -80,13 +80,13 @@ pub(super) fn xread<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execu
             .and_then(StreamView::last)
             .and_then(|last| last.id.previous()),
         b">" => return Err(failed(CallError::NewEntriesWithoutGroup)),
-        id => Some(StreamId::parse(id).map_err(failed)?),
+        id => Some(EntryId::parse(id).map_err(failed)?),
     };
-    let start = after.and_then(StreamId::next);
+    let start = after.and_then(EntryId::next);
     let (Some(stream), Some(start)) = (stream, start) else {
         return Ok(Outcome::unchanged(Reply::Nil));
     };
-    let entries = stream.range(start, StreamId::MAX).take(count_of(count)?);
+    let entries = stream.range(start, EntryId::MAX).take(count_of(count)?);
     let entries: Vec<StreamEntry<'_>> = entries.collect();
     Ok(Outcome::unchanged(entries_or_nil(&entries)))
 }
@@ -106,7 +106,7 @@ struct GroupRead<'c, 'v> {
     group: ConsumerGroup<'v>,
     consumer: &'c [u8],
     /// The greatest id: new entries. Otherwise those of the consumer behind this one.
-    after: StreamId,
+    after: EntryId,
     count: usize,
     no_ack: bool,
 }
@@ -119,10 +119,10 @@ impl<'c, 'v> GroupRead<'c, 'v> {
         };
         let (stream, group) = group_of(bytes, group)?;
         let after = match *id {
-            b">" => StreamId::MAX,
+            b">" => EntryId::MAX,
             b"$" => return Err(failed(CallError::LastIdInGroup)),
             b"+" => return Err(failed(CallError::LastEntryInGroup)),
-            id => StreamId::parse(id).map_err(failed)?,
+            id => EntryId::parse(id).map_err(failed)?,
         };
         Ok(GroupRead {
             stream,
@@ -182,7 +182,7 @@ fn new_entries<'v>(
     let Some(start) = group.last_id.next() else {
         return Vec::new();
     };
-    let entries = stream.range(start, StreamId::MAX).take(count);
+    let entries = stream.range(start, EntryId::MAX).take(count);
     let entries: Vec<StreamEntry<'v>> = entries.collect();
     entries
         .iter()
@@ -194,7 +194,7 @@ fn new_entries<'v>(
 fn history(
     stream: StreamView<'_>,
     group: &mut ConsumerGroup<'_>,
-    (consumer, start, count): (usize, StreamId, usize),
+    (consumer, start, count): (usize, EntryId, usize),
     now_ms: u64,
 ) -> Reply<'static> {
     let first = group.pending_from(start);

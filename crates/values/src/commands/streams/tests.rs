@@ -59,8 +59,10 @@ fn shown(reply: &Reply<'_>) -> String {
 
 #[test]
 fn ids_follow_the_time_and_never_go_back() {
-    let mut key = Key::default();
-    key.time_ms = 5;
+    let mut key = Key {
+        value: None,
+        time_ms: 5,
+    };
     assert_eq!(key.call(XADD, "* f v"), "5-0");
     assert_eq!(key.call(XADD, "* f v"), "5-1");
     key.time_ms = 4;
