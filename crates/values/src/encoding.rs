@@ -4,37 +4,80 @@ use base::number::parse_int;
 use base::transaction::Kind;
 
 use crate::call::StoredValue;
+use crate::listpack::ListpackWriter;
 use crate::packed::PackedView;
+use crate::score::SCORE_BYTES;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
-/// The most elements, and the longest element in bytes, of collections that Redis keeps in one block.
-const BLOCK_ELEMENTS: usize = 128;
+/// The most fields, members and integers of hashes, sorted sets, sets and sets of integers that Redis keeps in one
+/// block.
+const HASH_FIELDS: usize = 512;
+const SORTED_SET_MEMBERS: usize = 128;
+const SET_MEMBERS: usize = 128;
+const SET_INTEGERS: usize = 512;
+/// The longest element in bytes of such a block, unless it is of a list.
 const BLOCK_ELEMENT: usize = 64;
+/// The size in bytes from which on a list has several nodes.
+pub(crate) const LIST_NODE: usize = 8192;
 
-/// Returns the name of the encoding that Redis has for a value that is set.
+/// Returns the name of the encoding that Redis 7.4 has for a value that is set.
 #[must_use]
 pub fn encoding(value: StoredValue<'_>) -> &'static str {
+    let view = PackedView::new(value.bytes);
     match value.kind {
         Kind::String if parse_int(value.bytes).is_some() => "int",
         Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if is_small(value.bytes) => "listpack",
+        Kind::Hash if is_hash_listpack(view) => "listpack",
         Kind::Hash => "hashtable",
+        Kind::List if is_list_listpack(view) => "listpack",
         Kind::List => "quicklist",
+        Kind::Set if is_intset(view) => "intset",
+        Kind::Set if view.len() <= SET_MEMBERS && are_short(view) => "listpack",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small(value.bytes) => "listpack",
+        Kind::SortedSet if is_sorted_set_listpack(view) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
 }
 
-fn is_small(bytes: &[u8]) -> bool {
-    let view = PackedView::new(bytes);
+/// Returns `true` if Redis keeps a hash in one block.
+pub(crate) fn is_hash_listpack(hash: PackedView<'_>) -> bool {
+    hash.len() <= HASH_FIELDS && are_short(hash)
+}
+
+/// Returns `true` if Redis keeps a set as integers.
+pub(crate) fn is_intset(set: PackedView<'_>) -> bool {
+    let mut members = set.iter();
+    set.len() <= SET_INTEGERS && members.all(|member| parse_int(member.first).is_some())
+}
+
+/// Returns `true` if Redis keeps a sorted set in one block.
+pub(crate) fn is_sorted_set_listpack(set: PackedView<'_>) -> bool {
+    let mut members = set.iter();
+    let is_short = |element: &[u8]| element.len() <= SCORE_BYTES + BLOCK_ELEMENT;
+    set.len() <= SORTED_SET_MEMBERS && members.all(|element| is_short(element.first))
+}
+
+fn is_list_listpack(list: PackedView<'_>) -> bool {
+    // An element takes at least two bytes.
+    if list.len() > LIST_NODE / 2 {
+        return false;
+    }
+    let mut block = ListpackWriter::new();
+    let mut elements = list.iter();
+    elements.all(|element| {
+        block.push(element.first);
+        block.len() <= LIST_NODE
+    })
+}
+
+/// Returns `true` if no element is longer than those of a block.
+fn are_short(view: PackedView<'_>) -> bool {
     let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
     let mut elements = view.iter();
-    view.len() <= BLOCK_ELEMENTS
-        && elements.all(|element| is_short(element.first) && is_short(element.second))
+    elements.all(|element| is_short(element.first) && is_short(element.second))
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@
 //! | `hash` | the types in terms of `packed`: their elements and the order of these |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
+//! | `listpack` | Redis's blocks of small collections: writing them |
+//! | [`dump`] | values in the format of Redis's files |
+//! | `score` | the scores of sorted sets as bytes and as text |
 //! | [`call`] | the table of the commands, and their execution on a value |
 //!
 //! A command is a function of its arguments, a value, the time and a seed. It returns a reply, the change of the
@@ -16,9 +19,12 @@
 
 pub mod call;
 pub mod commands;
+pub mod dump;
 mod encoding;
 mod hash;
+mod listpack;
 mod packed;
+mod score;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
 pub use commands::hashes;

@@ -52,6 +52,13 @@ impl<'v> PackedView<'v> {
         PackedView { bytes }
     }
 
+    /// Returns the form of the elements; `None` if there is no block, or none of a form that is known.
+    pub(crate) fn form(self) -> Option<Form> {
+        let form = *self.bytes.first()?;
+        let mut all = [Form::Single, Form::Pairs].into_iter();
+        all.find(|&known| known as u8 == form)
+    }
+
     /// Returns the number of elements.
     #[inline]
     pub(crate) fn len(self) -> usize {
@@ -142,6 +149,48 @@ impl<'v> Iterator for Elements<'v> {
     }
 }
 
+/// A block that is made of its elements, in their order.
+pub(crate) struct PackedBuilder {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl PackedBuilder {
+    /// Begins a block without elements.
+    pub(crate) fn new() -> PackedBuilder {
+        PackedBuilder {
+            bytes: EMPTY.to_vec(),
+            count: 0,
+        }
+    }
+
+    /// Adds an element whose only blob, or whose first, is this one; its second blob, if it has one, follows by
+    /// [`PackedBuilder::push_second`].
+    pub(crate) fn push(&mut self, blob: &[u8]) {
+        self.push_second(blob);
+        self.count += 1;
+    }
+
+    /// Adds the second blob of the last element.
+    pub(crate) fn push_second(&mut self, blob: &[u8]) {
+        push_length(blob.len(), |byte| self.bytes.push(byte));
+        self.bytes.extend_from_slice(blob);
+    }
+
+    /// Returns the length of the block in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the block, whose elements have this form.
+    pub(crate) fn finish(mut self, form: Form) -> Vec<u8> {
+        self.bytes[0] = form as u8;
+        let count = u32::try_from(self.count).expect("a value has fewer than 2^32 elements");
+        self.bytes[1..HEADER].copy_from_slice(&count.to_le_bytes());
+        self.bytes
+    }
+}
+
 /// A block that is changed: a copy is made at the first change.
 pub(crate) struct PackedEditor<'v> {
     bytes: Cow<'v, [u8]>,
@@ -210,13 +259,17 @@ impl<'v> PackedEditor<'v> {
 }
 
 fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
-    let mut length = blob.len();
+    push_length(blob.len(), |byte| to.push(byte));
+    to.extend_from_slice(blob);
+}
+
+#[inline]
+fn push_length(mut length: usize, mut push: impl FnMut(u8)) {
     while length >= 0x80 {
-        to.push(length as u8 | 0x80);
+        push(length as u8 | 0x80);
         length >>= 7;
     }
-    to.push(length as u8);
-    to.extend_from_slice(blob);
+    push(length as u8);
 }
 
 #[cfg(test)]
