@@ -112,9 +112,8 @@ fn of_redis() -> Vec<(Kind, Elements, &'static [u8])> {
         (
             Kind::SortedSet,
             of(&[
-                "d", "-inf", "b", "-1.5", "g", "0", "f", "0.1", "one", "1", "j", "3.5e18", "i",
-                "4611686018427387904", "e", "1e17", "h", "1e20", "c", "inf",
-            ]),
+                "d", "-inf", "b", "-1.5", "g", "0", "f", "0.1", "one", "1", "e", "1e17", "j", "3.5e18", "i", "4611686018427387904", "h", "1e20", "c", "inf",
+]),
             b"\x11\xc3@h@v\x10v\x00\x00\x00\x14\x00\x81d\x02\x84-inf\x05\x81b \x08\x101.5\x05\x81g\x02\x00\x01\x81f\x02\x930.10\xe0\x05\x00\x171\x14\x83one\x04\x01\x01\x81e\x02\xf4\x00\x00\x8a]xEc\x01\x09\x81j@\x0c\x08\xde\xc9t\x7f\x920\x09\x81i@\x0c`\x00\x0f@\x09\x81h\x02\x851e+20\x06\x81c\x02\x83 e\x01\x04\xff\x0a\x00\x97>\xab\x1a\xd1\xf1\x14\x0f",
         ),
         (
