@@ -23,6 +23,7 @@ mod dump;
 mod functions;
 mod hashes;
 mod help;
+mod hyper_log_logs;
 mod introspection;
 mod keys;
 mod latency;
@@ -49,12 +50,13 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 29] = [
+const FAMILIES: [&[CommandDefinition]; 30] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
+    hyper_log_logs::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

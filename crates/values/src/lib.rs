@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
 //! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hyper_log_log` | HyperLogLogs, which are strings |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | `listpack` | Redis's blocks of small collections: writing them |
@@ -22,10 +23,11 @@ pub mod commands;
 pub mod dump;
 mod encoding;
 mod hash;
+mod hyper_log_log;
 mod listpack;
 mod packed;
 mod score;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
-pub use commands::hashes;
+pub use commands::{hashes, hyper_log_logs};
 pub use encoding::encoding;

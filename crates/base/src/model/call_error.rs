@@ -38,4 +38,8 @@ call_errors! {
     NotPositive "ERR" "value is out of range, must be positive";
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
+    NoHyperLogLog "WRONGTYPE" "Key is not a valid HyperLogLog string value.";
+    CorruptHyperLogLog "INVALIDOBJ" "Corrupted HLL object detected";
+    AbsentKey "ERR" "The specified key does not exist";
+    NotSparse "ERR" "HLL encoding is not sparse";
 }

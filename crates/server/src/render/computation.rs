@@ -9,7 +9,7 @@ use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
 use super::context::{RenderContext, pairs};
 use crate::bit_field::BitField;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, write_op_error};
 
 /// The computation.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +35,10 @@ pub(crate) enum Computation {
     BitFields(Vec<BitField>),
     /// The longest common subsequence of two values.
     Subsequence(SubsequenceOptions),
+    /// The estimated number of different elements in values that are HyperLogLogs.
+    Cardinality,
+    /// The encoding of a HyperLogLog: 1 stands for dense registers.
+    RegisterEncoding,
 }
 
 impl Computation {
@@ -46,15 +50,9 @@ impl Computation {
         writer: &mut Writer<'_>,
     ) {
         match self {
-            Computation::Encoding => match replies.first() {
-                Some(Reply::Value(kind, value)) => {
-                    let stored = StoredValue {
-                        kind: *kind,
-                        bytes: value,
-                    };
-                    writer.bulk(values::encoding(stored).as_bytes());
-                }
-                _ => writer.null(),
+            Computation::Encoding => match replies.first().and_then(stored) {
+                Some(stored) => writer.bulk(values::encoding(stored).as_bytes()),
+                None => writer.null(),
             },
             Computation::One if is_absent(replies) => writer.null(),
             Computation::One => writer.int(1),
@@ -90,6 +88,16 @@ impl Computation {
                 let values = [0, 1].map(|at| value(replies.get(at)).unwrap_or_default());
                 common_subsequence::write(values, *options, writer);
             }
+            Computation::Cardinality => {
+                match values::hyper_log_logs::count_all(replies.iter().map(stored)) {
+                    Ok(count) => writer.int(count as i64),
+                    Err(error) => write_op_error(error, context.command, writer),
+                }
+            }
+            Computation::RegisterEncoding => writer.status(match replies.first() {
+                Some(Reply::Int(1)) => "dense",
+                _ => "sparse",
+            }),
         }
     }
 }
@@ -98,6 +106,14 @@ impl Computation {
 fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
     match reply {
         Some(Reply::Bytes(value) | Reply::Value(_, value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// Returns the value in a reply with its type, if there is one.
+fn stored<'a>(reply: &Reply<'a>) -> Option<StoredValue<'a>> {
+    match *reply {
+        Reply::Value(kind, bytes) => Some(StoredValue { kind, bytes }),
         _ => None,
     }
 }
