@@ -38,6 +38,7 @@ mod scripting;
 mod server;
 mod slow_log;
 mod snapshots;
+mod sort;
 mod strings;
 mod transactions;
 mod users;
@@ -50,13 +51,14 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 30] = [
+const FAMILIES: [&[CommandDefinition]; 31] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
     hyper_log_logs::COMMANDS,
+    sort::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

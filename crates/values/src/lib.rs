@@ -9,6 +9,7 @@
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | `listpack` | Redis's blocks of small collections: writing them |
 //! | [`dump`] | values in the format of Redis's files |
+//! | [`sort`] | the order of elements by `SORT` |
 //! | `score` | the scores of sorted sets as bytes and as text |
 //! | [`call`] | the table of the commands, and their execution on a value |
 //!
@@ -27,6 +28,7 @@ mod hyper_log_log;
 mod listpack;
 mod packed;
 mod score;
+pub mod sort;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
 pub use commands::{hashes, hyper_log_logs};

@@ -42,4 +42,5 @@ call_errors! {
     CorruptHyperLogLog "INVALIDOBJ" "Corrupted HLL object detected";
     AbsentKey "ERR" "The specified key does not exist";
     NotSparse "ERR" "HLL encoding is not sparse";
+    WeightNotNumber "ERR" "One or more scores can't be converted into double";
 }

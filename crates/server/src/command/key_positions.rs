@@ -5,13 +5,17 @@ use resp::Args;
 
 /// Where a command's keys stand among its arguments: `first` (0: it has none), `last` (negative:
 /// from the end) and the `step` between them. If they are counted, `first` is the place of their number, and
-/// they follow it.
+/// they follow it. One more key may be the value of an option.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyPositions {
     pub(crate) first: usize,
     pub(crate) last: i32,
     pub(crate) step: usize,
     pub(crate) counted: bool,
+    /// Where the options begin among which `STORE` names a key; 0: it is no option.
+    pub(crate) stored: usize,
+    /// The accesses to keys that the arguments do not show, or whose places are found by looking at all arguments.
+    pub(crate) hidden: &'static [&'static str],
 }
 
 impl KeyPositions {
@@ -20,36 +24,43 @@ impl KeyPositions {
         last: 0,
         step: 0,
         counted: false,
+        stored: 0,
+        hidden: &[],
     };
     pub(crate) const ONE: KeyPositions = KeyPositions {
         first: 1,
         last: 1,
         step: 1,
         counted: false,
+        ..KeyPositions::NONE
     };
     pub(crate) const SECOND: KeyPositions = KeyPositions {
         first: 2,
         last: 2,
         step: 1,
         counted: false,
+        ..KeyPositions::NONE
     };
     pub(crate) const FIRST_TWO: KeyPositions = KeyPositions {
         first: 1,
         last: 2,
         step: 1,
         counted: false,
+        ..KeyPositions::NONE
     };
     pub(crate) const ALL: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 1,
         counted: false,
+        ..KeyPositions::NONE
     };
     pub(crate) const PAIRS: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 2,
         counted: false,
+        ..KeyPositions::NONE
     };
     /// All arguments behind the first one.
     pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {
@@ -57,6 +68,7 @@ impl KeyPositions {
         last: -1,
         step: 1,
         counted: false,
+        ..KeyPositions::NONE
     };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
@@ -64,6 +76,19 @@ impl KeyPositions {
         last: 0,
         step: 1,
         counted: true,
+        ..KeyPositions::NONE
+    };
+
+    /// Of `SORT`: the first argument; keys that the patterns of `BY` and `GET` name; that of `STORE`.
+    pub(crate) const SORT: KeyPositions = KeyPositions {
+        stored: 2,
+        hidden: &["RO access", "OW update"],
+        ..KeyPositions::ONE
+    };
+    /// Of `SORT_RO`.
+    pub(crate) const SORT_READ_ONLY: KeyPositions = KeyPositions {
+        hidden: &["RO access"],
+        ..KeyPositions::ONE
     };
 
     /// Returns the index of the first key, if a command with these arguments has one there.
@@ -85,7 +110,30 @@ impl KeyPositions {
             (first, false) if self.last < 0 => (first, count + i64::from(self.last) + 1),
             (first, false) => (first, i64::from(self.last) + 1),
         };
-        (first..end.clamp(0, count) as usize).step_by(self.step.max(1))
+        let end = end.clamp(0, count) as usize;
+        let listed = (first..end).step_by(self.step.max(1));
+        listed.chain(self.stored_key(args))
+    }
+
+    /// Returns the index of the key that the last option `STORE` names.
+    fn stored_key(self, args: Args<'_>) -> Option<usize> {
+        if self.stored == 0 {
+            return None;
+        }
+        let (mut at, mut found) = (self.stored, None);
+        while let Some(option) = args.get(at) {
+            let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+            at += match () {
+                () if is("limit") => 3,
+                () if is("by") || is("get") => 2,
+                () if is("store") && at + 1 < args.len() => {
+                    found = Some(at + 1);
+                    2
+                }
+                () => 1,
+            };
+        }
+        found
     }
 }
 
@@ -110,5 +158,27 @@ mod tests {
         assert_eq!(indexes(KeyPositions::COUNTED, 5), [3, 4]);
         assert_eq!(indexes(KeyPositions::COUNTED, 4), [3]);
         assert!(indexes(KeyPositions::COUNTED, 2).is_empty());
+    }
+
+    #[test]
+    fn the_key_of_the_last_store_is_found() {
+        let found = |text: &str| {
+            let starts = text.split(' ').scan(0, |at, word| {
+                let span = Span::new(*at, word.len());
+                *at += word.len() + 1;
+                Some(span)
+            });
+            let spans: Vec<Span> = starts.collect();
+            let args = Args::new(text.as_bytes(), &spans);
+            KeyPositions::SORT.indexes(args).collect::<Vec<_>>()
+        };
+        assert_eq!(found("sort k"), [1]);
+        assert_eq!(found("sort k desc STORE a"), [1, 4]);
+        assert_eq!(found("sort k store a store b alpha"), [1, 5]);
+        assert_eq!(
+            found("sort k get store by store limit store x store b"),
+            [1, 10]
+        );
+        assert_eq!(found("sort k store"), [1]);
     }
 }

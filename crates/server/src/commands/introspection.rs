@@ -119,24 +119,23 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
 }
 
 /// Writes where the keys are and what the command does with them: for each kind of access a range that
-/// begins at an index.
+/// begins at an index. Keys in other places follow.
 fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
-    let count = command.accesses().count();
-    writer.set(count);
-    for (number, access) in command.accesses().enumerate() {
+    let in_ranges = match keys.stored {
+        0 => command.accesses().count(),
+        _ => 1,
+    };
+    writer.set(in_ranges + keys.hidden.len());
+    for (number, access) in command.accesses().take(in_ranges).enumerate() {
         writer.map(3);
         writer.bulk(b"flags");
         write_access(access, writer);
         writer.bulk(b"begin_search");
         writer.map(2);
         writer.bulk(b"type");
-        writer.bulk(b"index");
-        writer.bulk(b"spec");
-        writer.map(1);
-        writer.bulk(b"index");
         let first = (keys.first + number * keys.step) as i64;
-        writer.int(first);
+        write_numbers(b"index", &[("index", first)], writer);
         writer.bulk(b"find_keys");
         writer.map(2);
         writer.bulk(b"type");
@@ -147,13 +146,24 @@ fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>
         }
         // The last key counts from the first one, unless it counts from the end.
         let last = match i64::from(keys.last) {
-            _ if number + 1 < count => 0,
+            _ if number + 1 < in_ranges => 0,
             last if last < 0 => last,
             last => last - first,
         };
         let step = keys.step as i64;
         let numbers = [("lastkey", last), ("keystep", step), ("limit", 0)];
         write_numbers(b"range", &numbers, writer);
+    }
+    for access in keys.hidden {
+        writer.map(3);
+        writer.bulk(b"flags");
+        write_access(access, writer);
+        for part in ["begin_search", "find_keys"] {
+            writer.bulk(part.as_bytes());
+            writer.map(2);
+            writer.bulk(b"type");
+            write_numbers(b"unknown", &[], writer);
+        }
     }
 }
 
