@@ -6,6 +6,7 @@ use base::database;
 use resp::{Protocol, Writer};
 use sha2::{Digest, Sha256};
 use store::{Snapshot, SnapshotEntry};
+use values::StoredValue;
 
 use crate::hexadecimal::hexadecimal;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
@@ -204,6 +205,7 @@ fn digest_of(entry: &SnapshotEntry<'_>) -> [u8; DIGEST_BYTES] {
     hash.update((entry.key.len() as u64).to_le_bytes());
     hash.update(entry.key);
     hash.update(entry.deadline.unwrap_or(0).to_le_bytes());
+    hash.update([entry.kind as u8]);
     hash.update(entry.value);
     let hash = hash.finalize();
     std::array::from_fn(|at| hash[at])
@@ -247,13 +249,15 @@ impl KeySelection {
                 }
             }
             KeySelection::Description(text) => {
+                let stored = StoredValue {
+                    kind: entry.kind,
+                    bytes: entry.value,
+                };
+                let length = values::dump::length(stored);
                 *text = Some(format!(
                     "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
-                    values::encoding(values::StoredValue {
-                        kind: entry.kind,
-                        bytes: entry.value,
-                    }),
-                    entry.value.len()
+                    values::encoding(stored),
+                    length.unwrap_or(entry.value.len())
                 ));
             }
             _ => {}

@@ -69,7 +69,7 @@ pub enum PayloadError {
     Malformed,
     /// Its value is longer than values may be.
     TooLong,
-    /// Its value is a stream, or a hash some of whose fields have deadlines.
+    /// Its value is a stream; or, when it is encoded, a hash some of whose fields have deadlines.
     Unsupported,
 }
 
@@ -84,6 +84,15 @@ pub enum LibraryPayloadError {
     Early,
     /// A source is malformed, or longer than values may be.
     Malformed,
+}
+
+/// What decoding depends on besides the payload.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodeContext {
+    /// The length of the longest value in bytes.
+    pub longest: usize,
+    /// The time, milliseconds since the Unix epoch.
+    pub time_ms: u64,
 }
 
 /// A value that was decoded.
@@ -106,6 +115,22 @@ pub fn encode(value: StoredValue<'_>) -> Result<Vec<u8>, PayloadError> {
     Ok(out)
 }
 
+/// Returns a payload in the newest version that is read, given all but its footer.
+pub(crate) fn signed(body: &[u8]) -> Vec<u8> {
+    let mut payload = [body, &NEWEST_VERSION.to_le_bytes()].concat();
+    let checksum = CRC.checksum(&payload);
+    payload.extend(checksum.to_le_bytes());
+    payload
+}
+
+/// Returns the length of a value in bytes, without its type and what follows it; `None`: it has no payload.
+#[must_use]
+pub fn length(value: StoredValue<'_>) -> Option<usize> {
+    let mut out = Vec::new();
+    encode::write(value, &mut out).ok()?;
+    Some(out.len() - 1)
+}
+
 /// Returns the payload of libraries with these sources.
 pub fn encode_libraries<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -123,14 +148,14 @@ fn encode_footer(out: &mut Vec<u8>) {
     out.extend(checksum.to_le_bytes());
 }
 
-/// Decodes a payload to a value of at most `longest` bytes. Bytes behind the value are ignored, as Redis does.
+/// Decodes a payload to a value. Bytes behind the value are ignored, as Redis does. `None`: it is a hash, and the
+/// deadlines of all its fields have passed.
 ///
 /// # Errors
 /// See [`PayloadError`].
-pub fn decode(payload: &[u8], longest: usize) -> Result<DumpedValue, PayloadError> {
+pub fn decode(payload: &[u8], context: DecodeContext) -> Result<Option<DumpedValue>, PayloadError> {
     let body = body_of(payload).ok_or(PayloadError::Footer)?;
-    let (kind, bytes) = decode::read(&mut PayloadReader::new(body), longest)?;
-    Ok(DumpedValue { kind, bytes })
+    decode::read(&mut PayloadReader::new(body), context)
 }
 
 /// Decodes a payload to the sources of libraries, each of at most `longest` bytes.

@@ -5,7 +5,7 @@ use base::transaction::Kind;
 
 use crate::call::StoredValue;
 use crate::listpack::ListpackWriter;
-use crate::packed::PackedView;
+use crate::packed::{Form, PackedView};
 use crate::score::SCORE_BYTES;
 
 /// The longest string that Redis keeps in one piece with its header.
@@ -15,7 +15,7 @@ const EMBEDDED: usize = 44;
 const HASH_FIELDS: usize = 512;
 const SORTED_SET_MEMBERS: usize = 128;
 const SET_MEMBERS: usize = 128;
-const SET_INTEGERS: usize = 512;
+pub(crate) const SET_INTEGERS: usize = 512;
 /// The longest element in bytes of such a block, unless it is of a list.
 const BLOCK_ELEMENT: usize = 64;
 /// The size in bytes from which on a list has several nodes.
@@ -49,8 +49,7 @@ pub(crate) fn is_hash_listpack(hash: PackedView<'_>) -> bool {
 
 /// Returns `true` if Redis keeps a set as integers.
 pub(crate) fn is_intset(set: PackedView<'_>) -> bool {
-    let mut members = set.iter();
-    set.len() <= SET_INTEGERS && members.all(|member| parse_int(member.first).is_some())
+    set.form() == Some(Form::Integers)
 }
 
 /// Returns `true` if Redis keeps a sorted set in one block.

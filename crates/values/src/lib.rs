@@ -11,6 +11,7 @@
 //! | [`dump`] | values in the format of Redis's files |
 //! | [`sort`] | the order of elements by `SORT` |
 //! | `score` | the scores of sorted sets as bytes and as text |
+//! | [`fuzz`] | an entry point for fuzzing |
 //! | [`call`] | the table of the commands, and their execution on a value |
 //!
 //! A command is a function of its arguments, a value, the time and a seed. It returns a reply, the change of the
@@ -23,6 +24,7 @@ pub mod call;
 pub mod commands;
 pub mod dump;
 mod encoding;
+pub mod fuzz;
 mod hash;
 mod hyper_log_log;
 mod listpack;

@@ -6,8 +6,8 @@
 //! | 4 | the number of elements, little-endian |
 //! | … | the elements, in their order |
 //!
-//! An element is one blob ([`Form::Single`]) or two ([`Form::Pairs`]). A blob is its length (LEB128, as few
-//! bytes as possible) and its bytes.
+//! An element is one blob or two, as the form says. A blob is its length (LEB128, as few bytes as possible) and
+//! its bytes.
 //!
 //! Blocks come from this module, or were checked by [`PackedView::check`]: reading one stops where it is malformed.
 
@@ -24,6 +24,23 @@ pub(crate) enum Form {
     Single = 0,
     /// Each is two blobs.
     Pairs = 1,
+    /// Each is two blobs; the second one begins with a deadline (module `hash`).
+    ExpiringPairs = 2,
+    /// Each is one blob, the decimal digits of an integer of 64 bits; they are in numeric order.
+    Integers = 3,
+}
+
+impl Form {
+    const ALL: [Form; 4] = [
+        Form::Single,
+        Form::Pairs,
+        Form::ExpiringPairs,
+        Form::Integers,
+    ];
+
+    fn has_pairs(self) -> bool {
+        matches!(self, Form::Pairs | Form::ExpiringPairs)
+    }
 }
 
 const HEADER: usize = 5;
@@ -52,11 +69,11 @@ impl<'v> PackedView<'v> {
         PackedView { bytes }
     }
 
-    /// Returns the form of the elements; `None` if there is no block, or none of a form that is known.
+    /// Returns the form of the elements; `None` if there are no bytes.
+    #[inline]
     pub(crate) fn form(self) -> Option<Form> {
-        let form = *self.bytes.first()?;
-        let mut all = [Form::Single, Form::Pairs].into_iter();
-        all.find(|&known| known as u8 == form)
+        let number = usize::from(*self.bytes.first()?);
+        Form::ALL.get(number).copied()
     }
 
     /// Returns the number of elements.
@@ -74,7 +91,7 @@ impl<'v> PackedView<'v> {
         Elements {
             bytes: self.bytes,
             at: HEADER,
-            pairs: self.bytes.first() == Some(&(Form::Pairs as u8)),
+            pairs: self.form().is_some_and(Form::has_pairs),
         }
     }
 
@@ -96,10 +113,7 @@ impl<'v> PackedView<'v> {
         for element in self.iter() {
             (count, end) = (count + 1, element.place.end);
         }
-        self.bytes.first() == Some(&(form as u8))
-            && count == self.len()
-            && count > 0
-            && end == self.bytes.len()
+        self.form() == Some(form) && count == self.len() && count > 0 && end == self.bytes.len()
     }
 }
 
@@ -149,48 +163,6 @@ impl<'v> Iterator for Elements<'v> {
     }
 }
 
-/// A block that is made of its elements, in their order.
-pub(crate) struct PackedBuilder {
-    bytes: Vec<u8>,
-    count: usize,
-}
-
-impl PackedBuilder {
-    /// Begins a block without elements.
-    pub(crate) fn new() -> PackedBuilder {
-        PackedBuilder {
-            bytes: EMPTY.to_vec(),
-            count: 0,
-        }
-    }
-
-    /// Adds an element whose only blob, or whose first, is this one; its second blob, if it has one, follows by
-    /// [`PackedBuilder::push_second`].
-    pub(crate) fn push(&mut self, blob: &[u8]) {
-        self.push_second(blob);
-        self.count += 1;
-    }
-
-    /// Adds the second blob of the last element.
-    pub(crate) fn push_second(&mut self, blob: &[u8]) {
-        push_length(blob.len(), |byte| self.bytes.push(byte));
-        self.bytes.extend_from_slice(blob);
-    }
-
-    /// Returns the length of the block in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Returns the block, whose elements have this form.
-    pub(crate) fn finish(mut self, form: Form) -> Vec<u8> {
-        self.bytes[0] = form as u8;
-        let count = u32::try_from(self.count).expect("a value has fewer than 2^32 elements");
-        self.bytes[1..HEADER].copy_from_slice(&count.to_le_bytes());
-        self.bytes
-    }
-}
-
 /// A block that is changed: a copy is made at the first change.
 pub(crate) struct PackedEditor<'v> {
     bytes: Cow<'v, [u8]>,
@@ -209,6 +181,11 @@ impl<'v> PackedEditor<'v> {
     /// Returns the block as it is now.
     pub(crate) fn view(&self) -> PackedView<'_> {
         PackedView::new(&self.bytes)
+    }
+
+    /// Returns the length of the block in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Returns the block if it was changed.
@@ -231,7 +208,7 @@ impl<'v> PackedEditor<'v> {
         let mut encoded: SmallVec<[u8; 128]> = SmallVec::new();
         if let Some((first, second)) = element {
             push_blob(&mut encoded, first);
-            if self.form == Form::Pairs {
+            if self.form.has_pairs() {
                 push_blob(&mut encoded, second);
             }
         }
@@ -259,17 +236,13 @@ impl<'v> PackedEditor<'v> {
 }
 
 fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
-    push_length(blob.len(), |byte| to.push(byte));
-    to.extend_from_slice(blob);
-}
-
-#[inline]
-fn push_length(mut length: usize, mut push: impl FnMut(u8)) {
+    let mut length = blob.len();
     while length >= 0x80 {
-        push(length as u8 | 0x80);
+        to.push(length as u8 | 0x80);
         length >>= 7;
     }
-    push(length as u8);
+    to.push(length as u8);
+    to.extend_from_slice(blob);
 }
 
 #[cfg(test)]
@@ -280,7 +253,7 @@ mod tests {
     #[test]
     fn a_block_is_what_was_done_to_it() {
         let mut random = fastrand::Rng::with_seed(1);
-        for form in [Form::Single, Form::Pairs] {
+        for form in Form::ALL {
             let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let mut block = Vec::new();
             for _ in 0..2000 {
@@ -288,7 +261,7 @@ mod tests {
                 for _ in 0..random.usize(1..4) {
                     let mut blob = || vec![random.u8(..); random.usize(..300)];
                     let (first, mut second) = (blob(), blob());
-                    if form == Form::Single {
+                    if !form.has_pairs() {
                         second.clear();
                     }
                     let at = random.usize(..=model.len());

@@ -4,7 +4,7 @@ use base::key_event::KeyEvent;
 use base::transaction::Expiry;
 use resp::{Args, Writer};
 use values::StoredValue;
-use values::dump::{PayloadError, decode, encode};
+use values::dump::{DecodeContext, PayloadError, decode, encode};
 
 use super::arguments::{int, is};
 use crate::command::CommandKind::Compound;
@@ -43,7 +43,7 @@ fn refusal_of(error: PayloadError) -> Refusal {
         PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
         PayloadError::TooLong => Refusal::TooLong,
         PayloadError::Unsupported => Refusal::Text(
-            "ERR streams, and hashes with fields that expire, cannot be dumped and restored yet",
+            "ERR streams cannot be dumped and restored yet, and hashes with fields that expire cannot be dumped",
         ),
     }
 }
@@ -105,16 +105,20 @@ fn restore(
         at if options.is_absolute => Expiry::AtMs(at),
         ttl => Expiry::InMs(ttl),
     };
-    let restored = decode(args.at(3), set.longest_value()).map_err(refusal_of)?;
+    let context = DecodeContext {
+        longest: set.longest_value(),
+        time_ms: set.time_ms(),
+    };
+    let restored = decode(args.at(3), context).map_err(refusal_of)?;
     let deadline = expiry.deadline(set.time_ms(), None);
     let deadline = deadline.map_err(|_| Refusal::BadExpiry)?;
     let existed = set.value(key).is_some();
-    let value = WorkingValue {
+    let value = restored.map(|restored| WorkingValue {
         kind: restored.kind,
         bytes: restored.bytes,
         deadline,
-    };
-    match set.set(key, Some(value)) {
+    });
+    match set.set(key, value) {
         Ok(()) => {
             match set.value(key) {
                 Some(_) => set.note(key, KeyEvent::Restore),

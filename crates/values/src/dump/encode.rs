@@ -76,8 +76,7 @@ fn write_list(list: PackedView<'_>, out: &mut Vec<u8>) {
 fn write_set(set: PackedView<'_>, out: &mut Vec<u8>) {
     if encoding::is_intset(set) {
         let numbers = set.iter().filter_map(|member| parse_int(member.first));
-        let mut numbers: Vec<i64> = numbers.collect();
-        numbers.sort_unstable();
+        let numbers: Vec<i64> = numbers.collect();
         out.push(SET_INTSET);
         return writer::string(&intset::write(&numbers), out);
     }

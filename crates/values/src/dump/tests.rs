@@ -7,6 +7,7 @@ use base::transaction::Kind;
 use super::*;
 
 const LONGEST: usize = 1 << 16;
+const NOW_MS: u64 = 1_700_000_000_000;
 
 /// Values, and their payloads as Redis 7.0.15 answers them.
 const OF_REDIS: [(&[u8], &[u8]); 19] = [
@@ -61,13 +62,19 @@ const OF_REDIS: [(&[u8], &[u8]); 19] = [
     ),
 ];
 
+/// Returns what decoding depends on, at a time at which some deadlines have passed.
+fn at_time(longest: usize) -> DecodeContext {
+    let time_ms = NOW_MS;
+    DecodeContext { longest, time_ms }
+}
+
 fn encode_string(bytes: &[u8]) -> Vec<u8> {
     let kind = Kind::String;
     encode(StoredValue { kind, bytes }).expect("strings have payloads")
 }
 
 fn decode_string(payload: &[u8], longest: usize) -> Result<Vec<u8>, PayloadError> {
-    let value = decode(payload, longest)?;
+    let value = decode(payload, at_time(longest))?.expect("no fields expire");
     assert_eq!(value.kind, Kind::String);
     Ok(value.bytes)
 }
