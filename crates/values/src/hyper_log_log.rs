@@ -44,7 +44,7 @@ const SPARSE: u8 = 1;
 /// The bit of the last byte of an estimate that is not valid.
 const STALE: u8 = 0x80;
 /// The longest sparse HyperLogLog, as Redis has it by default.
-const LONGEST_SPARSE: usize = 3000;
+pub const LONGEST_SPARSE: usize = 3000;
 
 const NO_HYPER_LOG_LOG: OpError = OpError::Call(CallError::NoHyperLogLog);
 const CORRUPT: OpError = OpError::Call(CallError::CorruptHyperLogLog);

@@ -5,6 +5,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, Kind, OpError, Reply};
 
 use crate::call::{Call, Outcome, StoredValue, ValueChange, W, bytes_of, calls};
+pub use crate::hyper_log_log::LONGEST_SPARSE;
 use crate::hyper_log_log::{self, HyperLogLogEditor, HyperLogLogView, Registers};
 
 calls! {

@@ -10,6 +10,7 @@
 //! 3. Nothing counts keys: Redis counts those that have expired until it meets them.
 
 mod bits;
+mod computed;
 mod payloads;
 mod read_bits;
 
@@ -108,8 +109,9 @@ impl Generator {
     fn plain_command(&mut self) -> Args {
         match self.rng.u32(..100) {
             0..20 => self.reading(),
-            20..40 => self.setting(),
-            40..56 => self.changing(),
+            20..39 => self.setting(),
+            39..55 => self.changing(),
+            55 => self.computing(),
             56..63 => self.writing_bits(),
             63..72 => self.several_keys(),
             72..92 => self.expiring(),
@@ -448,7 +450,7 @@ impl Generator {
 pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
-    keys.extend([b("x"), b("y")]);
+    keys.extend(["x", "y", "p", "q", "r"].map(b));
     // Malformed calls write these.
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
