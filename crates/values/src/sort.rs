@@ -83,7 +83,7 @@ impl<'p> SortPattern<'p> {
 /// By which property elements are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortKey {
-    /// None: lists and sorted sets stay in their order.
+    /// None: they stay in their order.
     None,
     /// Weights, which are numbers.
     Number,

@@ -78,10 +78,18 @@ fn pfdebug<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         ("encoding", hyper_log_logs::PFDEBUG_ENCODING),
         ("todense", hyper_log_logs::PFDEBUG_TODENSE),
     ];
-    let command = commands.into_iter().find(|(name, _)| is(word, name));
-    let Some((_, command)) = command else {
-        let text = [b"ERR Unknown PFDEBUG subcommand '", shown(word), b"'"].concat();
-        return Err(Refusal::Owned(text));
+    let known = commands.into_iter().find(|(name, _)| is(word, name));
+    let (command, render) = match known {
+        Some((_, command @ hyper_log_logs::PFDEBUG_ENCODING)) => {
+            (command, Render::computed(Computation::RegisterEncoding))
+        }
+        Some((_, command)) => (command, Render::Plain),
+        // The key is looked at first.
+        None => {
+            let text = [b"ERR Unknown PFDEBUG subcommand '", shown(word), b"'"].concat();
+            let refused = Render::RefusedIfThere(Refusal::Owned(text));
+            (hyper_log_logs::PFDEBUG_ENCODING, refused)
+        }
     };
     let call = ValueCall {
         command,
@@ -92,10 +100,7 @@ fn pfdebug<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         key: args.at(2),
         call,
     });
-    Ok(match command {
-        hyper_log_logs::PFDEBUG_ENCODING => Render::computed(Computation::RegisterEncoding),
-        _ => Render::Plain,
-    })
+    Ok(render)
 }
 
 fn pfselftest(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>) {

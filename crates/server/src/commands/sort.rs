@@ -30,6 +30,8 @@ struct SortOptions<'a> {
     are_texts: bool,
     limit: (i64, i64),
     by: Option<SortPattern<'a>>,
+    /// Elements stay in their order: a pattern of `BY` has named no key.
+    stays: bool,
     get: Vec<SortPattern<'a>>,
     store: Option<&'a [u8]>,
 }
@@ -41,6 +43,7 @@ impl<'a> SortOptions<'a> {
             are_texts: false,
             limit: (0, -1),
             by: None,
+            stays: false,
             get: Vec::new(),
             store: None,
         };
@@ -60,7 +63,9 @@ impl<'a> SortOptions<'a> {
                     at += 1;
                 }
                 (Some(pattern), _) if is(option, "by") => {
-                    options.by = Some(SortPattern::parse(pattern));
+                    let pattern = SortPattern::parse(pattern);
+                    options.stays |= !matches!(pattern, SortPattern::Key { .. });
+                    options.by = Some(pattern);
                     at += 1;
                 }
                 (Some(pattern), _) if is(option, "get") => {
@@ -134,16 +139,15 @@ fn sorted<'v>(
     let database = database::number(key);
     let value = stored(set, key);
     let mut elements = sort::elements(value).map_err(Refusal::Failed)?;
-    let is_sorted_set = value.is_some_and(|value| value.kind == Kind::SortedSet);
     let is_set = value.is_some_and(|value| value.kind == Kind::Set);
-    let (by, order) = match (options.by, options.are_texts) {
+    let (by, order) = match (options.stays, options.are_texts) {
         // The elements of a set have no order: the result must be the same wherever it is computed.
-        (Some(SortPattern::None), _) if is_set => (None, SortKey::Text),
-        (Some(SortPattern::None | SortPattern::Element), _) => (None, SortKey::None),
-        (by, true) => (by, SortKey::Text),
-        (by, false) => (by, SortKey::Number),
+        (true, _) if is_set => (None, SortKey::Text),
+        (true, _) => (None, SortKey::None),
+        (false, true) => (options.by, SortKey::Text),
+        (false, false) => (options.by, SortKey::Number),
     };
-    if order == SortKey::None && is_sorted_set && options.descends {
+    if order == SortKey::None && options.descends {
         elements.reverse();
     }
     if let Some(pattern) = by {
