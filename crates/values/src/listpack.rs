@@ -105,10 +105,10 @@ fn push_wide(encoding: u8, bytes: &[u8], to: &mut Vec<u8>) {
 /// needed for 2^14 − 1, 2^21 − 1 and 2^28 − 1.
 fn groups_of(length: usize) -> usize {
     match length {
-        ..128 => 1,
-        ..0x3fff => 2,
-        ..0x1f_ffff => 3,
-        ..0xfff_ffff => 4,
+        0..=127 => 1,
+        128..=0x3ffe => 2,
+        0x3fff..=0x1f_fffe => 3,
+        0x1f_ffff..=0xfff_fffe => 4,
         _ => 5,
     }
 }

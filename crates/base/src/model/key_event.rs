@@ -101,6 +101,7 @@ key_events! {
     ConsumerDelete "xgroup-delconsumer" 't' "A consumer was removed.";
     PfAdd "pfadd" '$' "Elements were added to its HyperLogLog.";
     SortStore "sortstore" 'l' "The result of a sort was stored.";
+    Rewritten "rewritten" '-' "Its value has other bytes and means the same: no client asks for such events.";
 }
 
 /// A listener for changes of keys that transactions have committed.

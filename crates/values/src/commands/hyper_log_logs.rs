@@ -3,6 +3,7 @@
 use base::key_event::KeyEvent;
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, Kind, OpError, Reply};
+use smallvec::smallvec;
 
 use crate::call::{Call, Outcome, StoredValue, ValueChange, W, bytes_of, calls};
 pub use crate::hyper_log_log::LONGEST_SPARSE;
@@ -27,15 +28,11 @@ fn view_of(value: Option<StoredValue<'_>>) -> Result<Option<HyperLogLogView<'_>>
 }
 
 /// Returns the outcome after which the key has this HyperLogLog.
-fn changed<'v>(
-    reply: Reply<'v>,
-    event: Option<KeyEvent>,
-    editor: HyperLogLogEditor<'_>,
-) -> Outcome<'v> {
+fn changed<'v>(reply: Reply<'v>, event: KeyEvent, editor: HyperLogLogEditor<'_>) -> Outcome<'v> {
     Outcome {
         reply,
         change: ValueChange::Set(Kind::String, editor.into_bytes()),
-        events: event.into_iter().collect(),
+        events: smallvec![event],
     }
 }
 
@@ -51,7 +48,7 @@ fn pfadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
         return Ok(Outcome::unchanged(Reply::Int(0)));
     }
     editor.invalidate();
-    Ok(changed(Reply::Int(1), Some(KeyEvent::PfAdd), editor))
+    Ok(changed(Reply::Int(1), KeyEvent::PfAdd, editor))
 }
 
 /// `PFCOUNT key`: keeps the estimate in the value.
@@ -65,7 +62,11 @@ fn pfcount<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
     let estimate = hyper_log_log::estimate(view.registers()?.as_ref());
     let mut editor = HyperLogLogEditor::of(Some(view));
     editor.set_estimate(estimate);
-    Ok(changed(Reply::Int(estimate as i64), None, editor))
+    Ok(changed(
+        Reply::Int(estimate as i64),
+        KeyEvent::Rewritten,
+        editor,
+    ))
 }
 
 /// Returns the HyperLogLog of a key that must be there.
@@ -89,7 +90,7 @@ fn pfdebug_getreg<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     }
     let mut editor = HyperLogLogEditor::of(Some(view));
     editor.become_dense()?;
-    Ok(changed(reply, None, editor))
+    Ok(changed(reply, KeyEvent::Rewritten, editor))
 }
 
 /// `PFDEBUG DECODE key`.
@@ -129,7 +130,7 @@ fn pfdebug_todense<'v>(
     }
     let mut editor = HyperLogLogEditor::of(Some(view));
     editor.become_dense()?;
-    Ok(changed(Reply::Int(1), None, editor))
+    Ok(changed(Reply::Int(1), KeyEvent::Rewritten, editor))
 }
 
 /// Returns the estimate of the number of different elements in all of these values.

@@ -48,13 +48,13 @@ impl<'b> ListpackEntries<'b> {
                 .map(|bytes| (signed(bytes), length + 1))
         };
         let (string, number) = match first {
-            ..0x80 => (None, (i64::from(first), 1)),
-            ..0xc0 => (Some((1, usize::from(first & 0x3f))), (0, 0)),
-            ..0xe0 => {
+            0..=0x7f => (None, (i64::from(first), 1)),
+            0x80..=0xbf => (Some((1, usize::from(first & 0x3f))), (0, 0)),
+            0xc0..=0xdf => {
                 let bits = i64::from(first & 0x1f) << 8 | second()? as i64;
                 (None, (bits << 51 >> 51, 2))
             }
-            ..0xf0 => (Some((2, usize::from(first & 0xf) << 8 | second()?)), (0, 0)),
+            0xe0..=0xef => (Some((2, usize::from(first & 0xf) << 8 | second()?)), (0, 0)),
             0xf0 => {
                 let length = u32::from_le_bytes(*behind.first_chunk()?);
                 (Some((5, length as usize)), (0, 0))

@@ -104,12 +104,12 @@ fn entry_of(bytes: &[u8]) -> Option<(BlockEntry<'_>, &[u8])> {
         Some((BlockEntry::Int(signed(number)), rest))
     };
     let (length, behind) = match encoding {
-        ..0x40 => (usize::from(encoding), behind),
-        ..0x80 => {
+        0..=0x3f => (usize::from(encoding), behind),
+        0x40..=0x7f => {
             let (&low, behind) = behind.split_first()?;
             (usize::from(encoding & 0x3f) << 8 | usize::from(low), behind)
         }
-        ..0xc0 => {
+        0x80..=0xbf => {
             let (length, behind) = behind.split_first_chunk()?;
             (u32::from_be_bytes(*length) as usize, behind)
         }

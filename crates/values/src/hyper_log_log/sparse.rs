@@ -40,8 +40,8 @@ pub(super) enum SparseChange {
 fn run(bytes: &[u8]) -> Option<SparseRun> {
     let first = *bytes.first()?;
     let (registers, value, bytes) = match first {
-        ..0x40 => (usize::from(first) + 1, 0, 1),
-        ..0x80 => {
+        0..=0x3f => (usize::from(first) + 1, 0, 1),
+        0x40..=0x7f => {
             let length = usize::from(first & 0x3f) << 8 | usize::from(*bytes.get(1)?);
             (length + 1, 0, 2)
         }
@@ -68,7 +68,7 @@ pub(super) fn push_zeros(registers: usize, to: &mut impl Extend<u8>) {
     match registers {
         0 => {}
         1..=LONGEST_ZERO => to.extend([registers as u8 - 1]),
-        _ => to.extend((registers as u16 - 1 | 0x4000).to_be_bytes()),
+        _ => to.extend(((registers as u16 - 1) | 0x4000).to_be_bytes()),
     }
 }
 
