@@ -35,16 +35,17 @@ mod encode;
 mod intset;
 mod listpack;
 mod lzf;
+mod payload;
 mod reader;
 mod value_type;
 mod writer;
 mod ziplist;
 mod zipmap;
 
-use base::transaction::Kind;
 use crc::{CRC_64_REDIS, Crc, Table};
 
 use crate::call::StoredValue;
+pub use payload::{DecodeContext, DumpedValue, PayloadError};
 use reader::PayloadReader;
 
 /// The version of the format that is written: that of Redis 7.0.
@@ -60,19 +61,6 @@ const EARLY_LIBRARY: u8 = 246;
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// Why a payload is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PayloadError {
-    /// Its version is a later one, or its checksum is wrong.
-    Footer,
-    /// Its value is malformed, or of a type that does not exist.
-    Malformed,
-    /// Its value is longer than values may be.
-    TooLong,
-    /// Its value is a stream; or, when it is encoded, a hash some of whose fields have deadlines.
-    Unsupported,
-}
-
 /// Why the libraries of a payload are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LibraryPayloadError {
@@ -84,24 +72,6 @@ pub enum LibraryPayloadError {
     Early,
     /// A source is malformed, or longer than values may be.
     Malformed,
-}
-
-/// What decoding depends on besides the payload.
-#[derive(Debug, Clone, Copy)]
-pub struct DecodeContext {
-    /// The length of the longest value in bytes.
-    pub longest: usize,
-    /// The time, milliseconds since the Unix epoch.
-    pub time_ms: u64,
-}
-
-/// A value that was decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DumpedValue {
-    /// Its type.
-    pub kind: Kind,
-    /// Its bytes, as they are stored.
-    pub bytes: Vec<u8>,
 }
 
 /// Returns the payload of a value.

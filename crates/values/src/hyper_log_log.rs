@@ -24,6 +24,7 @@
 mod dense;
 mod estimate;
 mod hash;
+mod registers;
 mod sparse;
 
 use std::borrow::Cow;
@@ -32,11 +33,9 @@ use base::transaction::{CallError, OpError};
 
 use dense::{DENSE_BYTES, dense_register, raise_dense, registers_as_dense};
 use hash::place_of;
+pub(crate) use registers::{REGISTERS, Registers};
 use sparse::SparseChange;
 
-/// The number of registers.
-pub(crate) const REGISTERS: usize = 1 << REGISTER_BITS;
-const REGISTER_BITS: u32 = 14;
 const HEADER: usize = 16;
 const MAGIC: &[u8; 4] = b"HYLL";
 const DENSE: u8 = 0;
@@ -48,9 +47,6 @@ pub const LONGEST_SPARSE: usize = 3000;
 
 const NO_HYPER_LOG_LOG: OpError = OpError::Call(CallError::NoHyperLogLog);
 const CORRUPT: OpError = OpError::Call(CallError::CorruptHyperLogLog);
-
-/// The values of all registers.
-pub(crate) type Registers = [u8; REGISTERS];
 
 /// A HyperLogLog that is read.
 #[derive(Clone, Copy)]

@@ -82,7 +82,7 @@ impl<'p> SortPattern<'p> {
 
 /// By which property elements are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SortKey {
+pub enum SortCriterion {
     /// None: they stay in their order.
     None,
     /// Weights, which are numbers.
@@ -117,16 +117,16 @@ pub fn elements(value: Option<StoredValue<'_>>) -> Result<Vec<&[u8]>, OpError> {
 /// [`CallError::WeightNotNumber`]
 pub fn sort<'v>(
     weighted: Vec<Weighted<'v>>,
-    key: SortKey,
+    key: SortCriterion,
     descends: bool,
 ) -> Result<Vec<&'v [u8]>, OpError> {
     let directed = |ordering: Ordering| match descends {
         true => ordering.reverse(),
         false => ordering,
     };
-    if key != SortKey::Number {
+    if key != SortCriterion::Number {
         let mut weighted = weighted;
-        if key == SortKey::Text {
+        if key == SortCriterion::Text {
             weighted.sort_by(|(_, one), (_, other)| directed(one.cmp(other)));
         }
         return Ok(weighted.into_iter().map(|(element, _)| element).collect());

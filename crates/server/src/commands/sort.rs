@@ -6,7 +6,7 @@ use base::key_event::KeyEvent;
 use base::transaction::Kind;
 use resp::{Args, Writer};
 use values::StoredValue;
-use values::sort::{self, SortKey, SortPattern};
+use values::sort::{self, SortCriterion, SortPattern};
 
 use super::arguments::{int, is};
 use crate::command::CommandKind::Compound;
@@ -142,12 +142,12 @@ fn sorted<'v>(
     let is_set = value.is_some_and(|value| value.kind == Kind::Set);
     let (by, order) = match (options.stays, options.are_texts) {
         // The elements of a set have no order: the result must be the same wherever it is computed.
-        (true, _) if is_set => (None, SortKey::Text),
-        (true, _) => (None, SortKey::None),
-        (false, true) => (options.by, SortKey::Text),
-        (false, false) => (options.by, SortKey::Number),
+        (true, _) if is_set => (None, SortCriterion::Text),
+        (true, _) => (None, SortCriterion::None),
+        (false, true) => (options.by, SortCriterion::Text),
+        (false, false) => (options.by, SortCriterion::Number),
     };
-    if order == SortKey::None && options.descends {
+    if order == SortCriterion::None && options.descends {
         elements.reverse();
     }
     if let Some(pattern) = by {

@@ -9,10 +9,10 @@ use base::transaction::Kind;
 
 use super::block_entry::BlockEntry;
 use super::listpack::ListpackEntries;
+use super::payload::{DecodeContext, DumpedValue, PayloadError};
 use super::reader::PayloadReader;
 use super::value_type as types;
 use super::ziplist::ZiplistEntries;
-use super::{DecodeContext, DumpedValue, PayloadError};
 use super::{intset, zipmap};
 use crate::encoding::SET_INTEGERS;
 use crate::packed::{Form, PackedEditor, PackedView};

@@ -3,11 +3,12 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
+use super::payload::PayloadError;
 use super::value_type::{
     HASH, HASH_LISTPACK, LIST_NODES, NODE_LISTPACK, SET, SET_INTSET, SORTED_SET,
     SORTED_SET_LISTPACK, STRING,
 };
-use super::{PayloadError, intset, writer};
+use super::{intset, writer};
 use crate::call::StoredValue;
 use crate::encoding;
 use crate::listpack::ListpackWriter;

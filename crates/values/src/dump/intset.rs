@@ -6,8 +6,8 @@
 //! | 4 | the number of integers, little-endian |
 //! | … | the integers, signed, little-endian, in ascending order |
 
-use super::PayloadError;
 use super::block_entry::signed;
+use super::payload::PayloadError;
 
 const HEADER: usize = 8;
 

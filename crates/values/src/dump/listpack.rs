@@ -1,7 +1,7 @@
 //! Reading listpacks; their format is that of [`crate::listpack`].
 
-use super::PayloadError;
 use super::block_entry::{BlockEntry, signed};
+use super::payload::PayloadError;
 use crate::listpack::{END, HEADER, MANY, push_backward_length};
 
 /// The entries of a listpack that is read; after an error there are no more.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{PayloadError, lzf};
+use super::lzf;
+use super::payload::PayloadError;
 
 pub(super) const WIDE_LENGTH: u8 = 0x80;
 pub(super) const WIDEST_LENGTH: u8 = 0x81;

@@ -20,8 +20,8 @@
 //! | 0xf0, 0xfe | a signed integer of 3 bytes or of one |
 //! | 0xf1 to 0xfd | an integer from 0 to 12 |
 
-use super::PayloadError;
 use super::block_entry::{BlockEntry, signed};
+use super::payload::PayloadError;
 
 const HEADER: usize = 10;
 const END: u8 = 0xff;

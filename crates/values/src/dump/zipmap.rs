@@ -9,7 +9,7 @@
 //! A field is its length and its bytes; its value is its length, a number of unused bytes (1 byte), its bytes, and the
 //! unused bytes. A length is a byte, or 254 and 4 bytes, little-endian.
 
-use super::PayloadError;
+use super::payload::PayloadError;
 use super::reader::PayloadReader;
 
 const END: u8 = 0xff;

@@ -1,6 +1,6 @@
 //! Registers of six bits each.
 
-use super::{REGISTERS, Registers};
+use super::registers::{REGISTERS, Registers};
 
 const BITS: usize = 6;
 /// The bytes of all registers.

@@ -1,7 +1,7 @@
 //! The estimate of a number of different elements, by the method of Otmar Ertl, "New cardinality estimation
 //! algorithms for HyperLogLog sketches" (2017), algorithm 6.
 
-use super::{REGISTER_BITS, REGISTERS, Registers};
+use super::registers::{REGISTER_BITS, REGISTERS, Registers};
 
 /// The greatest rank, without that of a hash whose other bits are all zero.
 const RANKS: usize = 64 - REGISTER_BITS as usize;

@@ -1,6 +1,6 @@
 //! The register of an element, and its rank: by MurmurHash64A, whose author has placed it in the public domain.
 
-use super::{REGISTER_BITS, REGISTERS};
+use super::registers::{REGISTER_BITS, REGISTERS};
 
 const SEED: u64 = 0xadc8_3b19;
 const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
