@@ -23,6 +23,7 @@ mod dump;
 mod functions;
 mod hashes;
 mod help;
+mod hyper_log_logs;
 mod introspection;
 mod keys;
 mod latency;
@@ -39,6 +40,7 @@ mod server;
 mod sets;
 mod slow_log;
 mod snapshots;
+mod sort;
 mod sorted_set_combinations;
 mod sorted_set_results;
 mod sorted_sets;
@@ -57,7 +59,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 36] = [
+const FAMILIES: [&[CommandDefinition]; 38] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -70,6 +72,8 @@ const FAMILIES: [&[CommandDefinition]; 36] = [
     stream_reads::COMMANDS,
     stream_info::COMMANDS,
     sets::COMMANDS,
+    hyper_log_logs::COMMANDS,
+    sort::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

@@ -6,6 +6,7 @@ use base::database;
 use resp::{Protocol, Writer};
 use sha2::{Digest, Sha256};
 use store::{Snapshot, SnapshotEntry};
+use values::StoredBlock;
 
 use crate::hexadecimal::hexadecimal;
 use crate::limits::{SLICE_KEYS, SLICE_STEPS};
@@ -204,6 +205,7 @@ fn digest_of(entry: &SnapshotEntry<'_>) -> [u8; DIGEST_BYTES] {
     hash.update((entry.key.len() as u64).to_le_bytes());
     hash.update(entry.key);
     hash.update(entry.deadline.unwrap_or(0).to_le_bytes());
+    hash.update([entry.kind as u8]);
     hash.update(values::canonical(entry.kind, &entry.value.bytes()));
     let hash = hash.finalize();
     std::array::from_fn(|at| hash[at])
@@ -247,10 +249,16 @@ impl KeySelection {
                 }
             }
             KeySelection::Description(text) => {
+                let bytes = entry.value.bytes();
+                let stored = StoredBlock {
+                    kind: entry.kind,
+                    bytes: &bytes,
+                };
+                let length = values::dump::length(stored);
                 *text = Some(format!(
                     "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
-                    values::encoding(entry.kind, &entry.value.bytes()),
-                    entry.value.bytes().len()
+                    values::encoding(stored),
+                    length.unwrap_or(bytes.len())
                 ));
             }
             _ => {}

@@ -6,7 +6,6 @@
 //! |---|---|
 //! | [`limits`] `config_file` [`config`] | sizes that clients control; the file of the options; how a server is set up |
 //! | `cursors` `unix_time` `hexadecimal` `bit_field` | positions of scans; times as numbers; bytes as text; numbers among bits |
-//! | `lzf` `dump_payload` | the compression of Redis's files; values as `DUMP` carries them |
 //! | `function_libraries` | the libraries of functions, as partitions store them |
 //! | `refusal` `render` | errors and replies as RESP |
 //! | [`replication`] `partition` | what a node says of its replicas; what is served: the partition behind all this |
@@ -101,7 +100,6 @@ mod connection;
 mod coordination;
 mod cursors;
 mod database_selection;
-mod dump_payload;
 mod durable_queue;
 mod execution;
 mod failures;
@@ -119,7 +117,6 @@ pub mod limits;
 mod listeners;
 mod long_transaction;
 mod lookup_counts;
-mod lzf;
 mod memory_watch;
 mod metrics;
 mod monitors;

@@ -19,9 +19,11 @@
 
 use std::time::Duration;
 
+use base::transaction::Kind;
 use base::{Epoch, Version, database};
 use resp::{Protocol, Writer};
 use store::{Snapshot, SnapshotEntry};
+use values::StoredBlock;
 
 use crate::limits::{SLICE_BYTES, SLICE_KEYS, SLICE_STEPS};
 use crate::partition::{Partition, Worker};
@@ -117,7 +119,8 @@ impl OpenSnapshot {
 }
 
 /// Writes key, type, value, deadline (milliseconds since the Unix epoch; -1: never) and version
-/// (the number that `WATCH.VERSION` returns) of an entry.
+/// (the number that `WATCH.VERSION` returns) of an entry. A value that is no string is its payload, as `DUMP` answers
+/// it; nil if it has none.
 fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<u8>) {
     // All of this is the same in both protocols.
     let mut writer = Writer::new(out, Protocol::Resp2);
@@ -125,7 +128,18 @@ fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<
     writer.array(5);
     writer.bulk(database::client_key(entry.key));
     writer.bulk(kind_name(entry.kind).as_bytes());
-    writer.bulk(&entry.value.bytes());
+    let bytes = entry.value.bytes();
+    let stored = StoredBlock {
+        kind: entry.kind,
+        bytes: &bytes,
+    };
+    match entry.kind {
+        Kind::String => writer.bulk(&bytes),
+        _ => match values::dump::encode(stored) {
+            Ok(payload) => writer.bulk(&payload),
+            Err(_) => writer.null(),
+        },
+    }
     writer.int(entry.deadline.map_or(-1, number));
     let version = Version::present(entry.tid);
     let version = exchanged.map_or(version, |namespace| version.exchanged(namespace));

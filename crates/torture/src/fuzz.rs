@@ -78,6 +78,8 @@ pub enum Target {
     Fragments,
     /// The rows of a table that a fragment is about.
     FragmentRows,
+    /// Values as `RESTORE` takes them.
+    Payloads,
 }
 
 impl Target {
@@ -108,6 +110,7 @@ impl Target {
         Target::NodeMessages,
         Target::Fragments,
         Target::FragmentRows,
+        Target::Payloads,
     ];
 
     fn name(self) -> &'static str {
@@ -137,6 +140,7 @@ impl Target {
             Target::NodeMessages => "node-messages",
             Target::Fragments => "fragments",
             Target::FragmentRows => "fragment-rows",
+            Target::Payloads => "payloads",
         }
     }
 
@@ -167,6 +171,7 @@ impl Target {
             Target::NodeMessages => pages::fuzz::fuzz_messages,
             Target::Fragments => operators::fuzz::fuzz_fragments,
             Target::FragmentRows => operators::fuzz::fuzz_rows,
+            Target::Payloads => values::fuzz::fuzz_payload,
         }
     }
 
@@ -197,6 +202,7 @@ impl Target {
             Target::NodeMessages => "crates/pages/corpus/messages",
             Target::Fragments => "crates/operators/corpus/fragments",
             Target::FragmentRows => "crates/operators/corpus/rows",
+            Target::Payloads => "crates/values/corpus/payloads",
         }
     }
 }

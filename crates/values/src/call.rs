@@ -5,7 +5,7 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::{hash_deadlines, hashes, places, sets, sorted_sets, streams};
+use crate::commands::{hash_deadlines, hashes, hyper_log_logs, places, sets, sorted_sets, streams};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -190,6 +190,7 @@ fn function_of(command: u16) -> Option<Execute> {
         4 => streams::function_of(command),
         0 => hashes::function_of(command).or_else(|| hash_deadlines::function_of(command)),
         2 => sets::function_of(command),
+        6 => hyper_log_logs::function_of(command),
         _ => None,
     }
 }
@@ -223,5 +224,14 @@ pub(crate) fn data_of(
         None => Ok(StoredData::Bytes(b"")),
         Some(value) if value.kind == kind => Ok(value.data),
         Some(_) => Err(OpError::WrongType),
+    }
+}
+
+/// Returns the bytes of a value of a type whose values have no trees; no bytes for an absent key.
+#[inline]
+pub(crate) fn bytes_of(value: Option<StoredValue<'_>>, kind: Kind) -> Result<&[u8], OpError> {
+    match data_of(value, kind)? {
+        StoredData::Bytes(bytes) => Ok(bytes),
+        _ => Err(OpError::Call(CallError::Corrupt)),
     }
 }

@@ -17,5 +17,6 @@ pub use sorted_combinations::{
     Combination, CombinationKind, ScoreAggregate, check_sources, intersection_size,
 };
 pub use sorted_ranges::stored_range;
+pub mod hyper_log_logs;
 pub mod sets;
 pub mod streams;

@@ -3,51 +3,81 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
-use crate::call::StoredData;
-use crate::hash::HashView;
-use crate::packed::PackedView;
-use crate::scan;
-use crate::set::SetView;
-use crate::sorted_set::SortedSetView;
+use crate::call::StoredBlock;
+use crate::listpack::ListpackWriter;
+use crate::packed::{Form, PackedView};
+use crate::score::SCORE_BYTES;
 
 /// The longest string that Redis keeps in one piece with its header.
 const EMBEDDED: usize = 44;
+/// The most fields, members and integers of hashes, sorted sets, sets and sets of integers that Redis keeps in one
+/// block.
+const HASH_FIELDS: usize = 512;
+const SORTED_SET_MEMBERS: usize = 128;
+const SET_MEMBERS: usize = 128;
+pub(crate) const SET_INTEGERS: usize = 512;
+/// The longest element in bytes of such a block, unless it is of a list.
+const BLOCK_ELEMENT: usize = 64;
+/// The size in bytes from which on a list has several nodes.
+pub(crate) const LIST_NODE: usize = 8192;
 
-/// Returns the name of the encoding that Redis has for a value that is set.
+/// Returns the name of the encoding that Redis 7.4 has for a value that is set.
 #[must_use]
-pub fn encoding(kind: Kind, bytes: &[u8]) -> &'static str {
-    match kind {
-        Kind::String if parse_int(bytes).is_some() => "int",
-        Kind::String if bytes.len() <= EMBEDDED => "embstr",
+pub fn encoding(value: StoredBlock<'_>) -> &'static str {
+    let view = PackedView::new(value.bytes);
+    match value.kind {
+        Kind::String if parse_int(value.bytes).is_some() => "int",
+        Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash => hash_encoding(bytes),
+        Kind::Hash if view.form() == Some(Form::ExpiringPairs) => "listpackex",
+        Kind::Hash if is_hash_listpack(view) => "listpack",
+        Kind::Hash => "hashtable",
+        Kind::List if is_list_listpack(view) => "listpack",
         Kind::List => "quicklist",
-        Kind::Set if SetView::new(StoredData::Bytes(bytes)).is_of_integers() => "intset",
-        Kind::Set if is_small(bytes) => "listpack",
+        Kind::Set if is_intset(view) => "intset",
+        Kind::Set if view.len() <= SET_MEMBERS && are_short(view) => "listpack",
         Kind::Set => "hashtable",
-        Kind::SortedSet if is_small_sorted(bytes) => "listpack",
+        Kind::SortedSet if is_sorted_set_listpack(view) => "listpack",
         Kind::SortedSet => "skiplist",
         Kind::Stream => "stream",
     }
 }
 
-fn hash_encoding(bytes: &[u8]) -> &'static str {
-    let hash = HashView::new(StoredData::Bytes(bytes), 0);
-    match scan::is_small(hash.iter().map(|field| (field.name, field.value))) {
-        true if hash.expires() => "listpackex",
-        true => "listpack",
-        false => "hashtable",
+/// Returns `true` if Redis keeps a hash in one block.
+pub(crate) fn is_hash_listpack(hash: PackedView<'_>) -> bool {
+    hash.len() <= HASH_FIELDS && are_short(hash)
+}
+
+/// Returns `true` if Redis keeps a set as integers.
+pub(crate) fn is_intset(set: PackedView<'_>) -> bool {
+    set.form() == Some(Form::Integers)
+}
+
+/// Returns `true` if Redis keeps a sorted set in one block.
+pub(crate) fn is_sorted_set_listpack(set: PackedView<'_>) -> bool {
+    let mut members = set.iter();
+    let is_short = |element: &[u8]| element.len() <= SCORE_BYTES + BLOCK_ELEMENT;
+    set.len() <= SORTED_SET_MEMBERS && members.all(|element| is_short(element.first))
+}
+
+fn is_list_listpack(list: PackedView<'_>) -> bool {
+    // An element takes at least two bytes.
+    if list.len() > LIST_NODE / 2 {
+        return false;
     }
+    let mut block = ListpackWriter::new();
+    let mut elements = list.iter();
+    elements.all(|element| {
+        block.push(element.first);
+        block.len() <= LIST_NODE
+    })
 }
 
-fn is_small(bytes: &[u8]) -> bool {
-    let elements = PackedView::new(bytes).iter();
-    scan::is_small(elements.map(|element| (element.first, element.second)))
-}
-
-fn is_small_sorted(bytes: &[u8]) -> bool {
-    let members = SortedSetView::new(StoredData::Bytes(bytes)).iter();
-    scan::is_small(members.map(|own| (own.member, &b""[..])))
+/// Returns `true` if no element is longer than those of a block.
+fn are_short(view: PackedView<'_>) -> bool {
+    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
+    let mut elements = view.iter();
+    elements.all(|element| is_short(element.first) && is_short(element.second))
 }
 
 #[cfg(test)]
@@ -69,7 +99,8 @@ mod tests {
             (&*"x".repeat(45), "raw"),
         ] {
             let bytes = value.as_bytes();
-            assert_eq!(encoding(Kind::String, bytes), expected, "{value}");
+            let kind = Kind::String;
+            assert_eq!(encoding(StoredBlock { kind, bytes }), expected, "{value}");
         }
     }
 }

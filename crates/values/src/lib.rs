@@ -7,8 +7,14 @@
 //! | `geohash` | places as cells of a grid |
 //! | [`set_algebra`] | intersections, unions and differences of sets |
 //! | `scan`, `random` | pages of elements, elements drawn at random |
+//! | `hyper_log_log` | HyperLogLogs, which are strings |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
+//! | `listpack` | Redis's blocks of small collections: writing them |
+//! | [`dump`] | values in the format of Redis's files |
+//! | [`sort`] | the order of elements by `SORT` |
+//! | `score` | the scores of sorted sets as bytes and as text |
+//! | [`fuzz`] | an entry point for fuzzing |
 //! | [`call`] | the table of the commands, and their execution on a value |
 //!
 //! A command is a function of its arguments, a value, the time and a seed. It returns a reply, the change of the
@@ -21,15 +27,21 @@ mod arguments;
 pub mod call;
 mod collection;
 pub mod commands;
+pub mod dump;
 mod element_hash;
 mod encoding;
+pub mod fuzz;
 mod geohash;
 mod hash;
+mod hyper_log_log;
+mod listpack;
 mod packed;
 mod random;
 mod scan;
+mod score;
 mod set;
 pub mod set_algebra;
+pub mod sort;
 mod sorted_set;
 mod stream;
 pub mod tree;
@@ -39,5 +51,5 @@ pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::{hash_deadlines, hashes, places, sets, sorted_sets, streams};
+pub use commands::{hash_deadlines, hashes, hyper_log_logs, places, sets, sorted_sets, streams};
 pub use encoding::encoding;

@@ -202,6 +202,11 @@ impl<'v> PackedEditor<'v> {
         PackedView::new(&self.bytes)
     }
 
+    /// Returns the length of the block in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the block if it was changed.
     pub(crate) fn into_changed(self) -> Option<Vec<u8>> {
         match self.bytes {

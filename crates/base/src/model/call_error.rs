@@ -102,4 +102,9 @@ call_errors! {
     OneFieldCondition "ERR" "Only one of FXX or FNX arguments can be specified";
     OneFieldExpiry "ERR" "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
     UnknownArgument "ERR" "unknown argument";
+    NoHyperLogLog "WRONGTYPE" "Key is not a valid HyperLogLog string value.";
+    CorruptHyperLogLog "INVALIDOBJ" "Corrupted HLL object detected";
+    AbsentKey "ERR" "The specified key does not exist";
+    NotSparse "ERR" "HLL encoding is not sparse";
+    WeightNotNumber "ERR" "One or more scores can't be converted into double";
 }

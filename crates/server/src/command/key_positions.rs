@@ -17,6 +17,11 @@ pub(crate) struct KeyPositions {
     pub(crate) counted: bool,
     /// The options that a further key stands behind.
     pub(crate) options: Option<KeyOptions>,
+    /// Where the options begin among which `STORE` names a key, and others may have the same names as values; 0: it
+    /// is no option.
+    pub(crate) stored: usize,
+    /// The accesses to keys that the arguments do not show, or whose places are found by looking at all arguments.
+    pub(crate) hidden: &'static [&'static str],
 }
 
 /// The options that a key stands behind, of which the last one counts.
@@ -35,41 +40,43 @@ impl KeyPositions {
         step: 0,
         counted: false,
         options: None,
+        stored: 0,
+        hidden: &[],
     };
     pub(crate) const ONE: KeyPositions = KeyPositions {
         first: 1,
         last: 1,
         step: 1,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     pub(crate) const SECOND: KeyPositions = KeyPositions {
         first: 2,
         last: 2,
         step: 1,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     pub(crate) const FIRST_TWO: KeyPositions = KeyPositions {
         first: 1,
         last: 2,
         step: 1,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     pub(crate) const ALL: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 1,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     pub(crate) const PAIRS: KeyPositions = KeyPositions {
         first: 1,
         last: -1,
         step: 2,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// All arguments behind the first one.
     pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {
@@ -77,7 +84,7 @@ impl KeyPositions {
         last: -1,
         step: 1,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// The first argument is the number of keys.
     pub(crate) const COUNTED_FIRST: KeyPositions = KeyPositions {
@@ -85,7 +92,7 @@ impl KeyPositions {
         last: 0,
         step: 1,
         counted: true,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// The first argument, and then so many as the second one says.
     pub(crate) const ONE_AND_COUNTED: KeyPositions = KeyPositions {
@@ -93,7 +100,7 @@ impl KeyPositions {
         last: 1,
         step: 1,
         counted: true,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// Of `GEORADIUS`: the first argument, and that behind an option.
     pub(crate) const GEO_RADIUS: KeyPositions = KeyPositions::with_store(6);
@@ -105,7 +112,7 @@ impl KeyPositions {
         last: -1,
         step: 0,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// Of `XREADGROUP`.
     pub(crate) const GROUP_STREAMS: KeyPositions = KeyPositions {
@@ -113,7 +120,7 @@ impl KeyPositions {
         last: -1,
         step: 0,
         counted: false,
-        options: None,
+        ..KeyPositions::NONE
     };
     /// Of scripts: the second argument is the number of keys.
     pub(crate) const COUNTED: KeyPositions = KeyPositions {
@@ -121,7 +128,19 @@ impl KeyPositions {
         last: 0,
         step: 1,
         counted: true,
-        options: None,
+        ..KeyPositions::NONE
+    };
+
+    /// Of `SORT`: the first argument; keys that the patterns of `BY` and `GET` name; that of `STORE`.
+    pub(crate) const SORT: KeyPositions = KeyPositions {
+        stored: 2,
+        hidden: &["RO access", "OW update"],
+        ..KeyPositions::ONE
+    };
+    /// Of `SORT_RO`.
+    pub(crate) const SORT_READ_ONLY: KeyPositions = KeyPositions {
+        hidden: &["RO access"],
+        ..KeyPositions::ONE
     };
 
     const fn with_store(first: usize) -> KeyPositions {
@@ -169,7 +188,29 @@ impl KeyPositions {
             false => 0..0,
         };
         let optional = self.options.and_then(|options| options.key(args));
-        fixed.chain(counted).chain(streams).chain(optional)
+        let listed = fixed.chain(counted).chain(streams);
+        listed.chain(optional).chain(self.stored_key(args))
+    }
+
+    /// Returns the index of the key that the last option `STORE` names.
+    fn stored_key(self, args: Args<'_>) -> Option<usize> {
+        if self.stored == 0 {
+            return None;
+        }
+        let (mut at, mut found) = (self.stored, None);
+        while let Some(option) = args.get(at) {
+            let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+            at += match () {
+                () if is("limit") => 3,
+                () if is("by") || is("get") => 2,
+                () if is("store") && at + 1 < args.len() => {
+                    found = Some(at + 1);
+                    2
+                }
+                () => 1,
+            };
+        }
+        found
     }
 
     /// Returns the index of the number of keys, of a command that counts some.
@@ -296,5 +337,27 @@ mod tests {
             let indexes: Vec<usize> = KeyPositions::STREAMS.indexes(args).collect();
             assert_eq!(indexes, keys, "{line}");
         }
+    }
+
+    #[test]
+    fn the_key_of_the_last_store_is_found() {
+        let found = |text: &str| {
+            let starts = text.split(' ').scan(0, |at, word| {
+                let span = Span::new(*at, word.len());
+                *at += word.len() + 1;
+                Some(span)
+            });
+            let spans: Vec<Span> = starts.collect();
+            let args = Args::new(text.as_bytes(), &spans);
+            KeyPositions::SORT.indexes(args).collect::<Vec<_>>()
+        };
+        assert_eq!(found("sort k"), [1]);
+        assert_eq!(found("sort k desc STORE a"), [1, 4]);
+        assert_eq!(found("sort k store a store b alpha"), [1, 5]);
+        assert_eq!(
+            found("sort k get store by store limit store x store b"),
+            [1, 10]
+        );
+        assert_eq!(found("sort k store"), [1]);
     }
 }

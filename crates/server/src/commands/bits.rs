@@ -71,12 +71,14 @@ fn counted_range(args: Args<'_>) -> Result<BitRange, Refusal> {
     }
 }
 
-/// Parses a start, an end and a unit; only the first must be there.
+/// Parses a start, an end and a unit, which is judged before the end; only the first must be there.
 fn range(args: Args<'_>) -> Result<BitRange, Refusal> {
+    let start = int(args.at(0))?;
+    let in_bits = in_bits(args.get(2))?;
     Ok(BitRange {
-        start: int(args.at(0))?,
+        start,
         end: args.get(1).map(int).transpose()?,
-        in_bits: in_bits(args.get(2))?,
+        in_bits,
     })
 }
 

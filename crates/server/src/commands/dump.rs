@@ -1,13 +1,14 @@
 //! Commands that carry values between servers.
 
 use base::key_event::KeyEvent;
-use base::transaction::{Expiry, Kind};
+use base::transaction::Expiry;
 use resp::{Args, Writer};
+use values::StoredBlock;
+use values::dump::{DecodeContext, PayloadError, decode, encode};
 
 use super::arguments::{int, is};
 use crate::command::CommandKind::Compound;
 use crate::command::{CommandDefinition, CompoundStop, commands};
-use crate::dump_payload::{PayloadError, decode, encode};
 use crate::refusal::{Refusal, write_op_error};
 use crate::working_set::{WorkingSet, WorkingValue};
 
@@ -23,13 +24,28 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
 
 fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result<(), CompoundStop> {
     match set.value(args.at(1)) {
-        Some(value) if value.kind != Kind::String => {
-            return Err(Refusal::Text("ERR only strings are dumped").into());
+        Some(value) => {
+            let stored = StoredBlock {
+                kind: value.kind,
+                bytes: &value.bytes,
+            };
+            let payload = encode(stored).map_err(refusal_of)?;
+            writer.bulk(&payload);
         }
-        Some(value) => writer.bulk(&encode(&value.bytes)),
         None => writer.null(),
     }
     Ok(())
+}
+
+fn refusal_of(error: PayloadError) -> Refusal {
+    match error {
+        PayloadError::Footer => Refusal::Text("ERR DUMP payload version or checksum are wrong"),
+        PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
+        PayloadError::TooLong => Refusal::TooLong,
+        PayloadError::Unsupported => Refusal::Text(
+            "ERR streams cannot be dumped and restored yet, and hashes with fields that expire cannot be dumped",
+        ),
+    }
 }
 
 /// The options of `RESTORE` that have an effect.
@@ -89,15 +105,20 @@ fn restore(
         at if options.is_absolute => Expiry::AtMs(at),
         ttl => Expiry::InMs(ttl),
     };
-    let bytes = decode(args.at(3), set.longest_value()).map_err(|error| match error {
-        PayloadError::Footer => Refusal::Text("ERR DUMP payload version or checksum are wrong"),
-        PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
-        PayloadError::TooLong => Refusal::TooLong,
-    })?;
+    let context = DecodeContext {
+        longest: set.longest_value(),
+        time_ms: set.time_ms(),
+    };
+    let restored = decode(args.at(3), context).map_err(refusal_of)?;
     let deadline = expiry.deadline(set.time_ms(), None);
     let deadline = deadline.map_err(|_| Refusal::BadExpiry)?;
     let existed = set.value(key).is_some();
-    match set.set(key, Some(WorkingValue::string(bytes, deadline))) {
+    let value = restored.map(|restored| WorkingValue {
+        kind: restored.kind,
+        bytes: restored.bytes,
+        deadline,
+    });
+    match set.set(key, value) {
         Ok(()) => {
             match set.value(key) {
                 Some(_) => set.note(key, KeyEvent::Restore),

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use resp::{Args, Writer};
 use scripts::{Library, LibraryFunction, Options};
+use values::dump::{LibraryPayloadError, decode_libraries, encode_libraries};
 
 use super::arguments::is;
 use super::help::help;
 use super::script_kill::kill as kill_running;
 use crate::command::CommandKind::{Container, Libraries, Local, Script};
 use crate::command::{CommandDefinition, ScriptCommand, ScriptSource, commands};
-use crate::dump_payload::{LibraryPayloadError, decode_libraries, encode_libraries};
 use crate::function_libraries::{FunctionExists, FunctionLibraries};
 use crate::refusal::{self, Refusal};
 use crate::runtime_context::RuntimeContext;

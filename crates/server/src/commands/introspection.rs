@@ -156,6 +156,17 @@ fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>
         let numbers = [("lastkey", last), ("keystep", step), ("limit", 0)];
         write_numbers(b"range", &numbers, writer);
     }
+    for access in keys.hidden {
+        writer.map(3);
+        writer.bulk(b"flags");
+        write_access(access, writer);
+        for part in ["begin_search", "find_keys"] {
+            writer.bulk(part.as_bytes());
+            writer.map(2);
+            writer.bulk(b"type");
+            write_numbers(b"unknown", &[], writer);
+        }
+    }
 }
 
 /// Writes where the search for keys begins: behind an option, or at an index.

@@ -246,17 +246,15 @@ fn getrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 }
 
 fn setrange<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    let value = args.at(3);
+    let (key, value) = (args.at(1), args.at(3));
     let offset = usize::try_from(int(args.at(2))?)
         .map_err(|_| Refusal::Text("ERR offset is out of range"))?;
     if !value.is_empty() && offset.saturating_add(value.len()) > Limits::MAX_VALUE {
-        return Err(Refusal::TooLong);
+        // The type of the value is judged first.
+        ops.push(Op::Len { key });
+        return Ok(Render::RefusedIfThere(Refusal::TooLong));
     }
-    ops.push(Op::SetRange {
-        key: args.at(1),
-        offset,
-        value,
-    });
+    ops.push(Op::SetRange { key, offset, value });
     Ok(Render::Plain)
 }
 

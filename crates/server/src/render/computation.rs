@@ -44,6 +44,10 @@ pub(crate) enum Computation {
     Sets(SetOperation),
     /// The number of members that all sets have, and at most `limit`.
     IntersectionSize { limit: usize },
+    /// The estimated number of different elements in values that are HyperLogLogs.
+    Cardinality,
+    /// The encoding of a HyperLogLog: 1 stands for dense registers.
+    RegisterEncoding,
 }
 
 impl Computation {
@@ -55,11 +59,9 @@ impl Computation {
         writer: &mut Writer<'_>,
     ) {
         match self {
-            Computation::Encoding => match replies.first() {
-                Some(Reply::Value(kind, value)) => {
-                    writer.bulk(values::encoding(*kind, value).as_bytes());
-                }
-                _ => writer.null(),
+            Computation::Encoding => match replies.first().and_then(stored_value) {
+                Some(stored) => writer.bulk(values::encoding(stored).as_bytes()),
+                None => writer.null(),
             },
             Computation::One if is_absent(replies) => writer.null(),
             Computation::One => writer.int(1),
@@ -108,6 +110,16 @@ impl Computation {
                     Err(error) => write_op_error(error, context.command, writer),
                 }
             }
+            Computation::Cardinality => {
+                match values::hyper_log_logs::count_all(replies.iter().map(stored_value)) {
+                    Ok(count) => writer.int(count as i64),
+                    Err(error) => write_op_error(error, context.command, writer),
+                }
+            }
+            Computation::RegisterEncoding => writer.status(match replies.first() {
+                Some(Reply::Int(1)) => "dense",
+                _ => "sparse",
+            }),
         }
     }
 }

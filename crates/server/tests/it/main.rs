@@ -10,6 +10,7 @@ mod cluster_parking;
 mod cluster_routing;
 mod cluster_tls;
 mod cluster_transactions;
+mod computed_values;
 mod configuration;
 mod connections;
 mod databases;

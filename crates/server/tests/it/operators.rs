@@ -166,7 +166,7 @@ fn digests_are_those_of_keys_values_and_deadlines() {
     assert_ne!(digest(&mut one), first);
     let described = text(one.call(&["DEBUG", "OBJECT", "key7"]));
     assert!(
-        described.contains("encoding:int serializedlength:1 "),
+        described.contains("encoding:int serializedlength:2 "),
         "{described}"
     );
     one.call(&["MULTI"]);

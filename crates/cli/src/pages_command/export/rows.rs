@@ -71,17 +71,21 @@ impl Rows {
     pub(super) fn batch(&mut self, entries: &[Entry]) -> Result<RecordBatch, String> {
         let most = self.page_size.longest_value();
         let mut values = Vec::with_capacity(entries.len());
-        for Entry { key, value, .. } in entries {
+        for entry in entries {
+            let key = &entry.key;
             if key.len() > most {
                 return Err(too_long("key", key, key.len(), self.page_size));
             }
-            let fits = value.len() <= most;
-            if !fits && self.long_values == LongValues::Refuse {
-                let what = "the value of key";
-                return Err(too_long(what, key, value.len(), self.page_size));
+            let value = entry.value.as_deref();
+            let shown_value = value.filter(|value| value.len() <= most);
+            if shown_value.is_none() && self.long_values == LongValues::Refuse {
+                return Err(match value {
+                    Some(value) => too_long("the value of key", key, value.len(), self.page_size),
+                    None => not_exported(entry),
+                });
             }
-            self.left_out += u64::from(!fits);
-            values.push(fits.then_some(value.as_slice()));
+            self.left_out += u64::from(shown_value.is_none());
+            values.push(shown_value);
         }
         let kinds = entries
             .iter()
@@ -148,6 +152,15 @@ fn no_text(what: &str, key: &[u8]) -> String {
     )
 }
 
+/// Returns the error for a value that has no payload.
+fn not_exported(entry: &Entry) -> String {
+    format!(
+        "the value of key {}, a {}, cannot be exported yet: --long-values null leaves such values out",
+        shown(&entry.key),
+        String::from_utf8_lossy(&entry.kind)
+    )
+}
+
 /// Returns the error for bytes that do not fit into a page, with what to do.
 fn too_long(what: &str, key: &[u8], bytes: usize, page_size: PageSize) -> String {
     let most = page_size.longest_value();
@@ -183,7 +196,7 @@ mod tests {
         Entry {
             key: key.to_vec(),
             kind: b"string".to_vec(),
-            value: value.to_vec(),
+            value: Some(value.to_vec()),
             ..Entry::default()
         }
     }
@@ -237,6 +250,21 @@ mod tests {
         assert_eq!(null.left_out(), 2);
         let nulls: Vec<bool> = (0..3).map(|row| batch.column(1).is_null(row)).collect();
         assert_eq!(nulls, [true, false, true]);
+    }
+
+    #[test]
+    fn values_without_a_payload_are_named() {
+        let entry = Entry {
+            kind: b"stream".to_vec(),
+            value: None,
+            ..entry(b"events", b"")
+        };
+        let said = rows(true, LongValues::Refuse).batch(std::slice::from_ref(&entry));
+        let said = said.expect_err("it has no payload");
+        assert!(said.contains("key \"events\", a stream, cannot"), "{said}");
+        let mut null = rows(true, LongValues::Null);
+        let batch = null.batch(&[entry]).expect("it is null");
+        assert!(batch.column(1).is_null(0) && null.left_out() == 1);
     }
 
     #[test]

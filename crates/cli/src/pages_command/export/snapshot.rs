@@ -43,7 +43,8 @@ pub(super) struct Snapshot {
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
     pub(super) kind: Vec<u8>,
-    pub(super) value: Vec<u8>,
+    /// A string, or the payload of another value; `None`: it has none.
+    pub(super) value: Option<Vec<u8>>,
     /// Milliseconds since the Unix epoch.
     pub(super) expires_ms: Option<i64>,
     pub(super) version: i64,
@@ -162,13 +163,16 @@ fn entry_of(entry: Value) -> Option<Entry> {
         [
             Value::Bulk(key),
             Value::Bulk(kind),
-            Value::Bulk(value),
+            value @ (Value::Bulk(_) | Value::Null),
             Value::Int(expires_ms),
             Value::Int(version),
         ] => Some(Entry {
             key,
             kind,
-            value,
+            value: match value {
+                Value::Bulk(value) => Some(value),
+                _ => None,
+            },
             expires_ms: (expires_ms >= 0).then_some(expires_ms),
             version,
         }),
@@ -195,7 +199,7 @@ mod tests {
         let expected = Entry {
             key: b"k".to_vec(),
             kind: b"string".to_vec(),
-            value: b"v".to_vec(),
+            value: Some(b"v".to_vec()),
             expires_ms: None,
             version: 7,
         };

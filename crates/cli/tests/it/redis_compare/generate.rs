@@ -11,6 +11,7 @@
 
 mod bits;
 mod collections;
+mod computed;
 mod payloads;
 mod read_bits;
 mod sorted_sets;
@@ -122,8 +123,9 @@ impl Generator {
             110..120 => self.of_sets(),
             120.. => self.sorted_sets(),
             0..20 => self.reading(),
-            20..40 => self.setting(),
-            40..56 => self.changing(),
+            20..39 => self.setting(),
+            39..55 => self.changing(),
+            55 => self.computing(),
             56..63 => self.writing_bits(),
             63..72 => self.several_keys(),
             72..84 => self.expiring(),
@@ -466,10 +468,10 @@ impl Generator {
 pub(crate) fn state() -> Vec<Call> {
     let mut generator = Generator::new(0, 0);
     let mut keys: Vec<Vec<u8>> = (0..500).map(|_| generator.key()).collect();
-    keys.extend([b("x"), b("y")]);
     keys.extend(sorted_sets::KEYS.map(b));
     let collections = ["hash", "set"].iter();
     keys.extend(collections.flat_map(|kind| (0..4).map(move |n| b(&format!("{kind}{n}")))));
+    keys.extend(["x", "y", "p", "q", "r"].map(b));
     // Malformed calls write these.
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use base::number::parse_int;
 use base::size::Size;
+use values::hyper_log_logs::LONGEST_SPARSE;
 
 use crate::acl_log::ACL_LOG_LENGTH;
 use crate::config::DebugAccess;
@@ -193,6 +194,17 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     of_encodings("hash-max-listpack-value", |_| "64".to_owned()),
     of_encodings("hash-max-ziplist-entries", |_| "128".to_owned()),
     of_encodings("hash-max-ziplist-value", |_| "64".to_owned()),
+    // The bytes of a value must not depend on the node that writes it.
+    ConfigParameter {
+        name: "hll-sparse-max-bytes",
+        show: |_| LONGEST_SPARSE.to_string(),
+        change: Integer {
+            least: LONGEST_SPARSE as i64,
+            greatest: LONGEST_SPARSE as i64,
+            set: |_, _| {},
+        },
+        option: None,
+    },
     fixed("io-threads", |state| state.config.threads.to_string()),
     fixed("io-threads-do-reads", |_| yes_or_no(true)),
     ConfigParameter {

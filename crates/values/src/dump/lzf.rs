@@ -25,7 +25,7 @@ const LONG: usize = 7;
 const LEAST_SAVED: usize = 4;
 
 /// Compresses bytes; `None`: they do not become shorter by four bytes.
-pub(crate) fn compress(input: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn compress(input: &[u8]) -> Option<Vec<u8>> {
     let limit = input.len().checked_sub(LEAST_SAVED)?;
     let mut out = Vec::new();
     // Position 0 stands for no position.
@@ -101,7 +101,7 @@ fn push_match(length: usize, distance: usize, out: &mut Vec<u8>) {
 }
 
 /// Decompresses bytes to exactly `length` of them; `None`: they are malformed.
-pub(crate) fn decompress(mut bytes: &[u8], length: usize) -> Option<Vec<u8>> {
+pub(super) fn decompress(mut bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     // The longest match takes three bytes.
     if length > bytes.len().saturating_mul(LONGEST_MATCH / 3) {
         return None;
