@@ -234,7 +234,8 @@ fn verify(db: &Db, records: u64) {
     let (mut from, mut seen) = (Some(Vec::new()), 0);
     while let Some(key) = from {
         from = worker.scan_snapshot(&snapshot, &key, None, 4096, &mut |entry| {
-            assert!(entry.value.len() == VALUE && entry.value.starts_with(entry.key));
+            let value = entry.value.bytes();
+            assert!(value.len() == VALUE && value.starts_with(entry.key));
             seen += 1;
         });
     }

@@ -4,7 +4,7 @@ use base::transaction::Kind;
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 use super::*;
-use crate::call::StoredValue;
+use crate::call::StoredBlock;
 use crate::commands::hyper_log_logs::{merge, self_test};
 
 /// Returns the HyperLogLog to which elements were added, so many at a time, with its estimate if it is asked for.
@@ -26,9 +26,9 @@ fn checksum(bytes: &[u8]) -> u32 {
     Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(bytes)
 }
 
-fn stored(bytes: &[u8]) -> Option<StoredValue<'_>> {
+fn stored(bytes: &[u8]) -> Option<StoredBlock<'_>> {
     let kind = Kind::String;
-    Some(StoredValue { kind, bytes })
+    Some(StoredBlock { kind, bytes })
 }
 
 #[test]
