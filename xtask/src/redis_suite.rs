@@ -37,6 +37,7 @@ const UNITS: &[&str] = &[
     "type/stream-cgroups",
     "type/hash",
     "type/set",
+    "type/zset",
     "expire",
     "other",
     "multi",
@@ -54,6 +55,7 @@ const UNITS: &[&str] = &[
     "bitfield",
     "hyperloglog",
     "sort",
+    "geo",
 ];
 
 /// The tests that are left out, with reasons.

@@ -324,4 +324,8 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
         option: None,
     },
     fixed("unixsocket", |_| String::new()),
+    of_encodings("zset-max-listpack-entries", |_| "128".to_owned()),
+    of_encodings("zset-max-listpack-value", |_| "64".to_owned()),
+    of_encodings("zset-max-ziplist-entries", |_| "128".to_owned()),
+    of_encodings("zset-max-ziplist-value", |_| "64".to_owned()),
 ];
