@@ -4,7 +4,7 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
-use crate::commands::hashes;
+use crate::commands::{hashes, lists};
 
 /// A value of a key, as it is stored.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +125,7 @@ const FAMILY: u16 = 256;
 fn function_of(command: u16) -> Option<Execute> {
     match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
         0 => hashes::function_of(command),
+        1 => lists::function_of(command),
         _ => None,
     }
 }

@@ -1,3 +1,4 @@
 //! The commands of each type.
 
 pub mod hashes;
+pub mod lists;

@@ -11,6 +11,8 @@ const EMBEDDED: usize = 44;
 /// The most elements, and the longest element in bytes, of collections that Redis keeps in one block.
 const BLOCK_ELEMENTS: usize = 128;
 const BLOCK_ELEMENT: usize = 64;
+/// The longest list that Redis keeps in one block, in the bytes of that block.
+const LIST_BYTES: usize = 8192;
 
 /// Returns the name of the encoding that Redis has for a value that is set.
 #[must_use]
@@ -21,6 +23,7 @@ pub fn encoding(value: StoredValue<'_>) -> &'static str {
         Kind::String => "raw",
         Kind::Hash if is_small(value.bytes) => "listpack",
         Kind::Hash => "hashtable",
+        Kind::List if listpack_bytes(value.bytes) <= LIST_BYTES => "listpack",
         Kind::List => "quicklist",
         Kind::Set => "hashtable",
         Kind::SortedSet if is_small(value.bytes) => "listpack",
@@ -35,6 +38,33 @@ fn is_small(bytes: &[u8]) -> bool {
     let mut elements = view.iter();
     view.len() <= BLOCK_ELEMENTS
         && elements.all(|element| is_short(element.first) && is_short(element.second))
+}
+
+/// Returns the bytes of Redis's block with the elements of a list.
+fn listpack_bytes(bytes: &[u8]) -> usize {
+    // Six bytes at the beginning, and one at the end.
+    let elements = PackedView::new(bytes).iter();
+    7 + elements.map(|own| entry_bytes(own.first)).sum::<usize>()
+}
+
+/// Returns the bytes of an element in such a block.
+fn entry_bytes(element: &[u8]) -> usize {
+    let length = match parse_int(element) {
+        Some(0..=127) => 1,
+        Some(-4096..=4095) => 2,
+        Some(-0x8000..=0x7fff) => 3,
+        Some(-0x80_0000..=0x7f_ffff) => 4,
+        Some(-0x8000_0000..=0x7fff_ffff) => 5,
+        Some(_) => 9,
+        None => match element.len() {
+            length @ ..64 => 1 + length,
+            length @ ..4096 => 2 + length,
+            length => 5 + length,
+        },
+    };
+    // The length once more, seven bits to a byte.
+    let back = (usize::BITS - length.leading_zeros()).div_ceil(7);
+    length + back as usize
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash` `list` | the types in terms of `packed`: their elements and the order of these |
 //! | [`commands`] | the commands of each type |
 //! | [`encoding()`] | the names of the encodings that Redis has |
 //! | [`call`] | the table of the commands, and their execution on a value |
@@ -18,8 +18,9 @@ pub mod call;
 pub mod commands;
 mod encoding;
 mod hash;
+mod list;
 mod packed;
 
 pub use call::{CallContext, Outcome, StoredValue, ValueChange, execute};
-pub use commands::hashes;
+pub use commands::{hashes, lists};
 pub use encoding::encoding;

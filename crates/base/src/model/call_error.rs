@@ -38,4 +38,7 @@ call_errors! {
     NotPositive "ERR" "value is out of range, must be positive";
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
+    RankZero "ERR" "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list";
+    CountNegative "ERR" "COUNT can't be negative";
+    MaxLenNegative "ERR" "MAXLEN can't be negative";
 }
