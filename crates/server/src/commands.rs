@@ -26,6 +26,7 @@ mod help;
 mod introspection;
 mod keys;
 mod latency;
+mod lists;
 mod memory;
 mod monitor;
 mod objects;
@@ -49,12 +50,13 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 29] = [
+const FAMILIES: [&[CommandDefinition]; 30] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
     keys::COMMANDS,
     hashes::COMMANDS,
+    lists::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

@@ -1,5 +1,6 @@
 //! The reasons why commands are refused, in Redis's words.
 
+use base::transaction::CallError;
 use base::{Abort, OpError};
 use resp::{Args, Writer};
 
@@ -74,6 +75,7 @@ fn write_bad_expiry(command: &str, writer: &mut Writer<'_>) {
 /// Writes the error of an operation that failed by itself.
 pub(crate) fn write_op_error(error: OpError, command: &str, writer: &mut Writer<'_>) {
     writer.error(match error {
+        OpError::Call(CallError::Arity) => return write_arity(command, writer),
         OpError::Call(error) => return writer.error(&format!("{} {error}", error.code())),
         OpError::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         OpError::NotInteger => "ERR value is not an integer or out of range",

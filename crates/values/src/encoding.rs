@@ -70,6 +70,7 @@ fn entry_bytes(element: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packed::{Form, PackedEditor};
 
     #[test]
     fn encodings_are_those_of_redis() {
@@ -91,5 +92,26 @@ mod tests {
             };
             assert_eq!(encoding(stored), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn lists_of_up_to_eight_kilobytes_are_one_block() {
+        let list = |elements: &[&[u8]]| {
+            let mut editor = PackedEditor::new(Form::Single, b"");
+            elements
+                .iter()
+                .for_each(|element| editor.push(element, b""));
+            editor.into_changed().expect("it was changed")
+        };
+        let shown = |bytes: &[u8]| {
+            let kind = Kind::List;
+            encoding(StoredValue { kind, bytes })
+        };
+        // The bytes of an element: its head, itself, and its length.
+        let long = [b'x'; 8192 - 7 - 5 - 2];
+        assert_eq!(shown(&list(&[&long[..]])), "listpack");
+        assert_eq!(shown(&list(&[&long[..], b"1"])), "quicklist");
+        assert_eq!(shown(&list(&[&b"1000000"[..]; 1637])), "listpack");
+        assert_eq!(shown(&list(&[&b"1000000"[..]; 1638])), "quicklist");
     }
 }

@@ -46,9 +46,7 @@ impl<'v> ListView<'v> {
     /// Returns the elements at these positions.
     pub(crate) fn range(self, positions: Range<usize>) -> impl Iterator<Item = &'v [u8]> {
         let elements = self.iter().skip(positions.start);
-        elements
-            .take(positions.len())
-            .map(|element| element.first)
+        elements.take(positions.len()).map(|element| element.first)
     }
 
     /// Returns the position that an index means; negative ones count from the tail.

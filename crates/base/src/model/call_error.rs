@@ -39,6 +39,7 @@ call_errors! {
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
     RankZero "ERR" "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list";
+    RankOutOfRange "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
     CountNegative "ERR" "COUNT can't be negative";
     MaxLenNegative "ERR" "MAXLEN can't be negative";
 }

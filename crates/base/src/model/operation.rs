@@ -394,6 +394,8 @@ impl<'a> Op<'a> {
     pub fn events(&self, deleted: bool) -> [Option<KeyEvent>; 2] {
         let is_deadline = |expiry| matches!(expiry, Expiry::AtMs(_) | Expiry::InMs(_));
         match *self {
+            // Commands on collections bring theirs.
+            Op::Call { .. } => [None, None],
             _ if deleted => [Some(KeyEvent::Del), None],
             Op::Put { expiry, .. } | Op::PutAny { expiry, .. } if is_deadline(expiry) => {
                 [Some(KeyEvent::Set), Some(KeyEvent::Expire)]

@@ -33,13 +33,14 @@ impl CommandFlags {
 
     /// The words for flags, in the order in which Redis shows them. The server does not act on some
     /// of them: they tell clients when Redis would accept the command.
-    const NAMES: [&'static str; 21] = [
+    const NAMES: [&'static str; 22] = [
         "write",
         "readonly",
         "denyoom",
         "admin",
         "pubsub",
         "noscript",
+        "blocking",
         "loading",
         "stale",
         "skip_monitor",

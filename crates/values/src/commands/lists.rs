@@ -107,9 +107,9 @@ impl PositionOptions {
             count: None,
             most: 0,
         };
-        let positive = |value: &[u8], error: CallError| match int(value)? {
-            ..0 => Err(OpError::Call(error)),
-            number => Ok(number as usize),
+        let positive = |value: &[u8], error: CallError| match parse_int(value) {
+            Some(number @ 0..) => Ok(number as usize),
+            _ => Err(OpError::Call(error)),
         };
         let (pairs, []) = args.as_chunks::<2>() else {
             return Err(SYNTAX);
@@ -118,7 +118,7 @@ impl PositionOptions {
             if is(option, "rank") {
                 options.rank = int(value)?;
                 if options.rank == i64::MIN {
-                    return Err(OpError::Call(CallError::OutOfRange));
+                    return Err(OpError::Call(CallError::RankOutOfRange));
                 }
                 if options.rank == 0 {
                     return Err(OpError::Call(CallError::RankZero));
