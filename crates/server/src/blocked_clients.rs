@@ -15,6 +15,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::handover::{self, Handovers};
+use crate::handover::{self, Handover, Handovers};
 use crate::runtime_signal::{ClientTurn, RuntimeNews, RuntimeSignal};
 
 /// Changes of keys are reported for so long after the last client has ended its wait.
@@ -97,7 +98,13 @@ impl KeyQueue {
         match &mut self.turn {
             Some(turn) => {
                 turn.is_stale = true;
-                turn.handovers.extend(handovers);
+                // What a client takes in its turn may count as a change, too.
+                let is_new = |own: &Arc<Handover>| {
+                    let mut known = turn.handovers.iter();
+                    !known.any(|other| Arc::ptr_eq(own, other))
+                };
+                let new: Handovers = handovers.into_iter().filter(is_new).collect();
+                turn.handovers.extend(new);
             }
             None => self.give(key, 0, (SmallVec::new(), handovers), signals),
         }
@@ -138,8 +145,8 @@ impl BlockedClients {
     /// Returns those of these keys for which no client waits that waits for the same.
     pub(crate) fn unawaited(&self, keys: &[Box<[u8]>], kind: AwaitedKind) -> Vec<Box<[u8]>> {
         let table = self.table.lock();
-        let is_awaited = |key: &&Box<[u8]>| {
-            let queue = table.queues.get(&***key);
+        let is_awaited = |key: &[u8]| {
+            let queue = table.queues.get(key);
             queue.is_some_and(|queue| queue.clients.values().any(|other| other.kind == kind))
         };
         let keys = keys.iter().filter(|key| !is_awaited(key));
@@ -256,6 +263,16 @@ impl BlockedClients {
         };
         if let Some(queue) = self.table.lock().queues.get_mut(&*stored) {
             queue.changed(&stored, handover::current(), signals);
+        }
+    }
+
+    /// Has clients look at these keys.
+    pub(crate) fn look_again(&self, keys: &[Box<[u8]>], signals: &[RuntimeSignal]) {
+        let mut table = self.table.lock();
+        for key in keys {
+            if let Some(queue) = table.queues.get_mut(key) {
+                queue.changed(key, Handovers::new(), signals);
+            }
         }
     }
 

@@ -21,9 +21,11 @@ pub(crate) struct BlockedCommand {
     pub(crate) keys: Vec<Box<[u8]>>,
     /// The keys of which the client has the turn, and at which its command has not looked yet.
     pub(crate) turns: Vec<Box<[u8]>>,
-    /// The keys of which no news come, or not all: the command looks at them again and again.
-    pub(crate) unreported: Vec<Box<[u8]>>,
-    /// When it looks at them again, since the server's start.
+    /// `false` while commits may be on their way that do not report changes: turns are asked for again and again.
+    pub(crate) is_reported: bool,
+    /// The keys of other nodes, of which no news come: the command looks at them again and again.
+    pub(crate) remote: Vec<Box<[u8]>>,
+    /// When that happens next, since the server's start.
     pub(crate) looks_at: Option<Duration>,
     /// When its time is over, since the server's start; `None`: never.
     pub(crate) until: Option<Duration>,
@@ -56,7 +58,8 @@ impl BlockedCommand {
             ticket,
             keys,
             turns: Vec::new(),
-            unreported: Vec::new(),
+            is_reported: false,
+            remote: Vec::new(),
             looks_at: None,
             until: None,
             observed: Epoch::ZERO,
@@ -79,7 +82,7 @@ impl BlockedCommand {
     pub(crate) fn take_turns(&mut self, now: Duration) -> Vec<Box<[u8]>> {
         let mut keys = std::mem::take(&mut self.turns);
         if self.looks_at.is_some_and(|at| at <= now) {
-            keys.extend(self.unreported.iter().cloned());
+            keys.extend(self.remote.iter().cloned());
         }
         keys
     }

@@ -208,15 +208,26 @@ impl ProposedTransaction {
 pub(crate) struct PausedCommand {
     /// As the client gave it: of a command with two words the first one.
     pub(crate) call: CommandCall,
-    _counted: CountedWait,
+    /// `None`: its client counts already.
+    _counted: Option<CountedWait>,
 }
 
 impl PausedCommand {
+    /// Keeps the command of a client that waits for keys until the pause ends.
+    pub(crate) fn of_blocked(call: CommandCall) -> PausedCommand {
+        PausedCommand {
+            call,
+            _counted: None,
+        }
+    }
+
     /// Keeps a command until the pause ends.
     pub(crate) fn new(context: &RuntimeContext, call: CommandCall) -> PausedCommand {
         PausedCommand {
             call,
-            _counted: CountedWait::new(&context.shared, |counters| &counters.paused),
+            _counted: Some(CountedWait::new(&context.shared, |counters| {
+                &counters.paused
+            })),
         }
     }
 }

@@ -336,10 +336,11 @@ impl ServerState {
             routes.leaders.learn(partition, own.member().leader());
         }
         self.changes.fetch_add(1, Ordering::SeqCst);
-        let leader = own.member().leader();
         if let Some(routes) = &self.routes
-            && leader.is_some_and(|leader| leader != routes.me)
+            && self.blocked.count() > 0
+            && own.member().leader() != Some(routes.me)
         {
+            // They are sent to the next leader, or get an error.
             self.blocked.changed_all(&self.signals);
         }
     }

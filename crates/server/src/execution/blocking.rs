@@ -10,6 +10,8 @@
 //! Each execution is a transaction of its own, of the connection's runtime: an element is taken for a client that
 //! is there, and its reply waits for durability.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Abort, Epoch, Op, database};
@@ -81,7 +83,7 @@ impl Executor {
         match &mut connection.blocked {
             Some(blocked) => {
                 blocked.observed = blocked.observed.max(observed);
-                self.plan_look(connection);
+                self.plan_look(blocked);
                 connection.pending = Some(PendingCommand::Blocked);
             }
             None => {
@@ -125,40 +127,44 @@ impl Executor {
         let own = (CommandCall::new(command, args), blocking.awaits);
         let mut blocked = BlockedCommand::begin(shared, &connection.session.client, own, keys);
         blocked.until = terms.timeout.map(|timeout| self.context.now + timeout);
+        blocked.is_reported = shared.partition.announces_all();
+        if let Some(routes) = &shared.routes {
+            let is_remote = |key: &[u8]| routes.route(&[Op::Exists { key }]) != Route::Local;
+            let keys = blocked.keys.iter().filter(|key| is_remote(key));
+            blocked.remote = keys.cloned().collect();
+        }
         connection.blocked = Some(Box::new(blocked));
         true
     }
 
     /// Plans when a command looks again at keys of which it gets no news.
-    fn plan_look(&self, connection: &mut Connection) {
-        let Some(blocked) = &mut connection.blocked else {
-            return;
+    fn plan_look(&self, blocked: &mut BlockedCommand) {
+        let pause = match blocked.is_reported {
+            false => Some(REPORT_PAUSE),
+            true => (!blocked.remote.is_empty()).then_some(REMOTE_PAUSE),
         };
+        blocked.looks_at = pause.map(|pause| self.context.now + pause);
+    }
+
+    /// Asks for the turns of a client's keys, because changes of them may not have been reported.
+    fn ask_for_turns(&self, blocked: &mut BlockedCommand) {
         let shared = &self.context.shared;
-        let announces_all = shared.partition.announces_all();
-        let is_remote = |key: &[u8]| {
-            let routes = shared.routes.as_ref();
-            routes.is_some_and(|routes| routes.route(&[Op::Exists { key }]) != Route::Local)
-        };
-        let keys = blocked.keys.iter();
-        let keys = keys.filter(|key| !announces_all || is_remote(key));
-        blocked.unreported = keys.cloned().collect();
-        let pause = match announces_all {
-            true => REMOTE_PAUSE,
-            false => REPORT_PAUSE,
-        };
-        let looks = !blocked.unreported.is_empty();
-        blocked.looks_at = looks.then(|| self.context.now + pause);
+        // Before the turns: what is not reported from now on has happened, and is found.
+        blocked.is_reported = shared.partition.announces_all();
+        shared.blocked.look_again(&blocked.keys, &shared.signals);
+        self.plan_look(blocked);
     }
 
     /// Continues a command that waits for keys.
     pub(super) fn resume_blocked(&mut self, connection: &mut Connection) {
         let now = self.context.now;
-        let Some(blocked) = &connection.blocked else {
+        let Some(blocked) = &mut connection.blocked else {
             return;
         };
         let looks = blocked.looks_at.is_some_and(|at| at <= now);
-        if looks || !blocked.turns.is_empty() {
+        if looks && !blocked.is_reported {
+            self.ask_for_turns(blocked);
+        } else if looks || !blocked.turns.is_empty() {
             return self.take_turns(connection);
         }
         let from = connection.session.output.position();
@@ -183,10 +189,10 @@ impl Executor {
         let Some(blocked) = &connection.blocked else {
             return;
         };
-        let call = std::sync::Arc::clone(&blocked.call);
+        let call = Arc::clone(&blocked.call);
         if self.is_paused(connection, call.command) {
             let call = CommandCall::new(call.command, call.args());
-            let paused = PausedCommand::new(&self.context, call);
+            let paused = PausedCommand::of_blocked(call);
             connection.pending = Some(PendingCommand::Paused(paused));
             return;
         }
@@ -220,11 +226,7 @@ impl Executor {
 }
 
 /// Returns the keys at these places among the arguments, as they are stored, each once.
-fn keys_of(
-    connection: &Connection,
-    args: Args<'_>,
-    places: std::ops::Range<usize>,
-) -> Vec<Box<[u8]>> {
+fn keys_of(connection: &Connection, args: Args<'_>, places: Range<usize>) -> Vec<Box<[u8]>> {
     let database = connection.session.database;
     let mut keys: Vec<Box<[u8]>> = Vec::with_capacity(places.len());
     for at in places {

@@ -54,7 +54,9 @@ impl<N: Network> Runtime<N> {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let blocked = connection.blocked.as_ref();
+        // While its command executes, that waits for other events.
+        let waits = matches!(connection.pending, Some(PendingCommand::Blocked));
+        let blocked = connection.blocked.as_ref().filter(|_| waits);
         let due = blocked.and_then(|blocked| blocked.due());
         let before = std::mem::replace(&mut connection.state.blocked_until, due);
         if before != due {
