@@ -102,6 +102,16 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Returns those of the arguments in this range that there are.
+    #[must_use]
+    pub fn range(&self, range: Range<usize>) -> Args<'a> {
+        let end = range.end.min(self.spans.len());
+        Args {
+            bytes: self.bytes,
+            spans: self.spans.get(range.start..end).unwrap_or(&[]),
+        }
+    }
+
     /// Returns all of them in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;

@@ -53,6 +53,28 @@ pub(crate) struct ConnectedClient {
     pub(crate) memory: [AtomicU64; 3],
     /// `true` if another connection requested that it is closed.
     pub(crate) killed: AtomicBool,
+    /// Its [`BlockedState`].
+    pub(crate) blocked: AtomicU8,
+}
+
+/// Whether a client waits for keys to have something for its command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlockedState {
+    No,
+    Waits,
+    /// Another client has ended its wait, as if its time were over.
+    Ends,
+    /// Another client has ended its wait, by an error.
+    Fails,
+}
+
+impl BlockedState {
+    const ALL: [BlockedState; 4] = [
+        BlockedState::No,
+        BlockedState::Waits,
+        BlockedState::Ends,
+        BlockedState::Fails,
+    ];
 }
 
 /// The names that a client gives itself.
@@ -79,6 +101,25 @@ impl ConnectedClient {
     /// Returns the number of its connection in its runtime.
     pub(crate) fn connection(&self) -> usize {
         self.connection.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it waits for keys.
+    pub(crate) fn blocked(&self) -> BlockedState {
+        BlockedState::ALL[usize::from(self.blocked.load(Ordering::SeqCst))]
+    }
+
+    /// Records whether it waits for keys.
+    pub(crate) fn set_blocked(&self, state: BlockedState) {
+        self.blocked.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// Has its wait for keys end. Returns `false` if it does not wait.
+    pub(crate) fn unblock(&self, state: BlockedState) -> bool {
+        let waits = BlockedState::Waits as u8;
+        let ended =
+            self.blocked
+                .compare_exchange(waits, state as u8, Ordering::SeqCst, Ordering::SeqCst);
+        ended.is_ok()
     }
 
     /// Records its client-side caching.
@@ -116,6 +157,7 @@ impl ConnectedClient {
             (self.monitors.load(Ordering::Relaxed), 'O'),
             (self.is_subscriber(), 'P'),
             (queued >= 0, 'x'),
+            (self.blocked() != BlockedState::No, 'b'),
             (self.tracking[0].load(Ordering::Relaxed), 't'),
             (self.tracking[1].load(Ordering::Relaxed), 'R'),
             (self.tracking[2].load(Ordering::Relaxed), 'B'),

@@ -26,6 +26,7 @@
 mod flags;
 mod key_positions;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub(crate) use flags::{CATEGORIES, CommandFlags};
 pub(crate) use key_positions::KeyPositions;
 
 use crate::background_job::BackgroundJob;
+use crate::blocked_clients::AwaitedKind;
 use crate::cursors::Cursors;
 use crate::database_selection::DatabaseLimits;
 use crate::function_libraries::FunctionLibraries;
@@ -88,6 +90,8 @@ pub(crate) enum CommandKind {
     Databases(DatabasesPlan),
     /// By a function on what its keys have, which are read first: a transaction in several steps.
     Compound(Compound),
+    /// As `Compound`, of a command that waits if its keys have nothing for it.
+    Blocking(BlockingCommand),
     /// By a script, which is one transaction of all the keys that it touches.
     Script(ScriptCommand),
     /// By a function on the libraries of functions: a transaction in several steps.
@@ -130,7 +134,10 @@ impl CommandKind {
     pub(crate) fn is_long(self) -> bool {
         matches!(
             self,
-            CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_)
+            CommandKind::Compound(_)
+                | CommandKind::Blocking(_)
+                | CommandKind::Script(_)
+                | CommandKind::Libraries(_)
         )
     }
 }
@@ -152,6 +159,56 @@ impl From<Need> for CompoundStop {
     fn from(need: Need) -> CompoundStop {
         CompoundStop::Needs(need)
     }
+}
+
+/// A command that waits until one of its keys has something for it. In a block, and in a script, it does not
+/// wait.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockingCommand {
+    pub(crate) awaits: AwaitedKind,
+    /// Checks the arguments; `None`: with these it does not wait.
+    pub(crate) terms: fn(Args<'_>) -> Result<Option<WaitTerms>, Refusal>,
+    /// Executes it, as [`Compound`]. It looks only at keys that the turns have, and passes over those of another
+    /// type unless it looks for the first time. If there is nothing, it writes the reply that says so.
+    pub(crate) execute:
+        fn(Args<'_>, &KeyTurns, &mut WorkingSet, &mut Writer<'_>) -> Result<Finding, CompoundStop>,
+}
+
+/// How a command waits.
+pub(crate) struct WaitTerms {
+    /// `None`: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// Where the keys that it waits for are among the arguments.
+    pub(crate) keys: Range<usize>,
+}
+
+/// The keys at which a command that waits may look.
+pub(crate) struct KeyTurns {
+    /// It has not waited yet.
+    pub(crate) is_first: bool,
+    /// `None`: all keys.
+    pub(crate) keys: Option<Vec<Box<[u8]>>>,
+}
+
+impl KeyTurns {
+    /// All keys, of a command that has not waited.
+    pub(crate) const ALL: KeyTurns = KeyTurns {
+        is_first: true,
+        keys: None,
+    };
+
+    /// Returns `true` if a key, as it is stored, is among them.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        let mut keys = self.keys.iter().flatten();
+        self.keys.is_none() || keys.any(|own| **own == *key)
+    }
+}
+
+/// What a command that waits has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finding {
+    Found,
+    Nothing,
 }
 
 /// A command that runs a script.

@@ -27,6 +27,7 @@ mod hyper_log_logs;
 mod introspection;
 mod keys;
 mod latency;
+mod lists;
 mod memory;
 mod monitor;
 mod objects;
@@ -59,7 +60,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 38] = [
+const FAMILIES: [&[CommandDefinition]; 39] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -74,6 +75,7 @@ const FAMILIES: [&[CommandDefinition]; 38] = [
     sets::COMMANDS,
     hyper_log_logs::COMMANDS,
     sort::COMMANDS,
+    lists::COMMANDS,
     copies::COMMANDS,
     objects::COMMANDS,
     waiting::COMMANDS,

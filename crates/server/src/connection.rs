@@ -14,6 +14,7 @@ use reactor::budget::{Budget, Share};
 use reactor::newcomers;
 use resp::{Parser, Writer};
 
+use crate::blocked_command::BlockedCommand;
 use crate::clients::ConnectedClient;
 use crate::command_block::CommandBlock;
 use crate::command_timing::SlicedCall;
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) snapshot: Option<ClientSnapshot>,
     /// A command that is not answered yet.
     pub(crate) pending: Option<PendingCommand>,
+    /// The same command, if it waits for keys, also while it looks at them.
+    pub(crate) blocked: Option<Box<BlockedCommand>>,
     /// The same command, if it is measured and executes in slices.
     pub(crate) sliced: Option<Box<SlicedCall>>,
     pub(crate) state: ConnectionState,
@@ -72,6 +75,8 @@ pub(crate) struct ConnectionState {
     pub(crate) in_snapshots: bool,
     /// In the runtime's list of connections whose pending command waits for others.
     pub(crate) in_tasks: bool,
+    /// When it is looked at because it waits for keys.
+    pub(crate) blocked_until: Option<Duration>,
 }
 
 impl Connection {
@@ -91,6 +96,7 @@ impl Connection {
             watched_bytes: 0,
             snapshot: None,
             pending: None,
+            blocked: None,
             sliced: None,
             // The first request may have come with the connection.
             state: ConnectionState {
@@ -142,7 +148,8 @@ impl Connection {
         let subscriptions = self.session.subscriptions.bytes();
         let session = self.session.output.pending() + subscriptions;
         let pending = self.pending.as_ref().map_or(0, PendingCommand::bytes);
-        self.input.len() + session + block + pending + self.watched_bytes
+        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.bytes());
+        self.input.len() + session + block + pending + blocked + self.watched_bytes
     }
 
     /// Returns the time at which its snapshot is given up, if it is not used before; `idle` is the

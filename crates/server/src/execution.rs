@@ -8,6 +8,7 @@
 //! | `block` | `MULTI`, `EXEC`, `DISCARD`: a block, which is one transaction |
 //! | `in_place` | scripts within one transaction of the partition |
 //! | `long` | commands that read before they write, and blocks with one of them |
+//! | `blocking` | commands that wait until a key has something for them |
 //! | `watch` | `WATCH` and its kin, the preconditions of blocks |
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
 //! | `key_lookup` | `MGET` and its kin with very many keys, in slices |
@@ -19,6 +20,7 @@
 //! | `resumption` | commands that have waited |
 
 mod block;
+mod blocking;
 mod dispatch;
 mod executor;
 mod in_place;

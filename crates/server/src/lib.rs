@@ -15,6 +15,7 @@
 //! | `command_statistics` `slow_log` `latency_monitor` `failures` `acl_log` | counters of each command; commands that took long; events that did; failed commands, summed up for the log; refused attempts to authenticate |
 //! | `held_messages` | messages of publish/subscribe (crate `channels`) that wait for durability |
 //! | `monitors` | clients that are shown the commands of all others |
+//! | `handover` `blocked_clients` | who waits for the turns of clients that wait for keys; these clients |
 //! | `client_pause` `memory_watch` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
@@ -28,6 +29,7 @@
 //! | `commands` | the commands, a module for each family |
 //! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
 //! | `long_transaction` | commands that read before they write, as a transaction in several steps |
+//! | `blocked_command` | the command of a client that waits for keys |
 //! | `command_timing` | finds commands that take long |
 //! | `snapshots` | consistent copies of all keys that clients take in pieces |
 //! | `pending_command` `connection` | what a connection waits for; one client's connection |
@@ -85,6 +87,8 @@ mod acl_log;
 mod background_job;
 mod bit_field;
 mod block_transaction;
+mod blocked_clients;
+mod blocked_command;
 mod client_pause;
 mod clients;
 mod command;
@@ -104,6 +108,7 @@ mod durable_queue;
 mod execution;
 mod failures;
 mod function_libraries;
+mod handover;
 mod held_messages;
 mod hexadecimal;
 mod info;

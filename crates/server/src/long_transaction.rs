@@ -41,7 +41,7 @@ use call::{Call, Results, RunPause};
 pub(crate) use conflict::Continuation;
 use script::{ActiveScript, ScriptEnd};
 
-use crate::command::{CommandKind, Ops};
+use crate::command::{CommandKind, Finding, KeyTurns, Ops};
 use crate::command_call::CommandCall;
 use crate::limits::POOLED_CAPACITY;
 use crate::partition::Partition;
@@ -67,6 +67,8 @@ pub(crate) struct LongTransaction {
     /// The database that is selected when a run begins.
     database: u16,
     held: Option<HeldKeys>,
+    /// The keys at which a command that waits may look.
+    turns: KeyTurns,
     run: Run,
 }
 
@@ -116,6 +118,8 @@ struct Run {
     script: Option<ActiveScript>,
     /// The error of a script that was killed, as RESP.
     error: Option<Vec<u8>>,
+    /// What a command that waits has found.
+    finding: Finding,
 }
 
 /// The next step of a long transaction.
@@ -150,6 +154,7 @@ impl Run {
         self.log.clear();
         self.script = None;
         self.error = None;
+        self.finding = Finding::Found;
     }
 }
 
@@ -166,6 +171,7 @@ impl LongTransaction {
             began_ms: 0,
             database: 0,
             held: None,
+            turns: KeyTurns::ALL,
             run: Run {
                 next: 0,
                 database: 0,
@@ -179,6 +185,7 @@ impl LongTransaction {
                 log: Vec::new(),
                 script: None,
                 error: None,
+                finding: Finding::Found,
             },
         }
     }
@@ -192,6 +199,21 @@ impl LongTransaction {
         self.began_ms = time_ms;
         self.database = database;
         self.run.begin(database, time_ms);
+    }
+
+    /// Has its command look only at some of the keys that it waits for.
+    pub(crate) fn set_turns(&mut self, turns: KeyTurns) {
+        self.turns = turns;
+    }
+
+    /// Returns the keys at which its command has looked; `None`: all.
+    pub(crate) fn turns(&self) -> Option<&[Box<[u8]>]> {
+        self.turns.keys.as_deref()
+    }
+
+    /// Returns `true` if it is a command that waits, alone, and has found nothing.
+    pub(crate) fn found_nothing(&self) -> bool {
+        self.run.finding == Finding::Nothing && !self.is_block
     }
 
     /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,
@@ -219,6 +241,7 @@ impl LongTransaction {
         self.calls.shrink_to(KEPT_CALLS);
         self.watches.clear();
         self.held = None;
+        self.turns = KeyTurns::ALL;
         self.run.begin(0, 0);
     }
 
@@ -263,6 +286,8 @@ impl LongTransaction {
                 reply: &mut run.reply,
                 log: &mut run.log,
                 conflicts: self.conflicts,
+                turns: &self.turns,
+                finding: &mut run.finding,
             };
             let done = match call.command.kind {
                 CommandKind::Script(_) => context.run_script(&call, &mut results, &mut run.script),

@@ -8,6 +8,7 @@
 //!    releases is read before it executes, so that no release is missed.
 //! 3. It is refused when its time is over.
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use base::Epoch;
@@ -17,6 +18,7 @@ use crate::background_job::BackgroundJob;
 use crate::block_transaction::BlockTransaction;
 use crate::command::DeferredAnswer;
 use crate::command_call::CommandCall;
+use crate::handover::Handover;
 use crate::key_lookup::KeyLookup;
 use crate::key_walk::KeyWalk;
 use crate::long_transaction::LongTransaction;
@@ -45,6 +47,10 @@ pub(crate) enum PendingCommand {
     WrongPassword { until: Duration },
     /// Waits until a pause is over.
     Paused(PausedCommand),
+    /// Waits for keys; the connection has the rest.
+    Blocked,
+    /// Is answered; clients that wait for the keys that it has changed have their turn.
+    Handover(Weak<Handover>),
 }
 
 /// When a pending command needs work.
@@ -56,6 +62,8 @@ pub(crate) enum Readiness {
     WhenWoken(Option<Duration>),
     /// When its outcome comes.
     AtOutcome,
+    /// When the client has the turn of a key, or its time is over.
+    AtTurn,
 }
 
 impl PendingCommand {
@@ -93,6 +101,9 @@ impl PendingCommand {
                 None => Readiness::Now,
                 until => Readiness::WhenWoken(until),
             },
+            PendingCommand::Blocked => Readiness::AtTurn,
+            PendingCommand::Handover(handover) if handover.strong_count() == 0 => Readiness::Now,
+            PendingCommand::Handover(_) => Readiness::WhenWoken(None),
         }
     }
 }
@@ -197,15 +208,26 @@ impl ProposedTransaction {
 pub(crate) struct PausedCommand {
     /// As the client gave it: of a command with two words the first one.
     pub(crate) call: CommandCall,
-    _counted: CountedWait,
+    /// `None`: its client counts already.
+    _counted: Option<CountedWait>,
 }
 
 impl PausedCommand {
+    /// Keeps the command of a client that waits for keys until the pause ends.
+    pub(crate) fn of_blocked(call: CommandCall) -> PausedCommand {
+        PausedCommand {
+            call,
+            _counted: None,
+        }
+    }
+
     /// Keeps a command until the pause ends.
     pub(crate) fn new(context: &RuntimeContext, call: CommandCall) -> PausedCommand {
         PausedCommand {
             call,
-            _counted: CountedWait::new(&context.shared, |counters| &counters.paused),
+            _counted: Some(CountedWait::new(&context.shared, |counters| {
+                &counters.paused
+            })),
         }
     }
 }

@@ -16,6 +16,7 @@
 //!    for transactions that wait for keys.
 
 mod accept;
+mod blocking;
 mod idle;
 mod invalidations;
 mod messages;
@@ -28,6 +29,7 @@ mod snapshots;
 mod stop;
 mod tasks;
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +51,7 @@ use crate::held_messages::HeldMessages;
 use crate::input::{self, CommandBatch};
 use crate::limits::{KEEP_ALIVE, READ_BUFFER};
 use crate::partition::Worker;
+use crate::pending_command::PendingCommand;
 use crate::read_tracking;
 use crate::runtime_context::RuntimeContext;
 use crate::runtime_signal::RuntimeSignal;
@@ -106,6 +109,8 @@ pub(crate) struct Runtime<N: Network> {
     stopping: Option<(Instant, u32)>,
     /// The latest time at which a task that waits must be looked at.
     tasks_due: Option<Duration>,
+    /// When clients must be looked at that wait for keys, and their numbers.
+    blocked_until: BTreeSet<(Duration, usize)>,
     /// The latest time at which unused snapshots must be looked at.
     snapshots_due: Option<Duration>,
     /// When idle connections must be looked at, if there is a limit on idle time.
@@ -223,6 +228,7 @@ impl<N: Network> Runtime<N> {
             sync_here_from: Duration::ZERO,
             stopping: None,
             tasks_due: None,
+            blocked_until: BTreeSet::new(),
             snapshots_due: None,
             idle_due: None,
             failures_due: None,
@@ -276,6 +282,7 @@ impl<N: Network> Runtime<N> {
                 self.deferred_until = Some(Duration::ZERO);
             }
             self.look_at_tasks(woken);
+            self.end_waits();
             self.look_at_snapshots();
             self.serve_ready();
             self.settle();
@@ -431,7 +438,11 @@ impl<N: Network> Runtime<N> {
             return self.lists.touched(key, connection);
         }
         connection.session.output.borrow_buffer(&mut self.pool);
-        if connection.pending.is_some() {
+        if matches!(connection.pending, Some(PendingCommand::Blocked)) && connection.state.end_seen
+        {
+            // Nothing is taken for a client that has gone.
+            connection.state.dead = true;
+        } else if connection.pending.is_some() {
             self.executor.resume(connection);
             self.executor.end_slice(connection);
         } else if connection.state.stalled {
@@ -463,6 +474,10 @@ impl<N: Network> Runtime<N> {
             self.newcomers.leave(place);
         }
         connection.session.output.clear();
+        let due = connection.state.blocked_until;
+        if let Some(due) = due {
+            self.blocked_until.remove(&(due, key));
+        }
         let context = &mut self.executor.context;
         context.end_monitor(key);
         read_tracking::end_tracking(context, &mut connection.session);

@@ -25,6 +25,20 @@ pub(crate) enum RuntimeNews {
         client: Arc<ConnectedClient>,
         notice: InvalidationNotice,
     },
+    /// A client has the turn of a key that it waits for.
+    Turn(ClientTurn),
+    /// A client is to end its wait (`CLIENT UNBLOCK`).
+    Unblock(Arc<ConnectedClient>),
+}
+
+/// The turn of a client that waits for a key.
+pub(crate) struct ClientTurn {
+    /// The number of its connection.
+    pub(crate) connection: usize,
+    /// The number of its wait.
+    pub(crate) ticket: u64,
+    /// The key, as it is stored.
+    pub(crate) key: Box<[u8]>,
 }
 
 /// See the module's description.

@@ -17,6 +17,7 @@ use replica::{Role, Status};
 use store::CheckpointStatus;
 
 use crate::acl_log::AclLog;
+use crate::blocked_clients::BlockedClients;
 use crate::client_pause::ClientPause;
 use crate::clients::ClientRegistry;
 use crate::command_statistics::CommandStatistics;
@@ -67,6 +68,8 @@ pub(crate) struct ServerState {
     pub(crate) monitors: MonitorRegistry,
     pub(crate) key_events: KeyEvents,
     pub(crate) tracking: TrackingTable,
+    /// The clients that wait for keys to have something.
+    pub(crate) blocked: BlockedClients,
     /// Locked while the store is asked to report changes of keys, or not to.
     listening: Mutex<()>,
     pub(crate) cursors: Cursors,
@@ -89,7 +92,7 @@ pub(crate) struct ServerState {
     pub(crate) latency: LatencyMonitor,
     pub(crate) acl_log: AclLog,
     /// One for each runtime.
-    pub(crate) signals: Vec<RuntimeSignal>,
+    pub(crate) signals: Arc<[RuntimeSignal]>,
     pub(crate) stopping: AtomicBool,
     pub(crate) pause: ClientPause,
     /// Commands that failed since they were last summed up.
@@ -172,13 +175,14 @@ impl ServerState {
             monitors: MonitorRegistry::new(signals.len()),
             key_events: KeyEvents::default(),
             tracking: TrackingTable::default(),
+            blocked: BlockedClients::default(),
             listening: Mutex::default(),
             counters: ServerCounters::default(),
             statistics: CommandStatistics::new(signals.len(), commands),
             slow_log: SlowLog::new(config.slow_log_limit, config.slow_log_length),
             latency: LatencyMonitor::new(config.latency_threshold),
             acl_log: AclLog::default(),
-            signals,
+            signals: signals.into(),
             stopping: AtomicBool::new(false),
             pause: ClientPause::default(),
             failures: SharedFailures::new(config.failure_summary),
@@ -241,7 +245,7 @@ impl ServerState {
         // Pairs with the fence in `RuntimeSignal::announce_waiting_replies`: either this sees that the runtime waits, or the
         // runtime sees what became durable before this was called.
         std::sync::atomic::fence(Ordering::SeqCst);
-        for signal in &self.signals {
+        for signal in self.signals.iter() {
             if signal.has_waiting_replies.load(Ordering::Relaxed) {
                 signal.wake();
             }
@@ -277,7 +281,8 @@ impl ServerState {
     /// Has the store report changes of keys exactly while something here wants them.
     pub(crate) fn update_listening(&self) {
         let _one = self.listening.lock();
-        let listens = self.key_events.wants_any() || self.tracking.clients() > 0;
+        let listens =
+            self.key_events.wants_any() || self.tracking.clients() > 0 || self.blocked.listens();
         self.partition.listen(listens);
     }
 
@@ -308,6 +313,7 @@ impl ServerState {
         if wakes.contains(&true) {
             self.signals[0].wake();
         }
+        self.blocked.changed(key, event, &self.signals);
     }
 
     /// Takes the removal of all keys, from the commit that causes it.
@@ -315,6 +321,8 @@ impl ServerState {
         if self.tracking.flushed(tid) {
             self.signals[0].wake();
         }
+        // Of two databases that are exchanged, too.
+        self.blocked.changed_all(&self.signals);
     }
 
     /// Records who leads a replicated partition, and that something has changed.
@@ -328,13 +336,20 @@ impl ServerState {
             routes.leaders.learn(partition, own.member().leader());
         }
         self.changes.fetch_add(1, Ordering::SeqCst);
+        if let Some(routes) = &self.routes
+            && self.blocked.count() > 0
+            && own.member().leader() != Some(routes.me)
+        {
+            // They are sent to the next leader, or get an error.
+            self.blocked.changed_all(&self.signals);
+        }
     }
 
     /// Wakes the runtimes that wait for keys: some have been given back.
     pub(crate) fn holds_released(&self) {
         // As in `durable_changed`.
         std::sync::atomic::fence(Ordering::SeqCst);
-        for signal in &self.signals {
+        for signal in self.signals.iter() {
             if signal.waits_for_keys.load(Ordering::Relaxed) {
                 signal.wake();
             }

@@ -5,7 +5,9 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::{hash_deadlines, hashes, hyper_log_logs, places, sets, sorted_sets, streams};
+use crate::commands::{
+    hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
+};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -191,6 +193,7 @@ fn function_of(command: u16) -> Option<Execute> {
         0 => hashes::function_of(command).or_else(|| hash_deadlines::function_of(command)),
         2 => sets::function_of(command),
         6 => hyper_log_logs::function_of(command),
+        1 => lists::function_of(command),
         _ => None,
     }
 }

@@ -18,5 +18,6 @@ pub use sorted_combinations::{
 };
 pub use sorted_ranges::stored_range;
 pub mod hyper_log_logs;
+pub mod lists;
 pub mod sets;
 pub mod streams;

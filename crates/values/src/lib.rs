@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
-//! | `hash`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
+//! | `hash`, `list`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
 //! | `geohash` | places as cells of a grid |
 //! | [`set_algebra`] | intersections, unions and differences of sets |
 //! | `scan`, `random` | pages of elements, elements drawn at random |
@@ -34,6 +34,7 @@ pub mod fuzz;
 mod geohash;
 mod hash;
 mod hyper_log_log;
+mod list;
 mod listpack;
 mod packed;
 mod random;
@@ -51,5 +52,7 @@ pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
 };
-pub use commands::{hash_deadlines, hashes, hyper_log_logs, places, sets, sorted_sets, streams};
+pub use commands::{
+    hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
+};
 pub use encoding::encoding;

@@ -222,10 +222,20 @@ impl<'v> PackedEditor<'v> {
         removed: usize,
         element: Option<(&[u8], &[u8])>,
     ) {
-        let count = self.view().len() - removed + usize::from(element.is_some());
-        let count = u32::try_from(count).expect("a value has fewer than 2^32 elements");
+        self.splice(place, removed, element.into_iter());
+    }
+
+    /// Replaces the `removed` elements at `place` by elements with these blobs.
+    pub(crate) fn splice<'b>(
+        &mut self,
+        place: Range<usize>,
+        removed: usize,
+        elements: impl Iterator<Item = (&'b [u8], &'b [u8])>,
+    ) {
+        let mut count = self.view().len() - removed;
         let mut encoded: SmallVec<[u8; 128]> = SmallVec::new();
-        if let Some((first, second)) = element {
+        for (first, second) in elements {
+            count += 1;
             push_blob(&mut encoded, first);
             if self.form.has_pairs() {
                 push_blob(&mut encoded, second);
@@ -242,14 +252,48 @@ impl<'v> PackedEditor<'v> {
                 self.bytes = Cow::Owned([before, &encoded, behind].concat());
             }
         }
+        self.set_len(count);
+    }
+
+    /// Removes the elements for which `keeps` returns `false`, in one pass. Returns how many these are.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&Element<'_>) -> bool) -> usize {
+        let count = self.view().len();
+        let mut kept = Vec::new();
+        let mut left = 0;
+        for element in self.view().iter() {
+            if keeps(&element) {
+                left += 1;
+                kept.extend_from_slice(&self.bytes[element.place]);
+            }
+        }
+        if left < count {
+            self.bytes = Cow::Owned([&EMPTY[..], &kept].concat());
+            self.set_len(left);
+        }
+        count - left
+    }
+
+    /// Writes the header of a block that is changed.
+    fn set_len(&mut self, count: usize) {
+        let count = u32::try_from(count).expect("a value has fewer than 2^32 elements");
         let header = &mut self.bytes.to_mut()[..HEADER];
         header[0] = self.form as u8;
         header[1..].copy_from_slice(&count.to_le_bytes());
     }
 
+    /// Returns where the first element begins, or would.
+    pub(crate) fn start(&self) -> usize {
+        HEADER
+    }
+
+    /// Returns where the last element ends.
+    pub(crate) fn end(&self) -> usize {
+        self.bytes.len().max(HEADER)
+    }
+
     /// Adds an element at the end.
     pub(crate) fn push(&mut self, first: &[u8], second: &[u8]) {
-        let end = self.bytes.len().max(HEADER);
+        let end = self.end();
         self.replace(end..end, 0, Some((first, second)));
     }
 }
@@ -286,7 +330,16 @@ mod tests {
                     }
                     let at = random.usize(..=model.len());
                     let place = editor.view().nth(at).map(|element| element.place);
-                    match (random.u8(..4), place) {
+                    match (random.u8(..5), place) {
+                        (4, _) => {
+                            let longest = random.usize(100..400);
+                            let before = model.len();
+                            model.retain(|own| own.0.len() <= longest);
+                            let keeps = |element: &Element<'_>| element.first.len() <= longest;
+                            assert_eq!(editor.retain(keeps), before - model.len());
+                            editor.push(&first, &second);
+                            model.push((first, second));
+                        }
                         (0, Some(place)) => {
                             model.remove(at);
                             editor.replace(place, 1, None);

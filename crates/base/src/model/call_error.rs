@@ -107,4 +107,8 @@ call_errors! {
     AbsentKey "ERR" "The specified key does not exist";
     NotSparse "ERR" "HLL encoding is not sparse";
     WeightNotNumber "ERR" "One or more scores can't be converted into double";
+    RankZero "ERR" "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list";
+    RankOutOfRange "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+    CountNegative "ERR" "COUNT can't be negative";
+    MaxLenNegative "ERR" "MAXLEN can't be negative";
 }

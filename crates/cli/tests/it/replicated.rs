@@ -1,6 +1,7 @@
 //! Replicated partitions of real processes: nodes are killed, stopped and wiped; acknowledged
 //! writes stay, and commands continue.
 
+mod blocking;
 mod deadlines;
 mod functions;
 mod membership;

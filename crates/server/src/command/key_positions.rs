@@ -78,6 +78,20 @@ impl KeyPositions {
         counted: false,
         ..KeyPositions::NONE
     };
+    /// All arguments but the last one.
+    pub(crate) const ALL_BUT_LAST: KeyPositions = KeyPositions {
+        first: 1,
+        last: -2,
+        step: 1,
+        counted: false,
+    };
+    /// The first argument is the number of keys.
+    pub(crate) const COUNTED_FIRST: KeyPositions = KeyPositions {
+        first: 1,
+        last: 0,
+        step: 1,
+        counted: true,
+    };
     /// All arguments behind the first one.
     pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {
         first: 2,
@@ -280,6 +294,7 @@ mod tests {
         assert!(indexes(KeyPositions::NONE, 3).is_empty());
         assert_eq!(indexes(KeyPositions::ONE, 3), [1]);
         assert_eq!(indexes(KeyPositions::ALL, 4), [1, 2, 3]);
+        assert_eq!(indexes(KeyPositions::ALL_BUT_LAST, 4), [1, 2]);
         assert_eq!(indexes(KeyPositions::PAIRS, 5), [1, 3]);
         assert_eq!(indexes(KeyPositions::FIRST_TWO, 3), [1, 2]);
         assert_eq!(indexes(KeyPositions::FROM_SECOND, 5), [2, 3, 4]);

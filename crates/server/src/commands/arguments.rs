@@ -1,5 +1,7 @@
 //! Parsing of arguments that several commands have.
 
+use std::time::Duration;
+
 use base::number::parse_int;
 
 use crate::refusal::Refusal;
@@ -32,4 +34,22 @@ pub(super) fn in_ms(given: i64, seconds: bool) -> Option<i64> {
 /// As [`in_ms`], for a time relative to now; `None` if it would overflow.
 pub(super) fn in_ms_from_now(given: i64, seconds: bool) -> Option<i64> {
     in_ms(given, seconds).filter(|ms| *ms <= i64::MAX - PAST_MS)
+}
+
+/// Parses the time, in seconds, for which a command waits; `None`: for ever.
+pub(super) fn wait_seconds(arg: &[u8]) -> Result<Option<Duration>, Refusal> {
+    const NO_NUMBER: Refusal = Refusal::Text("ERR timeout is not a float or out of range");
+    let text = std::str::from_utf8(arg).map_err(|_| NO_NUMBER)?;
+    let seconds: f64 = text.parse().map_err(|_| NO_NUMBER)?;
+    if seconds.is_nan() {
+        return Err(NO_NUMBER);
+    }
+    let ms = (seconds * 1000.0).ceil();
+    if ms < 0.0 {
+        return Err(Refusal::Text("ERR timeout is negative"));
+    }
+    if ms > i64::MAX as f64 / 1000.0 {
+        return Err(Refusal::Text("ERR timeout is out of range"));
+    }
+    Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
 }

@@ -11,12 +11,12 @@ use super::client_tracking::{
     client_caching, client_getredir, client_tracking, client_trackinginfo,
 };
 use super::help::help;
-use crate::clients::ConnectedClient;
+use crate::clients::{BlockedState, ConnectedClient};
 use crate::command::CommandKind::{Container, Local};
 use crate::command::{CommandDefinition, commands};
 use crate::refusal::Refusal;
 use crate::runtime_context::RuntimeContext;
-use crate::runtime_signal::RuntimeSignal;
+use crate::runtime_signal::{RuntimeNews, RuntimeSignal};
 use crate::session::{ClientSession, ReplyMode};
 
 /// The commands of this family.
@@ -62,7 +62,7 @@ const CLIENT: &[CommandDefinition] = commands! { "connection";
         Local(client_unpause), "Ends a pause.";
     "client|unblock" -3 "admin noscript loading stale" NONE("") "connection" ""
         "5.0.0" "O(1)",
-        Local(client_unblock), "Answers 0: no command blocks its client.";
+        Local(client_unblock), "Ends the wait of a client whose command waits: as if its time were over, or by an ERROR.";
     "client|tracking" -3 "noscript loading stale" NONE("") "connection" ""
         "6.0.0" "O(1). Some options may introduce additional complexity.",
         Local(client_tracking), "Has this client sent the news when keys change that it has read.";
@@ -289,23 +289,29 @@ fn client_unpause(context: &mut RuntimeContext, session: &mut ClientSession, _: 
     session.writer().ok();
 }
 
-/// Answers `CLIENT UNBLOCK`. No command blocks its client until data arrives, so that no client can
-/// be woken from one.
-fn client_unblock(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+fn client_unblock(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
     if args.len() > 4 {
         return too_many("UNBLOCK", session);
     }
-    let known = |reason: &[u8]| is(reason, "timeout") || is(reason, "error");
-    if !args.get(3).is_none_or(known) {
-        let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-        return session.writer().error(text);
-    }
-    match int(args.at(2)) {
-        Ok(_) => session.writer().int(0),
-        Err(_) => {
-            let text = "ERR value is not an integer or out of range";
-            session.writer().error(text);
+    let state = match args.get(3) {
+        Some(reason) if is(reason, "error") => BlockedState::Fails,
+        Some(reason) if !is(reason, "timeout") => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return session.writer().error(text);
         }
+        _ => BlockedState::Ends,
+    };
+    let id = match int(args.at(2)) {
+        Ok(id) => u64::try_from(id).unwrap_or(0),
+        Err(refusal) => return refusal.write("client|unblock", &mut session.writer()),
+    };
+    let shared = &context.shared;
+    let client = shared.clients.get(id);
+    let unblocked = client.filter(|client| client.unblock(state));
+    session.writer().int(unblocked.is_some().into());
+    if let Some(client) = unblocked {
+        let signal = &shared.signals[client.runtime];
+        signal.send(RuntimeNews::Unblock(client));
     }
 }
 

@@ -6,7 +6,7 @@ use resp::Args;
 
 use super::executor::Executor;
 use super::{block, snapshot, watch};
-use crate::command::{CommandDefinition, CommandKind};
+use crate::command::{CommandDefinition, CommandKind, KeyTurns};
 use crate::connection::Connection;
 use crate::session::ReplyMode;
 use crate::{read_tracking, refusal};
@@ -35,7 +35,10 @@ impl Executor {
                 });
             }
             CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
-                self.begin_long(connection, command, args);
+                self.begin_long(connection, command, args, KeyTurns::ALL);
+            }
+            CommandKind::Blocking(blocking) => {
+                self.begin_blocking(connection, (command, args), blocking);
             }
             CommandKind::Local(local) => local(&mut self.context, &mut connection.session, args),
             CommandKind::Deferred(local) => {

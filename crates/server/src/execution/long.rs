@@ -12,7 +12,7 @@ use super::executor::Executor;
 use super::in_place::answer;
 use super::other_nodes::wait_for_coordinated;
 use super::outcome::Outcome;
-use crate::command::{CommandDefinition, CommandKind, Ops};
+use crate::command::{CommandDefinition, CommandKind, KeyTurns, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, Continuation, HeldKeys, LongTransaction, NextStep};
@@ -28,6 +28,7 @@ impl Executor {
         connection: &mut Connection,
         command: &'static CommandDefinition,
         args: Args<'_>,
+        turns: KeyTurns,
     ) {
         if self.cluster.is_some() {
             let keys = command.keys.indexes(args).map(|at| args.at(at));
@@ -43,6 +44,7 @@ impl Executor {
         }
         let at = (connection.session.database, self.time_ms());
         transaction.begin(CommandCall::new(command, args), at);
+        transaction.set_turns(turns);
         self.continue_long(connection, transaction);
     }
 
@@ -55,7 +57,7 @@ impl Executor {
     }
 
     /// Keeps a transaction that has ended for its memory.
-    fn keep(&mut self, mut transaction: Box<LongTransaction>) {
+    pub(super) fn keep(&mut self, mut transaction: Box<LongTransaction>) {
         transaction.clear();
         self.ended = Some(transaction);
     }
@@ -109,6 +111,9 @@ impl Executor {
     ) {
         let Some(need) = transaction.take_need() else {
             return match outcome {
+                Ok(_) if transaction.found_nothing() => {
+                    self.end_without(connection, transaction, Epoch::ZERO);
+                }
                 Ok(replies) => {
                     let error = replies.iter().find_map(|reply| error_of(&reply.as_reply()));
                     answer(connection, &mut transaction, error);
@@ -223,6 +228,11 @@ impl Executor {
         let ops = transaction.commit_ops(places_of(routes.as_deref()));
         if ops.is_empty() {
             drop(ops);
+            if transaction.found_nothing() {
+                let observed = transaction.observed();
+                self.end_without(connection, transaction, observed);
+                return None;
+            }
             answer(connection, &mut transaction, None);
             self.hold_reply(connection, from, transaction.observed());
             self.keep(transaction);
@@ -248,6 +258,10 @@ impl Executor {
         });
         drop(ops);
         match outcome {
+            Ok(epoch) if transaction.found_nothing() => {
+                self.end_without(connection, transaction, epoch);
+                None
+            }
             Ok(epoch) => {
                 answer(connection, &mut transaction, error);
                 self.hold_reply(connection, from, epoch);

@@ -200,7 +200,7 @@ pub(super) fn wait_for_coordinated(
 /// node's address. A client that watches keys here would lose its watches there; and `WATCH` itself
 /// should work for clients that do not know about clusters. `SCAN` continues on the node on which
 /// it began.
-fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bool {
+pub(super) fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bool {
     match command.kind {
         CommandKind::Scan(_) => true,
         CommandKind::Watch | CommandKind::WatchVersion | CommandKind::Libraries(_) => false,
@@ -209,7 +209,7 @@ fn may_be_redirected(connection: &Connection, command: &CommandDefinition) -> bo
 }
 
 /// Writes the error that sends a client to another node.
-fn write_moved(connection: &mut Connection, slot: u16, routes: &Routes, node: NodeId) {
+pub(super) fn write_moved(connection: &mut Connection, slot: u16, routes: &Routes, node: NodeId) {
     let moved = routes.moved(slot, node, connection.session.client.over_tls);
     connection.writer().error(&moved);
 }

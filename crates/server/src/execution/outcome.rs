@@ -44,6 +44,7 @@ impl Executor {
         let from = connection.session.output.position();
         self.answer_outcome(connection, transaction, outcome, time_ms);
         self.end_pending(connection, from);
+        self.end_wait(connection);
     }
 
     /// Answers a proposal whose outcome is known, or will never be known.

@@ -10,6 +10,7 @@ use crate::command_block::BlockTooLarge;
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::failures::FailureKind;
+use crate::handover;
 use crate::pending_command::{PausedCommand, PendingCommand};
 use crate::refusal;
 use crate::session::ReplyMode;
@@ -95,9 +96,30 @@ impl Executor {
             return None;
         }
         let timer = self.begin_call(connection, command, args);
-        self.run(connection, command, args);
+        let shared = &self.context.shared;
+        match shared.blocked.count() > 0 && writes(connection, command) {
+            true => self.run_with_handover(connection, command, args),
+            false => self.run(connection, command, args),
+        }
         self.end_call(connection, command, args, timer);
         Some(command)
+    }
+
+    /// Runs a command. Its connection goes on when the clients that wait for its keys have had their turn.
+    #[cold]
+    fn run_with_handover(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+    ) {
+        let runtime = connection.session.client.runtime;
+        handover::begin_command(&self.context.shared.signals, runtime);
+        self.run(connection, command, args);
+        if let Some(handover) = handover::end_command() {
+            let waits = PendingCommand::Handover(handover);
+            connection.pending.get_or_insert(waits);
+        }
     }
 
     /// Finds the command and makes the checks that every command must pass. Answers with an error
@@ -178,7 +200,7 @@ impl Executor {
 
     /// Returns `true` if a command must wait for the end of a pause.
     #[inline]
-    fn is_paused(&self, connection: &Connection, command: &CommandDefinition) -> bool {
+    pub(super) fn is_paused(&self, connection: &Connection, command: &CommandDefinition) -> bool {
         let (pause, now) = (&self.context.shared.pause, self.context.now);
         pause.ends(now).is_some() && (!pause.is_of_writes() || writes(connection, command))
     }

@@ -19,9 +19,11 @@ impl Executor {
         if tracking.is_some_and(|own| own.ignores_own) {
             tracking::note_client(connection.session.client.id);
             self.resume_pending(connection, pending, from);
-            return tracking::note_client(0);
+            tracking::note_client(0);
+        } else {
+            self.resume_pending(connection, pending, from);
         }
-        self.resume_pending(connection, pending, from);
+        self.end_wait(connection);
     }
 
     fn resume_pending(
@@ -43,6 +45,8 @@ impl Executor {
             PendingCommand::WrongPassword { until } if until <= self.context.now => {
                 connection.writer().error(refusal::WRONG_PASSWORD);
             }
+            PendingCommand::Blocked => self.resume_blocked(connection),
+            PendingCommand::Handover(handover) if handover.strong_count() == 0 => {}
             PendingCommand::Paused(paused) => {
                 // It counts its errors by itself.
                 let call = &paused.call;
@@ -50,6 +54,7 @@ impl Executor {
             }
             waits @ (PendingCommand::Job(_)
             | PendingCommand::Coordinated(_)
+            | PendingCommand::Handover(_)
             | PendingCommand::WrongPassword { .. }) => connection.pending = Some(waits),
         }
         self.end_pending(connection, from);

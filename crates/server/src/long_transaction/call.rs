@@ -7,7 +7,9 @@ use scripts::ScriptLogLevel;
 use smallvec::SmallVec;
 use store::OpenTransaction;
 
-use crate::command::{CommandDefinition, CommandKind, CompoundStop, Ops, Plan, Planned};
+use crate::command::{
+    CommandDefinition, CommandKind, CompoundStop, Finding, KeyTurns, Ops, Plan, Planned,
+};
 use crate::command_call::CommandCall;
 use crate::command_table::CommandTable;
 use crate::limits::READ_BUFFER;
@@ -51,6 +53,10 @@ pub(super) struct Results<'a, 'w> {
     pub(super) log: &'a mut Vec<(ScriptLogLevel, Vec<u8>)>,
     /// The number of runs that have met a conflict.
     pub(super) conflicts: u32,
+    /// The keys at which a command that waits may look.
+    pub(super) turns: &'a KeyTurns,
+    /// What such a command has found.
+    pub(super) finding: &'a mut Finding,
 }
 
 /// Why commands have stopped before their end.
@@ -112,18 +118,23 @@ impl CallContext<'_> {
                 }
             }
             CommandKind::Compound(compound) => {
-                let qualified = CommandCall::qualified(command, args, *to.database);
-                let args = qualified.args();
-                let indexes = command.keys.indexes(args);
-                to.set.require(indexes.map(|at| args.at(at)))?;
-                let mut writer = Writer::new(to.output, call.protocol);
-                match compound(args, to.set, &mut writer) {
-                    Ok(()) => {}
-                    Err(CompoundStop::Refused(refusal)) => {
-                        refusal.write(command.name, &mut writer);
-                    }
-                    Err(CompoundStop::Needs(need)) => return Err(need.into()),
+                let run = |args: Args<'_>, to: &mut Results<'_, '_>| {
+                    let mut writer = Writer::new(to.output, call.protocol);
+                    compound(args, to.set, &mut writer)
+                };
+                execute_compound(call, to, run)?;
+            }
+            CommandKind::Blocking(blocking) => {
+                if let Err(refusal) = (blocking.terms)(args) {
+                    refusal.write(command.name, &mut Writer::new(to.output, call.protocol));
+                    return Ok(());
                 }
+                let run = |args: Args<'_>, to: &mut Results<'_, '_>| {
+                    let mut writer = Writer::new(to.output, call.protocol);
+                    *to.finding = (blocking.execute)(args, to.turns, to.set, &mut writer)?;
+                    Ok(())
+                };
+                execute_compound(call, to, run)?;
             }
             CommandKind::Libraries(command) => self.execute_on_libraries(call, to, command)?,
             CommandKind::Databases(_) => Writer::new(to.output, call.protocol).error(
@@ -230,6 +241,30 @@ impl CallContext<'_> {
         to.output.extend_from_slice(session.output.from(from));
         session.output.truncate(from);
         to.messages.extend(session.published.drain(published..));
+    }
+}
+
+/// Executes a command on what its keys have; `run` gets its arguments with the keys as they are stored.
+///
+/// # Errors
+/// It needs reads first.
+fn execute_compound(
+    call: &Call<'_>,
+    to: &mut Results<'_, '_>,
+    run: impl FnOnce(Args<'_>, &mut Results<'_, '_>) -> Result<(), CompoundStop>,
+) -> Result<(), Need> {
+    let command = call.command;
+    let qualified = CommandCall::qualified(command, call.args, *to.database);
+    let args = qualified.args();
+    let indexes = command.keys.indexes(args);
+    to.set.require(indexes.map(|at| args.at(at)))?;
+    match run(args, to) {
+        Ok(()) => Ok(()),
+        Err(CompoundStop::Refused(refusal)) => {
+            refusal.write(command.name, &mut Writer::new(to.output, call.protocol));
+            Ok(())
+        }
+        Err(CompoundStop::Needs(need)) => Err(need),
     }
 }
 

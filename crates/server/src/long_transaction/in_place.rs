@@ -16,7 +16,7 @@ use store::{OpenTransaction, TransactionError};
 use super::LongTransaction;
 use super::call::{Call, CallContext, Results, RunPause, with_qualified};
 use super::script::ScriptEnd;
-use crate::command::{CommandDefinition, CommandKind, Ops};
+use crate::command::{CommandDefinition, CommandKind, KeyTurns, Ops};
 use crate::routing::Route;
 
 impl LongTransaction {
@@ -45,6 +45,8 @@ impl LongTransaction {
             reply: &mut run.reply,
             log: &mut run.log,
             conflicts: 0,
+            turns: &KeyTurns::ALL,
+            finding: &mut run.finding,
         };
         let ended = context.run_script(&call, &mut results, &mut run.script);
         let check = run.set.libraries.check();

@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 
 use super::call::{Call, CallContext, Results, RunPause};
 use super::script_code::ScriptCode;
-use crate::command::{CommandDefinition, CommandFlags, CommandKind, ScriptCommand};
+use crate::command::{
+    CommandDefinition, CommandFlags, CommandKind, Finding, KeyTurns, ScriptCommand,
+};
 use crate::interpreter_pool::LentInterpreter;
 use crate::refusal;
 use crate::script_registry::{LongScript, RunningKind, RunningScript};
@@ -276,6 +278,8 @@ impl CallContext<'_> {
             messages: to.messages,
             log: to.log,
             conflicts: to.conflicts,
+            turns: &KeyTurns::ALL,
+            finding: &mut Finding::Found,
             in_place: to.in_place.as_deref_mut(),
         };
         self.execute(&call, &mut results)?;
@@ -303,6 +307,7 @@ impl CallContext<'_> {
             CommandKind::Store(_)
                 | CommandKind::AllOrNothing(_)
                 | CommandKind::Compound(_)
+                | CommandKind::Blocking(_)
                 | CommandKind::Scan(_)
                 | CommandKind::Keys(_)
                 | CommandKind::Local(_)

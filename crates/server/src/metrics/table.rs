@@ -192,7 +192,7 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Clients "tracking_clients", Gauge "kumiki_tracking_clients"
         "Clients that are sent the news of keys that they keep (CLIENT TRACKING)."
         => Whole(|f| f.server.tracking.clients() as u64);
-    Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused);
+    Clients "blocked_clients" => Whole(|f| f.lock_waits + f.paused + f.server.blocked.count() as u64);
     Clients "snapshots_open", Gauge "kumiki_snapshots_open"
         "Snapshots that clients have open (KUMIKI.SNAPSHOT)."
         => Whole(|f| f.server.snapshots.taken());

@@ -85,6 +85,7 @@ impl<N: Network> Runtime<N> {
                 protocol: AtomicU8::new(2),
                 memory: Default::default(),
                 killed: AtomicBool::new(false),
+                blocked: AtomicU8::new(0),
             });
         let Some(client) = client else {
             shared.counters.rejected.fetch_add(1, Ordering::Relaxed);

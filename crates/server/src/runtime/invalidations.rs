@@ -105,6 +105,8 @@ impl<N: Network> Runtime<N> {
             RuntimeNews::Message(message) => self.deliver(&message),
             RuntimeNews::Invalidation(invalidation) => self.invalidate(&invalidation),
             RuntimeNews::Notice { client, notice } => self.notify(&client, notice),
+            RuntimeNews::Turn(turn) => self.take_turn(turn),
+            RuntimeNews::Unblock(client) => self.unblock(&client),
         }
     }
 

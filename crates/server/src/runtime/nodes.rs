@@ -78,13 +78,19 @@ impl<N: Network> Runtime<N> {
         }
         cluster.progress(worker, now, &mut finished);
         let told = !finished.is_empty();
-        for finished in finished.drain(..) {
-            let key = finished.caller.key;
-            let Some(connection) = self.connections.get_mut(key) else {
-                continue;
-            };
-            self.executor.answer_finished(connection, finished);
-            self.lists.touched(key, connection);
+        while !finished.is_empty() {
+            for finished in finished.drain(..) {
+                let key = finished.caller.key;
+                let Some(connection) = self.connections.get_mut(key) else {
+                    continue;
+                };
+                self.executor.answer_finished(connection, finished);
+                self.lists.touched(key, connection);
+            }
+            // A transaction that continues may be refused here at once.
+            if let Some(cluster) = &mut self.executor.cluster {
+                cluster.progress(&mut self.executor.worker, now, &mut finished);
+            }
         }
         self.finished = finished;
         if told {

@@ -262,13 +262,21 @@ impl<N: Network> Runtime<N> {
                 false
             }
             Some(Readiness::AtOutcome) => false,
+            Some(Readiness::AtTurn) => {
+                let blocked = connection.blocked.as_ref();
+                blocked.is_some_and(|blocked| blocked.is_due(context.now))
+            }
             None => state.stalled || state.readable,
         };
         if more && !connection.session.closing {
             self.lists.ready(key, connection);
         }
+        let waits = connection.blocked.is_some() || connection.state.blocked_until.is_some();
         if connection.snapshot.is_some() {
             self.note_snapshot(key);
+        }
+        if waits {
+            self.note_wait(key);
         }
     }
 }

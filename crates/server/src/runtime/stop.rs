@@ -40,7 +40,12 @@ impl<N: Network> Runtime<N> {
         let out_of_time = since.elapsed() >= self.executor.context.shared.config.drain;
         for (key, connection) in &mut self.connections {
             let state = &mut connection.state;
-            let idle = !state.readable && !state.stalled && connection.pending.is_none();
+            let idle = match connection.pending {
+                None => !state.readable && !state.stalled,
+                // What it waits for may never come.
+                Some(PendingCommand::Blocked) => true,
+                Some(_) => false,
+            };
             if idle || stop_reading {
                 connection.session.closing = true;
                 self.lists.touched(key, connection);

@@ -48,8 +48,10 @@ impl<N: Network> Runtime<N> {
         let idle = self.idle_due.filter(|_| !self.connections.is_empty());
         let events = self.has_events_to_send();
         let events = events.then(|| self.executor.context.now + EVENT_PAUSE);
+        let waits = self.blocked_until.first().map(|(due, _)| *due);
         let due = [
             self.tasks_due,
+            waits,
             self.snapshots_due,
             self.newcomers.due(),
             self.failures_due,

@@ -2,7 +2,9 @@
 
 mod admin;
 mod bitmaps;
+mod blocking;
 mod client_control;
+mod cluster_blocking;
 mod cluster_commands;
 mod cluster_failures;
 mod cluster_idle;
