@@ -230,7 +230,7 @@ fn keys_that_a_walk_must_not_miss_are_counted_and_those_that_are_too_long_refuse
     );
     let there = [
         Reply::Version(Version::present(base::Tid::new(base::Epoch(3), 1))),
-        Reply::Bytes(b"old"),
+        Reply::Value(Kind::String, b"old"),
         Reply::Deadline(None),
     ];
     let answers = ReadAnswers::of(&need, &there);
