@@ -84,13 +84,7 @@ impl KeyPositions {
         last: -2,
         step: 1,
         counted: false,
-    };
-    /// The first argument is the number of keys.
-    pub(crate) const COUNTED_FIRST: KeyPositions = KeyPositions {
-        first: 1,
-        last: 0,
-        step: 1,
-        counted: true,
+        ..KeyPositions::NONE
     };
     /// All arguments behind the first one.
     pub(crate) const FROM_SECOND: KeyPositions = KeyPositions {

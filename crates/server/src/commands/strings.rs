@@ -366,7 +366,8 @@ mod tests {
             planned("SETRANGE k -1 x"),
             Err(Refusal::Text("ERR offset is out of range"))
         );
-        assert_eq!(planned("SETRANGE k 536870912 x"), Err(Refusal::TooLong));
+        let too_long = planned("SETRANGE k 536870912 x").expect("its key is looked at first");
+        assert!(too_long[0].starts_with("Len"), "{too_long:?}");
         assert_eq!(planned("INCRBYFLOAT k nan"), Err(Refusal::NotFloat));
         assert!(planned("INCRBYFLOAT k inf").is_ok());
     }

@@ -22,31 +22,39 @@ fn list(elements: &[&str]) -> Reply {
 fn weights_may_be_on_any_node() {
     let nodes = nodes(3);
     let [from, to, gone] = [1, 2, 3].map(|node| nodes.key_of(node, "list"));
+    let none = nodes.key_of(1, "none");
     let weights = [("1", "30"), ("2", "10"), ("3", "20"), ("20", "-1")];
     for (element, weight) in weights {
         let key = format!("weight{element}");
-        assert_eq!(nodes.client(1).call(&["SET", &key, weight]), ok());
+        assert_eq!(
+            nodes.client(1).call(&["MSET", &key, weight, &none, ""]),
+            ok()
+        );
+        assert_eq!(nodes.client(1).call(&["DEL", &none, &gone]), int(1));
     }
     for node in 1..=3 {
         let mut client = nodes.client(node);
         let mut owner = nodes.client(1);
         assert_eq!(restore(&mut owner, &from), ok());
         let sort: &[&str] = &["SORT", &from, "BY", "weight*"];
-        assert_eq!(client.call(sort), list(&["20", "2", "3", "1"]));
+        assert_eq!(owner.call(sort), list(&["20", "2", "3", "1"]));
         let stored = [sort, &["GET", "weight*", "GET", "#", "STORE", &to]].concat();
         assert_eq!(client.call(&stored), int(8));
         let shown = ["-1", "20", "10", "2", "20", "3", "30", "1"];
         let by_none = nodes.client(2).call(&["SORT", &to, "BY", "nosort"]);
         assert_eq!(by_none, list(&shown));
         assert_eq!(client.call(&["COPY", &to, &gone]), int(1));
-        assert_eq!(client.call(&["SORT", "nokey", "STORE", &gone]), int(0));
-        assert_eq!(client.call(&["EXISTS", &gone]), int(0));
-        for call in [&["MULTI"][..], &["SET", "weight2", "99"], sort] {
+        assert_eq!(client.call(&["SORT", &none, "STORE", &gone]), int(0));
+        assert_eq!(nodes.client(3).call(&["EXISTS", &gone]), int(0));
+        let set: &[&str] = &["MSET", "weight2", "99", &gone, ""];
+        for call in [&["MULTI"][..], set, sort, &["DEL", &gone]] {
             client.call(call);
         }
-        let done = Reply::Array(vec![ok(), list(&["20", "3", "1", "2"])]);
+        let done = Reply::Array(vec![ok(), list(&["20", "3", "1", "2"]), int(1)]);
         assert_eq!(client.call(&["EXEC"]), done);
-        assert_eq!(client.call(&["SET", "weight2", "10"]), ok());
+        let reset = client.call(&["MSET", "weight2", "10", &none, ""]);
+        assert_eq!(reset, ok());
+        assert_eq!(client.call(&["DEL", &none, &gone]), int(1));
     }
 }
 
@@ -54,22 +62,19 @@ fn weights_may_be_on_any_node() {
 fn hyper_log_logs_of_several_nodes_are_merged() {
     let nodes = nodes(3);
     let [one, two, to] = [1, 2, 3].map(|node| nodes.key_of(node, "count"));
+    let [mut of_one, mut of_two, mut of_to] = [1, 2, 3].map(|node| nodes.client(node));
     for node in 1..=3 {
         let mut client = nodes.client(node);
-        assert_eq!(
-            client.call(&["DEL", &one, &two, &to]),
-            int(i64::from(node > 1) * 3)
-        );
-        assert_eq!(client.call(&["PFADD", &one, "a", "b"]), int(1));
-        assert_eq!(client.call(&["PFADD", &two, "b", "c"]), int(1));
-        assert_eq!(client.call(&["PFCOUNT", &one]), int(2));
+        let before = int(i64::from(node > 1) * 3);
+        assert_eq!(client.call(&["DEL", &one, &two, &to]), before);
+        assert_eq!(of_one.call(&["PFADD", &one, "a", "b"]), int(1));
+        assert_eq!(of_two.call(&["PFADD", &two, "b", "c"]), int(1));
+        assert_eq!(of_one.call(&["PFCOUNT", &one]), int(2));
         assert_eq!(client.call(&["PFCOUNT", &one, &two, &to]), int(3));
         assert_eq!(client.call(&["PFMERGE", &to, &one, &two]), ok());
-        assert_eq!(client.call(&["PFCOUNT", &to]), int(3));
-        assert_eq!(
-            client.call(&["PFDEBUG", "ENCODING", &to]),
-            Reply::status("sparse")
-        );
+        assert_eq!(of_to.call(&["PFCOUNT", &to]), int(3));
+        let encoding = of_to.call(&["PFDEBUG", "ENCODING", &to]);
+        assert_eq!(encoding, Reply::status("sparse"));
     }
 }
 

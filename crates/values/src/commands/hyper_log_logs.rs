@@ -170,7 +170,7 @@ pub fn merge(values: &[Option<StoredBlock<'_>>]) -> Result<Vec<u8>, OpError> {
 /// Checks HyperLogLogs: both encodings estimate numbers of elements, and the same ones.
 ///
 /// # Errors
-/// Returns a description of what is wrong.
+/// Returns a description of the fault.
 pub fn self_test() -> Result<(), String> {
     let mut sparse = HyperLogLogEditor::of(None);
     let mut dense = HyperLogLogEditor::of(None);
