@@ -3,7 +3,7 @@
 use base::Reply;
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, Expiry, Kind, OpError, ValueCall};
-use values::{CallContext, Outcome, StoredData, StoredValue, ValueChange};
+use values::{CallOutcome, CollectionEditor, StoredBlock, StoredData, StoredValue, ValueChange};
 
 use crate::access::KeyView;
 use crate::deadlines::deadline_of;
@@ -26,24 +26,25 @@ pub(crate) fn execute(
         return Ok(Err(error));
     }
     let view = txn.read(&thread.engine, hash, key);
-    let context = CallContext {
-        time_ms: txn.time_ms,
-    };
     let tree = view
         .live
         .and_then(|version| Some((version, version.tree()?)));
     let done = match tree {
         None => {
-            let stored = view
-                .live
-                .map(|version| StoredValue::new(version.kind(), version.value()));
-            values::execute(call, stored, context)
-                .and_then(|outcome| finish(thread, txn, (hash, key), view, outcome))
+            let stored = view.live.map(|version| StoredBlock {
+                kind: version.kind(),
+                bytes: version.value(),
+            });
+            let outcome = match values::editor_for_many(call, stored) {
+                Some(editor) => execute_many(editor, call, txn.time_ms),
+                None => values::execute(call, stored.map(Into::into), txn.time_ms),
+            };
+            outcome.and_then(|outcome| finish(thread, txn, (hash, key), view, outcome))
         }
         Some((version, tree)) if call.is_read_only() => {
             let data = StoredData::Tree(tree.view());
             let kind = version.kind();
-            let outcome = values::execute(call, Some(StoredValue { kind, data }), context);
+            let outcome = values::execute(call, Some(StoredValue { kind, data }), txn.time_ms);
             outcome.map(|outcome| match tree.is_published() {
                 true => outcome.reply,
                 // The transaction may change the nodes later.
@@ -53,6 +54,23 @@ pub(crate) fn execute(
         Some((version, tree)) => edit(thread, txn, (hash, key), view, (version, tree), call),
     };
     Ok(done)
+}
+
+/// Executes a command with many arguments by an editor, of whose block it makes its change.
+#[cold]
+fn execute_many(
+    mut editor: CollectionEditor,
+    call: &ValueCall<'_>,
+    time_ms: u64,
+) -> Result<CallOutcome<'static>, OpError> {
+    let kind = editor.kind();
+    let data = StoredData::Editor(&mut editor);
+    let outcome = values::execute(call, Some(StoredValue { kind, data }), time_ms)?;
+    let mut outcome = with_own_reply(outcome);
+    if outcome.change == ValueChange::Edited {
+        outcome.change = ValueChange::Set(kind, editor.view().to_packed(kind));
+    }
+    Ok(outcome)
 }
 
 /// Executes a command that may write on a large collection.
@@ -65,13 +83,10 @@ fn edit(
     call: &ValueCall<'_>,
 ) -> Result<Reply<'static>, OpError> {
     let kind = version.kind();
-    let context = CallContext {
-        time_ms: txn.time_ms,
-    };
     if let Some(editor) = tree.editor() {
         let before = editor.allocated();
         let data = StoredData::Editor(editor);
-        let outcome = values::execute(call, Some(StoredValue { kind, data }), context)?;
+        let outcome = values::execute(call, Some(StoredValue { kind, data }), txn.time_ms)?;
         let outcome = with_own_reply(outcome);
         let allocated = tree.editor().map_or(0, |editor| editor.allocated());
         txn.count_allocated(allocated.saturating_sub(before));
@@ -79,7 +94,7 @@ fn edit(
     }
     let mut editor = tree.edit();
     let data = StoredData::Editor(&mut editor);
-    let outcome = values::execute(call, Some(StoredValue { kind, data }), context)?;
+    let outcome = values::execute(call, Some(StoredValue { kind, data }), txn.time_ms)?;
     let outcome = with_own_reply(outcome);
     if outcome.change == ValueChange::Edited {
         txn.count_allocated(editor.allocated());
@@ -100,7 +115,7 @@ fn finish(
     txn: &mut TransactionState,
     (hash, key): (KeyHash, &[u8]),
     view: KeyView,
-    outcome: Outcome<'static>,
+    outcome: CallOutcome<'static>,
 ) -> Result<Reply<'static>, OpError> {
     match outcome.change {
         ValueChange::None => return Ok(outcome.reply),
@@ -129,8 +144,8 @@ fn check_kind(thread: &ThreadContext, key: &[u8], kind: Option<Kind>) -> Result<
 }
 
 /// Returns an outcome whose reply borrows nothing.
-fn with_own_reply(outcome: Outcome<'_>) -> Outcome<'static> {
-    Outcome {
+fn with_own_reply(outcome: CallOutcome<'_>) -> CallOutcome<'static> {
+    CallOutcome {
         reply: owned(outcome.reply),
         change: outcome.change,
         events: outcome.events,

@@ -30,7 +30,7 @@ use base::transaction::{Expiry, Kind, ScanContents, ValueCall, When, byte_range}
 use base::{Op, OpError, Version};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use values::{CallContext, StoredBlock, ValueChange};
+use values::{StoredBlock, ValueChange};
 
 use flushed_databases::FlushedDatabases;
 pub(crate) use libraries::WorkingLibraries;
@@ -587,11 +587,7 @@ impl WorkingSet {
     pub(crate) fn call(&mut self, key: &[u8], call: &ValueCall<'_>) -> Result<OwnedReply, OpError> {
         let deadline = self.value(key).and_then(|value| value.deadline);
         let time_ms = self.time_ms();
-        let outcome = values::execute(
-            call,
-            self.stored(key).map(Into::into),
-            CallContext { time_ms },
-        )?;
+        let outcome = values::execute(call, self.stored(key).map(Into::into), time_ms)?;
         let (reply, events) = (OwnedReply::from(&outcome.reply), outcome.events);
         let new = match outcome.change {
             ValueChange::None => return Ok(reply),

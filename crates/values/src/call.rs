@@ -5,9 +5,6 @@ use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::commands::{
-    hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
-};
 
 /// A value of a key.
 #[derive(Debug)]
@@ -53,13 +50,6 @@ impl<'v> StoredValue<'v> {
     }
 }
 
-/// What a command depends on besides its arguments and the value.
-#[derive(Clone, Copy, Debug)]
-pub struct CallContext {
-    /// The time of its transaction, milliseconds since the Unix epoch.
-    pub time_ms: u64,
-}
-
 /// The change of a value by a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueChange {
@@ -75,7 +65,7 @@ pub enum ValueChange {
 
 /// What a command has answered and changed.
 #[derive(Debug)]
-pub struct Outcome<'v> {
+pub struct CallOutcome<'v> {
     /// The reply; its bytes are those of the value before the command.
     pub reply: Reply<'v>,
     /// The change of the value.
@@ -84,10 +74,10 @@ pub struct Outcome<'v> {
     pub events: SmallVec<[KeyEvent; 2]>,
 }
 
-impl<'v> Outcome<'v> {
+impl<'v> CallOutcome<'v> {
     /// Returns the outcome of a command that has changed nothing.
-    pub(crate) fn unchanged(reply: Reply<'v>) -> Outcome<'v> {
-        Outcome {
+    pub(crate) fn unchanged(reply: Reply<'v>) -> CallOutcome<'v> {
+        CallOutcome {
             reply,
             change: ValueChange::None,
             events: SmallVec::new(),
@@ -100,9 +90,9 @@ impl<'v> Outcome<'v> {
         reply: Reply<'v>,
         event: KeyEvent,
         (kind, changed, is_empty): (Kind, Option<ChangedData>, bool),
-    ) -> Outcome<'v> {
+    ) -> CallOutcome<'v> {
         let Some(changed) = changed else {
-            return Outcome::unchanged(reply);
+            return CallOutcome::unchanged(reply);
         };
         let mut events: SmallVec<[KeyEvent; 2]> = SmallVec::new();
         events.push(event);
@@ -116,7 +106,7 @@ impl<'v> Outcome<'v> {
                 ChangedData::Edited => ValueChange::Edited,
             },
         };
-        Outcome {
+        CallOutcome {
             reply,
             change,
             events,
@@ -144,7 +134,7 @@ impl ChangedData {
 
 /// The arguments of a command behind its key, and what else it depends on.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'c> {
+pub(crate) struct CallArguments<'c> {
     pub(crate) args: &'c [&'c [u8]],
     pub(crate) time_ms: u64,
     pub(crate) seed: u64,
@@ -152,7 +142,7 @@ pub(crate) struct Call<'c> {
 
 /// Executes a command. `None`: the key is absent.
 pub(crate) type Execute =
-    for<'v> fn(Call<'_>, Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError>;
+    for<'v> fn(CallArguments<'_>, Option<StoredValue<'v>>) -> Result<CallOutcome<'v>, OpError>;
 
 /// Defines the commands of a module: of each its constant, the number, and its function. The numbers are part
 /// of the format of messages.
@@ -179,43 +169,6 @@ pub(crate) use calls;
 pub(crate) const W: u16 = ValueCall::WRITES;
 /// The bit of the numbers of commands that choose at random.
 pub(crate) const RANDOM: u16 = ValueCall::RANDOM;
-
-/// The numbers of each module's commands, besides their bits, begin at a multiple of this.
-const FAMILY: u16 = 256;
-
-/// Returns the function of a command.
-#[inline]
-fn function_of(command: u16) -> Option<Execute> {
-    match (command & !(ValueCall::WRITES | ValueCall::RANDOM)) / FAMILY {
-        3 => sorted_sets::function_of(command),
-        5 => places::function_of(command),
-        4 => streams::function_of(command),
-        0 => hashes::function_of(command).or_else(|| hash_deadlines::function_of(command)),
-        2 => sets::function_of(command),
-        6 => hyper_log_logs::function_of(command),
-        1 => lists::function_of(command),
-        _ => None,
-    }
-}
-
-/// Executes a command on a value; `None`: the key is absent.
-///
-/// # Errors
-/// Returns the reason why the command failed; nothing has changed.
-#[inline]
-pub fn execute<'v>(
-    call: &ValueCall<'_>,
-    value: Option<StoredValue<'v>>,
-    context: CallContext,
-) -> Result<Outcome<'v>, OpError> {
-    let execute = function_of(call.command).ok_or(OpError::Call(CallError::UnknownCommand))?;
-    let call = Call {
-        args: &call.args,
-        time_ms: context.time_ms,
-        seed: call.seed,
-    };
-    execute(call, value)
-}
 
 /// Returns the data of a value, which must have this type; no bytes for an absent key.
 #[inline]

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 pub use editor::{CollectionEditor, PublishedCollection};
 
 use crate::element_hash::element_hash;
-use crate::packed::{Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::tree::{
     FreedNodes, KeyOrder, PositionOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp,
 };
@@ -163,8 +163,8 @@ impl<'v> CollectionView<'v> {
     #[must_use]
     pub fn to_packed(&self, kind: Kind) -> Vec<u8> {
         let form = match kind {
-            Kind::Hash => Form::Pairs,
-            _ => Form::Single,
+            Kind::Hash => BlockForm::Pairs,
+            _ => BlockForm::Single,
         };
         let mut block = PackedEditor::new(form, b"");
         match self {
@@ -211,7 +211,10 @@ pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
     };
     let view = PackedView::new(bytes);
     // Deadlines of fields, and the numeric order of integers, are those of blocks.
-    if matches!(view.form(), Some(Form::ExpiringPairs | Form::Integers)) {
+    if matches!(
+        view.form(),
+        Some(BlockForm::ExpiringPairs | BlockForm::Integers)
+    ) {
         return false;
     }
     view.len() > BLOCK_ELEMENTS || bytes.len() > most_bytes && view.len() > 1

@@ -5,7 +5,7 @@ use base::transaction::Kind;
 
 use crate::call::StoredBlock;
 use crate::listpack::ListpackWriter;
-use crate::packed::{Form, PackedView};
+use crate::packed::{BlockForm, PackedView};
 use crate::score::SCORE_BYTES;
 
 /// The longest string that Redis keeps in one piece with its header.
@@ -29,7 +29,7 @@ pub fn encoding(value: StoredBlock<'_>) -> &'static str {
         Kind::String if parse_int(value.bytes).is_some() => "int",
         Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if view.form() == Some(Form::ExpiringPairs) => "listpackex",
+        Kind::Hash if view.form() == Some(BlockForm::ExpiringPairs) => "listpackex",
         Kind::Hash if is_hash_listpack(view) => "listpack",
         Kind::Hash => "hashtable",
         Kind::List if is_list_listpack(view) => "listpack",
@@ -50,7 +50,7 @@ pub(crate) fn is_hash_listpack(hash: PackedView<'_>) -> bool {
 
 /// Returns `true` if Redis keeps a set as integers.
 pub(crate) fn is_intset(set: PackedView<'_>) -> bool {
-    set.form() == Some(Form::Integers)
+    set.form() == Some(BlockForm::Integers)
 }
 
 /// Returns `true` if Redis keeps a sorted set in one block.

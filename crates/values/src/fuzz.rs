@@ -4,7 +4,7 @@ use base::transaction::Kind;
 
 use crate::call::StoredBlock;
 use crate::dump::{self, DecodeContext, PayloadError};
-use crate::packed::{Form, PackedView};
+use crate::packed::{BlockForm, PackedView};
 
 /// The time of the reader, and the longest value.
 const CONTEXT: DecodeContext = DecodeContext {
@@ -34,7 +34,7 @@ pub fn fuzz_payload(bytes: &[u8]) {
         Ok(payload) => assert_eq!(dump::decode(&payload, CONTEXT), Ok(Some(value))),
         Err(error) => {
             assert_eq!(error, PayloadError::Unsupported);
-            assert_eq!(view.form(), Some(Form::ExpiringPairs));
+            assert_eq!(view.form(), Some(BlockForm::ExpiringPairs));
         }
     }
 }

@@ -2,18 +2,18 @@
 //! of a tree in the order of their hashes. A hash whose fields have deadlines is a block.
 //!
 //! Fields may have deadlines, milliseconds since the Unix epoch. If some field has one, the form is
-//! [`Form::ExpiringPairs`], and the second blob of each element is its deadline (8 bytes, little-endian; 0: none) and
+//! [`BlockForm::ExpiringPairs`], and the second blob of each element is its deadline (8 bytes, little-endian; 0: none) and
 //! the value.
 //!
 //! Invariants:
 //! 1. A field whose deadline has passed is absent. [`HashEditor::new`] removes such fields; reading passes over them.
-//! 2. The form of a hash that was changed is [`Form::Pairs`] if no field has a deadline.
+//! 2. The form of a hash that was changed is [`BlockForm::Pairs`] if no field has a deadline.
 
 use smallvec::SmallVec;
 
 use crate::call::{ChangedData, StoredData};
 use crate::collection::{CollectionEditor, CollectionView, map_key, without_hash};
-use crate::packed::{Elements, Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 
 /// A hash that is read at a time.
@@ -85,7 +85,7 @@ impl<'v> HashView<'v> {
     /// Returns `true` if fields have deadlines, which may have passed.
     pub(crate) fn expires(self) -> bool {
         match self.source {
-            HashSource::Packed(block) => block.form() == Some(Form::ExpiringPairs),
+            HashSource::Packed(block) => block.form() == Some(BlockForm::ExpiringPairs),
             HashSource::Tree(_) => false,
         }
     }
@@ -204,9 +204,9 @@ impl<'v> HashEditor<'v> {
         let view = HashView::new(StoredData::Bytes(bytes), time_ms);
         let expires = view.expires();
         let form = if expires {
-            Form::ExpiringPairs
+            BlockForm::ExpiringPairs
         } else {
-            Form::Pairs
+            BlockForm::Pairs
         };
         let has_expired = expires && view.len() < PackedView::new(bytes).len();
         HashEditor {
@@ -235,7 +235,7 @@ impl<'v> HashEditor<'v> {
     /// Sets a field, which has this deadline then. Returns `true` if it is new.
     pub(crate) fn set(&mut self, name: &[u8], value: &[u8], deadline: Option<u64>) -> bool {
         if deadline.is_some() && !self.expires {
-            self.target = HashTarget::Packed(packed_of(Form::ExpiringPairs, self.view()));
+            self.target = HashTarget::Packed(packed_of(BlockForm::ExpiringPairs, self.view()));
             self.expires = true;
         }
         let block = match &mut self.target {
@@ -299,7 +299,7 @@ impl<'v> HashEditor<'v> {
         }
         let keeps_form = !self.expires || view.iter().any(|field| field.deadline.is_some());
         if !keeps_form {
-            let block = packed_of(Form::Pairs, view).into_changed();
+            let block = packed_of(BlockForm::Pairs, view).into_changed();
             return block.map(ChangedData::Bytes);
         }
         match self.target {
@@ -310,12 +310,12 @@ impl<'v> HashEditor<'v> {
 }
 
 /// Returns the fields of a hash as a block of another form.
-fn packed_of<'n>(form: Form, hash: HashView<'_>) -> PackedEditor<'n> {
+fn packed_of<'n>(form: BlockForm, hash: HashView<'_>) -> PackedEditor<'n> {
     let mut packed = PackedEditor::new(form, b"");
     let mut second = Vec::new();
     for field in hash.iter() {
         second.clear();
-        if form == Form::ExpiringPairs {
+        if form == BlockForm::ExpiringPairs {
             second.extend_from_slice(&field.deadline.unwrap_or(0).to_le_bytes());
         }
         second.extend_from_slice(field.value);

@@ -15,7 +15,8 @@
 //! | [`sort`] | the order of elements by `SORT` |
 //! | `score` | the scores of sorted sets as bytes and as text |
 //! | [`fuzz`] | an entry point for fuzzing |
-//! | [`call`] | the table of the commands, and their execution on a value |
+//! | [`call`] | what commands get and return |
+//! | `execution` | the table of the commands, and their execution on a value |
 //!
 //! A command is a function of its arguments, a value, the time and a seed. It returns a reply, the change of the
 //! value, and the events of the key. The crate knows no keys, transactions, connections or RESP:
@@ -30,6 +31,7 @@ pub mod commands;
 pub mod dump;
 mod element_hash;
 mod encoding;
+mod execution;
 pub mod fuzz;
 mod geohash;
 mod hash;
@@ -47,7 +49,7 @@ mod sorted_set;
 mod stream;
 pub mod tree;
 
-pub use call::{CallContext, Outcome, StoredBlock, StoredData, StoredValue, ValueChange, execute};
+pub use call::{CallOutcome, StoredBlock, StoredData, StoredValue, ValueChange};
 pub use collection::{
     CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
     canonical, is_large,
@@ -56,3 +58,4 @@ pub use commands::{
     hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
 };
 pub use encoding::encoding;
+pub use execution::{editor_for_many, execute};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::call::{ChangedData, StoredData};
 use crate::collection::{CollectionEditor, CollectionView};
-use crate::packed::{Elements, Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{PositionOrder, TreeCursor, TreeView};
 
 /// An end of a list.
@@ -136,7 +136,9 @@ impl<'v> ListEditor<'v> {
     /// Begins to change the list of a value; no bytes are a list without elements.
     pub(crate) fn new(data: StoredData<'v>) -> ListEditor<'v> {
         match data {
-            StoredData::Bytes(bytes) => ListEditor::Packed(PackedEditor::new(Form::Single, bytes)),
+            StoredData::Bytes(bytes) => {
+                ListEditor::Packed(PackedEditor::new(BlockForm::Single, bytes))
+            }
             StoredData::Editor(editor) => ListEditor::Tree(editor),
             StoredData::Tree(_) => unreachable!("a command that writes gets an editor"),
         }

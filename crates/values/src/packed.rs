@@ -2,7 +2,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | the form of the elements: [`Form`] |
+//! | 1 | the form of the elements: [`BlockForm`] |
 //! | 4 | the number of elements, little-endian |
 //! | … | the elements, in their order |
 //!
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 /// The form of the elements of a block, as its first byte has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Form {
+pub(crate) enum BlockForm {
     /// Each is one blob.
     Single = 0,
     /// Each is two blobs.
@@ -30,16 +30,16 @@ pub(crate) enum Form {
     Integers = 3,
 }
 
-impl Form {
-    const ALL: [Form; 4] = [
-        Form::Single,
-        Form::Pairs,
-        Form::ExpiringPairs,
-        Form::Integers,
+impl BlockForm {
+    const ALL: [BlockForm; 4] = [
+        BlockForm::Single,
+        BlockForm::Pairs,
+        BlockForm::ExpiringPairs,
+        BlockForm::Integers,
     ];
 
     fn has_pairs(self) -> bool {
-        matches!(self, Form::Pairs | Form::ExpiringPairs)
+        matches!(self, BlockForm::Pairs | BlockForm::ExpiringPairs)
     }
 }
 
@@ -74,9 +74,9 @@ impl<'v> PackedView<'v> {
 
     /// Returns the form of the elements; `None` if there are no bytes.
     #[inline]
-    pub(crate) fn form(self) -> Option<Form> {
+    pub(crate) fn form(self) -> Option<BlockForm> {
         let number = usize::from(*self.bytes.first()?);
-        Form::ALL.get(number).copied()
+        BlockForm::ALL.get(number).copied()
     }
 
     /// Returns the number of elements.
@@ -94,7 +94,7 @@ impl<'v> PackedView<'v> {
         Elements {
             bytes: self.bytes,
             at: HEADER,
-            pairs: self.form().is_some_and(Form::has_pairs),
+            pairs: self.form().is_some_and(BlockForm::has_pairs),
         }
     }
 
@@ -111,7 +111,7 @@ impl<'v> PackedView<'v> {
 
     /// Returns `true` if the block is well-formed, of this form, and has elements.
     #[allow(dead_code)]
-    pub(crate) fn check(self, form: Form) -> bool {
+    pub(crate) fn check(self, form: BlockForm) -> bool {
         let (mut count, mut end) = (0, HEADER);
         for element in self.iter() {
             (count, end) = (count + 1, element.place.end);
@@ -179,12 +179,12 @@ impl<'v> Iterator for Elements<'v> {
 /// A block that is changed: a copy is made at the first change.
 pub(crate) struct PackedEditor<'v> {
     bytes: Cow<'v, [u8]>,
-    form: Form,
+    form: BlockForm,
 }
 
 impl<'v> PackedEditor<'v> {
     /// Begins to change a block; no bytes are one without elements.
-    pub(crate) fn new(form: Form, bytes: &'v [u8]) -> PackedEditor<'v> {
+    pub(crate) fn new(form: BlockForm, bytes: &'v [u8]) -> PackedEditor<'v> {
         PackedEditor {
             bytes: Cow::Borrowed(bytes),
             form,
@@ -192,7 +192,7 @@ impl<'v> PackedEditor<'v> {
     }
 
     /// Has the block another form, whose elements have as many blobs, from the next change on.
-    pub(crate) fn set_form(&mut self, form: Form) {
+    pub(crate) fn set_form(&mut self, form: BlockForm) {
         debug_assert_eq!(form.has_pairs(), self.form.has_pairs());
         self.form = form;
     }
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_block_is_what_was_done_to_it() {
         let mut random = fastrand::Rng::with_seed(1);
-        for form in Form::ALL {
+        for form in BlockForm::ALL {
             let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let mut block = Vec::new();
             for _ in 0..2000 {
@@ -378,16 +378,16 @@ mod tests {
 
     #[test]
     fn damaged_blocks_are_noticed() {
-        let mut editor = PackedEditor::new(Form::Pairs, b"");
+        let mut editor = PackedEditor::new(BlockForm::Pairs, b"");
         editor.push(b"field", &[7; 200]);
         editor.push(b"", b"");
         let block = editor.into_changed().expect("it was changed");
-        assert!(PackedView::new(&block).check(Form::Pairs));
-        assert!(!PackedView::new(&block).check(Form::Single));
+        assert!(PackedView::new(&block).check(BlockForm::Pairs));
+        assert!(!PackedView::new(&block).check(BlockForm::Single));
         for length in 0..block.len() {
-            assert!(!PackedView::new(&block[..length]).check(Form::Pairs));
+            assert!(!PackedView::new(&block[..length]).check(BlockForm::Pairs));
         }
         let longer = [&block[..], &[0]].concat();
-        assert!(!PackedView::new(&longer).check(Form::Pairs));
+        assert!(!PackedView::new(&longer).check(BlockForm::Pairs));
     }
 }

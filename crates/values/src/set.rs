@@ -1,14 +1,14 @@
 //! Sets: an element is a member.
 //!
-//! 1. As long as a set has had nothing but integers, at most [`MOST_INTEGERS`], its form is [`Form::Integers`], and
+//! 1. As long as a set has had nothing but integers, at most [`MOST_INTEGERS`], its form is [`BlockForm::Integers`], and
 //!    members are in numeric order.
-//! 2. Else its form is [`Form::Single`], and members are in the order in which they came.
+//! 2. Else its form is [`BlockForm::Single`], and members are in the order in which they came.
 
 use base::number::parse_int;
 
 use crate::call::{ChangedData, StoredData};
 use crate::collection::{CollectionEditor, CollectionView, map_key, without_hash};
-use crate::packed::{Elements, Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 
 /// The most members of a set that is in numeric order: Redis's `set-max-intset-entries`.
@@ -49,7 +49,7 @@ impl<'v> SetView<'v> {
     /// Returns `true` if the members are integers in their numeric order.
     pub(crate) fn is_of_integers(self) -> bool {
         match self {
-            SetView::Packed(block) => block.form() == Some(Form::Integers),
+            SetView::Packed(block) => block.form() == Some(BlockForm::Integers),
             SetView::Tree(_) => false,
         }
     }
@@ -111,7 +111,7 @@ impl<'v> SetEditor<'v> {
     pub(crate) fn new(data: StoredData<'v>) -> SetEditor<'v> {
         match data {
             StoredData::Bytes(bytes) => {
-                let form = PackedView::new(bytes).form().unwrap_or(Form::Integers);
+                let form = PackedView::new(bytes).form().unwrap_or(BlockForm::Integers);
                 SetEditor::Packed(PackedEditor::new(form, bytes))
             }
             StoredData::Editor(editor) => SetEditor::Tree(editor),
@@ -199,7 +199,7 @@ impl<'v> SetEditor<'v> {
 /// Adds a member to a block of which all members are integers. Returns `true` if it is new.
 fn add_to_integers(block: &mut PackedEditor<'_>, member: &[u8]) -> bool {
     let Some(number) = parse_int(member) else {
-        block.set_form(Form::Single);
+        block.set_form(BlockForm::Single);
         block.push(member, b"");
         return true;
     };
@@ -211,8 +211,8 @@ fn add_to_integers(block: &mut PackedEditor<'_>, member: &[u8]) -> bool {
     }
     let (len, place) = (view.len(), next.map(|next| next.place.start));
     block.set_form(match len {
-        MOST_INTEGERS => Form::Single,
-        _ => Form::Integers,
+        MOST_INTEGERS => BlockForm::Single,
+        _ => BlockForm::Integers,
     });
     match place {
         Some(at) => block.replace(at..at, 0, Some((member, b""))),
@@ -227,8 +227,8 @@ pub(crate) fn packed_of<'m, 'n>(
     are_integers: bool,
 ) -> PackedEditor<'n> {
     let form = match are_integers {
-        true => Form::Integers,
-        false => Form::Single,
+        true => BlockForm::Integers,
+        false => BlockForm::Single,
     };
     let mut packed = PackedEditor::new(form, b"");
     members.for_each(|member| packed.push(member, b""));

@@ -7,7 +7,7 @@ use base::transaction::{CallError, Kind, OpError};
 
 use crate::call::{StoredBlock, StoredData};
 use crate::hash::HashView;
-use crate::packed::{Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::score;
 
 /// A pattern of the names of keys, with a star in place of an element.
@@ -179,7 +179,7 @@ pub fn limited(count: usize, (from, most): (i64, i64)) -> Range<usize> {
 
 /// Returns the list with these elements; `None`: there are none.
 pub fn list<'e>(elements: impl Iterator<Item = &'e [u8]>) -> Option<Vec<u8>> {
-    let mut list = PackedEditor::new(Form::Single, b"");
+    let mut list = PackedEditor::new(BlockForm::Single, b"");
     elements.for_each(|element| list.push(element, b""));
     list.into_changed()
 }

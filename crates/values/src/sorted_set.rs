@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::call::{ChangedData, StoredData};
 use crate::collection::{CollectionEditor, CollectionView, map_key};
-use crate::packed::{Elements, Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 
 /// The bytes of a score.
@@ -242,7 +242,7 @@ impl<'v> SortedSetEditor<'v> {
     pub(crate) fn new(data: StoredData<'v>) -> SortedSetEditor<'v> {
         match data {
             StoredData::Bytes(bytes) => {
-                SortedSetEditor::Packed(PackedEditor::new(Form::Single, bytes))
+                SortedSetEditor::Packed(PackedEditor::new(BlockForm::Single, bytes))
             }
             StoredData::Editor(editor) => SortedSetEditor::Tree(editor),
             StoredData::Tree(_) => unreachable!("a command that writes gets an editor"),

@@ -66,8 +66,7 @@ fn seen(world: &World, snapshot: &Snapshot, key: &[u8]) -> Option<Fields> {
         seed: 0,
         args: [].into(),
     };
-    let context = values::CallContext { time_ms: 0 };
-    let outcome = values::execute(&all, Some(stored), context).unwrap();
+    let outcome = values::execute(&all, Some(stored), 0).unwrap();
     Some(fields(&OwnedReply::from(&outcome.reply)))
 }
 

@@ -7,7 +7,7 @@ use base::transaction::{CallError, ExpireWhen, OpError, Reply};
 
 use super::hashes::{add_value, editor, outcome, view};
 use crate::arguments::{int, is};
-use crate::call::{Call, Outcome, StoredValue, W, calls};
+use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls};
 use crate::hash::{HashEditor, HashField};
 
 calls! {
@@ -113,30 +113,42 @@ fn expire(hash: &mut HashEditor<'_>, name: &[u8], deadline: u64, time_ms: u64) -
 }
 
 /// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field …]`.
-fn hexpire<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hexpire<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     expire_fields(call, value, (true, true))
 }
 
 /// `HPEXPIRE`, as `HEXPIRE`.
-fn hpexpire<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hpexpire<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     expire_fields(call, value, (false, true))
 }
 
 /// `HEXPIREAT`, as `HEXPIRE`.
-fn hexpireat<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hexpireat<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     expire_fields(call, value, (true, false))
 }
 
 /// `HPEXPIREAT`, as `HEXPIRE`.
-fn hpexpireat<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hpexpireat<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     expire_fields(call, value, (false, false))
 }
 
 fn expire_fields<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
     (seconds, relative): (bool, bool),
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let mut hash = editor(call, value)?;
     let [time, options @ ..] = call.args else {
         return Err(OpError::Call(CallError::Arity));
@@ -176,34 +188,43 @@ fn expire_fields<'v>(
 }
 
 /// `HTTL key FIELDS count field [field …]`.
-fn httl<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn httl<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     deadlines(call, value, |left_ms, _| left_ms.div_ceil(1000))
 }
 
 /// `HPTTL`, as `HTTL`.
-fn hpttl<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hpttl<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     deadlines(call, value, |left_ms, _| left_ms)
 }
 
 /// `HEXPIRETIME`, as `HTTL`.
-fn hexpiretime<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hexpiretime<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     deadlines(call, value, |_, at_ms| at_ms.div_ceil(1000))
 }
 
 /// `HPEXPIRETIME`, as `HTTL`.
 fn hpexpiretime<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     deadlines(call, value, |_, at_ms| at_ms)
 }
 
 /// Returns what `shown` makes of the time that each field has left, and of its deadline.
 fn deadlines<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
     shown: fn(u64, u64) -> u64,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let hash = view(call, value)?;
     let fields = fields(call.args, CallError::FieldCountNotPositive)?;
     let reply = each(fields, |name| match hash.get(name) {
@@ -213,11 +234,14 @@ fn deadlines<'v>(
             deadline: Some(at), ..
         }) => shown(at - call.time_ms, at) as i64,
     });
-    Ok(Outcome::unchanged(reply))
+    Ok(CallOutcome::unchanged(reply))
 }
 
 /// `HPERSIST key FIELDS count field [field …]`.
-fn hpersist<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hpersist<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut hash = editor(call, value)?;
     let fields = fields(call.args, CallError::FieldCountNotPositive)?;
     let mut event = None;
@@ -234,7 +258,10 @@ fn hpersist<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcom
 }
 
 /// `HGETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST] FIELDS count field [field …]`.
-fn hgetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hgetex<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut hash = editor(call, value)?;
     let form = call.args.first().and_then(|arg| TimeForm::of_option(arg));
     let (deadline, persists, args) = match (form, call.args) {
@@ -266,7 +293,10 @@ fn hgetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
 }
 
 /// `HGETDEL key FIELDS count field [field …]`.
-fn hgetdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hgetdel<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut hash = editor(call, value)?;
     let fields = fields(call.args, CallError::FieldCountNotPositive)?;
     let mut reply = NestedReply::default();
@@ -292,7 +322,7 @@ struct SetFields<'c> {
 }
 
 impl<'c> SetFields<'c> {
-    fn parse(call: Call<'c>) -> Result<SetFields<'c>, OpError> {
+    fn parse(call: CallArguments<'c>) -> Result<SetFields<'c>, OpError> {
         let failed = |error| Err(OpError::Call(error));
         let mut step = SetFields::default();
         let mut args = call.args;
@@ -340,7 +370,10 @@ impl<'c> SetFields<'c> {
 
 /// `HSETEX key [FNX | FXX] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL] FIELDS count field value
 /// [field value …]`.
-fn hsetex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hsetex<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let step = SetFields::parse(call)?;
     let mut hash = editor(call, value)?;
     let mut are_present = step

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use crate::arguments::{int, is, random_count};
 use crate::call::{
-    Call, ChangedData, Outcome, RANDOM, StoredValue, ValueChange, W, calls, data_of,
+    CallArguments, CallOutcome, ChangedData, RANDOM, StoredValue, ValueChange, W, calls, data_of,
 };
 use crate::hash::{HashEditor, HashField, HashView};
 use crate::random::{add_random, drawn};
@@ -35,7 +35,7 @@ calls! {
 
 /// Returns the hash of a value at the time of a call.
 pub(super) fn view<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Result<HashView<'v>, OpError> {
     Ok(HashView::new(data_of(value, Kind::Hash)?, call.time_ms))
@@ -43,7 +43,7 @@ pub(super) fn view<'v>(
 
 /// Begins to change the hash of a value at the time of a call.
 pub(super) fn editor<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Result<HashEditor<'v>, OpError> {
     Ok(HashEditor::new(data_of(value, Kind::Hash)?, call.time_ms))
@@ -54,8 +54,8 @@ pub(super) fn outcome<'v>(
     hash: HashEditor<'v>,
     reply: Reply<'v>,
     changes: &[KeyEvent],
-) -> Outcome<'v> {
-    let mut outcome = Outcome::unchanged(reply);
+) -> CallOutcome<'v> {
+    let mut outcome = CallOutcome::unchanged(reply);
     let has_expired = hash.has_expired();
     let Some(changed) = hash.into_changed() else {
         return outcome;
@@ -76,7 +76,7 @@ pub(super) fn outcome<'v>(
 }
 
 /// Returns the arguments as fields and values.
-fn pairs<'c>(call: Call<'c>) -> Result<&'c [[&'c [u8]; 2]], OpError> {
+fn pairs<'c>(call: CallArguments<'c>) -> Result<&'c [[&'c [u8]; 2]], OpError> {
     match call.args.as_chunks::<2>() {
         (pairs, []) => Ok(pairs),
         _ => Err(OpError::Call(CallError::Arity)),
@@ -84,14 +84,17 @@ fn pairs<'c>(call: Call<'c>) -> Result<&'c [[&'c [u8]; 2]], OpError> {
 }
 
 /// `HLEN key`.
-fn hlen<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hlen<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let hash = view(call, value)?;
-    Ok(Outcome::unchanged(Reply::Int(hash.len() as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(hash.len() as i64)))
 }
 
 /// Returns the field that is the first argument.
 fn first_field<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Result<Option<HashField<'v>>, OpError> {
     let hash = view(call, value)?;
@@ -99,23 +102,32 @@ fn first_field<'v>(
 }
 
 /// `HGET key field`.
-fn hget<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hget<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let found = first_field(call, value)?;
     let reply = found.map_or(Reply::Nil, |field| Reply::Bytes(field.value));
-    Ok(Outcome::unchanged(reply))
+    Ok(CallOutcome::unchanged(reply))
 }
 
 /// `HEXISTS key field`.
-fn hexists<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hexists<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let found = first_field(call, value)?;
-    Ok(Outcome::unchanged(Reply::Int(found.is_some().into())))
+    Ok(CallOutcome::unchanged(Reply::Int(found.is_some().into())))
 }
 
 /// `HSTRLEN key field`.
-fn hstrlen<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hstrlen<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let found = first_field(call, value)?;
     let length = found.map_or(0, |field| field.value.len());
-    Ok(Outcome::unchanged(Reply::Int(length as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(length as i64)))
 }
 
 /// Adds a value, or nil in place of one, to a reply.
@@ -127,14 +139,17 @@ pub(super) fn add_value(field: Option<HashField<'_>>, reply: &mut NestedReply) {
 }
 
 /// `HMGET key field [field …]`.
-fn hmget<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hmget<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let hash = view(call, value)?;
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(call.args.len()));
     for name in call.args {
         add_value(hash.get(name), &mut reply);
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// Returns a reply that has something of each field.
@@ -142,11 +157,11 @@ fn each<'v>(
     hash: HashView<'v>,
     head: fn(usize) -> NestedItem<'static>,
     add: impl Fn(HashField<'v>, &mut NestedReply),
-) -> Outcome<'v> {
+) -> CallOutcome<'v> {
     let mut reply = NestedReply::default();
     reply.push(head(hash.len()));
     hash.iter().for_each(|field| add(field, &mut reply));
-    Outcome::unchanged(Reply::Nested(reply))
+    CallOutcome::unchanged(Reply::Nested(reply))
 }
 
 fn add_both(field: HashField<'_>, reply: &mut NestedReply) {
@@ -155,12 +170,18 @@ fn add_both(field: HashField<'_>, reply: &mut NestedReply) {
 }
 
 /// `HGETALL key`.
-fn hgetall<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hgetall<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     Ok(each(view(call, value)?, NestedItem::Map, add_both))
 }
 
 /// `HKEYS key`.
-fn hkeys<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hkeys<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     Ok(each(
         view(call, value)?,
         NestedItem::Array,
@@ -169,7 +190,10 @@ fn hkeys<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
 }
 
 /// `HVALS key`.
-fn hvals<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hvals<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     Ok(each(
         view(call, value)?,
         NestedItem::Array,
@@ -178,7 +202,10 @@ fn hvals<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
 }
 
 /// `HSET key field value [field value …]`.
-fn hset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hset<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let pairs = pairs(call)?;
     let mut hash = editor(call, value)?;
     let is_new = |[name, value]: &&[&[u8]; 2]| hash.set(name, value, None);
@@ -191,16 +218,22 @@ fn hset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
 }
 
 /// `HMSET key field value [field value …]`.
-fn hmset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hmset<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let done = hset(call, value)?;
-    Ok(Outcome {
+    Ok(CallOutcome {
         reply: Reply::Ok,
         ..done
     })
 }
 
 /// `HSETNX key field value`.
-fn hsetnx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hsetnx<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let [name, new] = *call.args else {
         return Err(OpError::Call(CallError::Arity));
     };
@@ -213,7 +246,10 @@ fn hsetnx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
 }
 
 /// `HDEL key field [field …]`.
-fn hdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hdel<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut hash = editor(call, value)?;
     let removed = call.args.iter().filter(|name| hash.remove(name)).count();
     let events: &[KeyEvent] = match removed {
@@ -224,7 +260,10 @@ fn hdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
 }
 
 /// `HINCRBY key field increment`.
-fn hincrby<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hincrby<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let [name, delta] = *call.args else {
         return Err(OpError::Call(CallError::Arity));
     };
@@ -241,9 +280,9 @@ fn hincrby<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome
 
 /// `HINCRBYFLOAT key field increment`.
 fn hincrbyfloat<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let [name, delta] = *call.args else {
         return Err(OpError::Call(CallError::Arity));
     };
@@ -269,7 +308,10 @@ fn hincrbyfloat<'v>(
 }
 
 /// `HRANDFIELD key [count [WITHVALUES]]`.
-fn hrandfield<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hrandfield<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let [count, options @ ..] = call.args else {
         let hash = view(call, value)?;
         let name = match hash.len() {
@@ -277,7 +319,7 @@ fn hrandfield<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outc
             fields => hash.iter().nth(Rng::with_seed(call.seed).usize(..fields)),
         };
         let reply = name.map_or(Reply::Nil, |field| Reply::Bytes(field.name));
-        return Ok(Outcome::unchanged(reply));
+        return Ok(CallOutcome::unchanged(reply));
     };
     let count = random_count(count)?;
     let with_values = match options {
@@ -301,11 +343,14 @@ fn hrandfield<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outc
             reply.bytes(field.value);
         }
     })?;
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`.
-fn hscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn hscan<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     scan::cursor(call.args)?;
     let is_there = value.is_some();
     let hash = view(call, value)?;
@@ -332,5 +377,5 @@ fn hscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
             reply.bytes(field.value);
         }
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }

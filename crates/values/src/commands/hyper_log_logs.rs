@@ -5,7 +5,9 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, Kind, OpError, Reply};
 use smallvec::smallvec;
 
-use crate::call::{Call, Outcome, StoredBlock, StoredValue, ValueChange, W, bytes_of, calls};
+use crate::call::{
+    CallArguments, CallOutcome, StoredBlock, StoredValue, ValueChange, W, bytes_of, calls,
+};
 pub use crate::hyper_log_log::LONGEST_SPARSE;
 use crate::hyper_log_log::{self, HyperLogLogEditor, HyperLogLogView, Registers};
 
@@ -29,8 +31,12 @@ fn view_of(value: Option<StoredValue<'_>>) -> Result<Option<HyperLogLogView<'_>>
 }
 
 /// Returns the outcome after which the key has this HyperLogLog.
-fn changed<'v>(reply: Reply<'v>, event: KeyEvent, editor: HyperLogLogEditor<'_>) -> Outcome<'v> {
-    Outcome {
+fn changed<'v>(
+    reply: Reply<'v>,
+    event: KeyEvent,
+    editor: HyperLogLogEditor<'_>,
+) -> CallOutcome<'v> {
+    CallOutcome {
         reply,
         change: ValueChange::Set(Kind::String, editor.into_bytes()),
         events: smallvec![event],
@@ -38,7 +44,10 @@ fn changed<'v>(reply: Reply<'v>, event: KeyEvent, editor: HyperLogLogEditor<'_>)
 }
 
 /// `PFADD key [element …]`.
-fn pfadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn pfadd<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let view = view_of(value)?;
     let mut editor = HyperLogLogEditor::of(view);
     let mut is_changed = view.is_none();
@@ -46,19 +55,22 @@ fn pfadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
         is_changed |= editor.add(element)?;
     }
     if !is_changed {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     }
     editor.invalidate();
     Ok(changed(Reply::Int(1), KeyEvent::PfAdd, editor))
 }
 
 /// `PFCOUNT key`: keeps the estimate in the value.
-fn pfcount<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn pfcount<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let Some(view) = view_of(value)? else {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     if let Some(estimate) = view.estimate() {
-        return Ok(Outcome::unchanged(Reply::Int(estimate as i64)));
+        return Ok(CallOutcome::unchanged(Reply::Int(estimate as i64)));
     }
     let estimate = hyper_log_log::estimate(view.registers()?.as_ref());
     let mut editor = HyperLogLogEditor::of(Some(view));
@@ -76,7 +88,10 @@ fn debugged(value: Option<StoredValue<'_>>) -> Result<HyperLogLogView<'_>, OpErr
 }
 
 /// `PFDEBUG GETREG key`.
-fn pfdebug_getreg<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn pfdebug_getreg<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let view = debugged(value)?;
     let registers = view.registers()?;
     let mut reply = NestedReply::default();
@@ -87,7 +102,7 @@ fn pfdebug_getreg<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     numbers.for_each(|number| reply.push(number));
     let reply = Reply::Nested(reply);
     if view.is_dense() {
-        return Ok(Outcome::unchanged(reply));
+        return Ok(CallOutcome::unchanged(reply));
     }
     let mut editor = HyperLogLogEditor::of(Some(view));
     editor.become_dense()?;
@@ -95,7 +110,10 @@ fn pfdebug_getreg<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
 }
 
 /// `PFDEBUG DECODE key`.
-fn pfdebug_decode<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn pfdebug_decode<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let view = debugged(value)?;
     if view.is_dense() {
         return Err(OpError::Call(CallError::NotSparse));
@@ -108,26 +126,26 @@ fn pfdebug_decode<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     let text = runs.collect::<Vec<_>>().join(" ");
     let mut reply = NestedReply::default();
     reply.bytes(text.as_bytes());
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `PFDEBUG ENCODING key`.
 fn pfdebug_encoding<'v>(
-    _: Call<'_>,
+    _: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let is_dense = debugged(value)?.is_dense();
-    Ok(Outcome::unchanged(Reply::Int(is_dense.into())))
+    Ok(CallOutcome::unchanged(Reply::Int(is_dense.into())))
 }
 
 /// `PFDEBUG TODENSE key`.
 fn pfdebug_todense<'v>(
-    _: Call<'_>,
+    _: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let view = debugged(value)?;
     if view.is_dense() {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     }
     let mut editor = HyperLogLogEditor::of(Some(view));
     editor.become_dense()?;

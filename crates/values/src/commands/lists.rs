@@ -5,7 +5,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
-use crate::call::{Call, Outcome, StoredData, StoredValue, W, calls, data_of};
+use crate::call::{CallArguments, CallOutcome, StoredData, StoredValue, W, calls, data_of};
 use crate::list::{ListEditor, ListEnd, ListView};
 
 calls! {
@@ -26,7 +26,7 @@ calls! {
 }
 
 /// The outcome of a command.
-type Executed<'v> = Result<Outcome<'v>, OpError>;
+type Executed<'v> = Result<CallOutcome<'v>, OpError>;
 
 const ARITY: OpError = OpError::Call(CallError::Arity);
 const SYNTAX: OpError = OpError::Call(CallError::Syntax);
@@ -41,9 +41,9 @@ fn is(arg: &[u8], word: &str) -> bool {
 }
 
 /// Returns the outcome of a command after which the list is as the editor has it.
-fn edited<'v>(reply: Reply<'v>, event: KeyEvent, list: ListEditor<'_>) -> Outcome<'v> {
+fn edited<'v>(reply: Reply<'v>, event: KeyEvent, list: ListEditor<'_>) -> CallOutcome<'v> {
     let is_empty = list.view().len() == 0;
-    Outcome::changed(reply, event, (Kind::List, list.into_changed(), is_empty))
+    CallOutcome::changed(reply, event, (Kind::List, list.into_changed(), is_empty))
 }
 
 fn nested<'e>(elements: impl Iterator<Item = &'e [u8]>, count: usize) -> Reply<'static> {
@@ -60,13 +60,13 @@ fn nil_array() -> Reply<'static> {
 }
 
 /// `LLEN key`.
-fn llen<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn llen<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let list = ListView::new(data_of(value, Kind::List)?);
-    Ok(Outcome::unchanged(Reply::Int(list.len() as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(list.len() as i64)))
 }
 
 /// `LINDEX key index`.
-fn lindex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lindex<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let is_there = value.is_some();
     let list = ListView::new(data_of(value, Kind::List)?);
     let [index] = call.args else {
@@ -76,11 +76,13 @@ fn lindex<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
         true => list.position(int(index)?).and_then(|at| list.nth(at)),
         false => None,
     };
-    Ok(Outcome::unchanged(found.map_or(Reply::Nil, Reply::Bytes)))
+    Ok(CallOutcome::unchanged(
+        found.map_or(Reply::Nil, Reply::Bytes),
+    ))
 }
 
 /// `LRANGE key start stop`.
-fn lrange<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lrange<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [start, stop] = call.args else {
         return Err(ARITY);
     };
@@ -88,7 +90,7 @@ fn lrange<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let list = ListView::new(data_of(value, Kind::List)?);
     let positions = list.positions(start, stop);
     let count = positions.len();
-    Ok(Outcome::unchanged(nested(list.range(positions), count)))
+    Ok(CallOutcome::unchanged(nested(list.range(positions), count)))
 }
 
 /// The options of `LPOS`.
@@ -161,7 +163,7 @@ impl PositionOptions {
 }
 
 /// `LPOS key element [RANK rank] [COUNT num-matches] [MAXLEN len]`.
-fn lpos<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lpos<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [element, options @ ..] = call.args else {
         return Err(ARITY);
     };
@@ -180,10 +182,10 @@ fn lpos<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
             Reply::Nested(reply)
         }
     };
-    Ok(Outcome::unchanged(reply))
+    Ok(CallOutcome::unchanged(reply))
 }
 
-fn push<'v>(end: ListEnd, call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn push<'v>(end: ListEnd, call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let mut list = ListEditor::new(data_of(value, Kind::List)?);
     list.push(end, call.args);
     let event = match end {
@@ -195,28 +197,28 @@ fn push<'v>(end: ListEnd, call: Call<'_>, value: Option<StoredValue<'v>>) -> Exe
 }
 
 /// `LPUSH key element [element …]`.
-fn lpush<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lpush<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     push(ListEnd::Left, call, value)
 }
 
 /// `RPUSH key element [element …]`.
-fn rpush<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn rpush<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     push(ListEnd::Right, call, value)
 }
 
 /// `LPUSHX key element [element …]`.
-fn lpushx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lpushx<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     match value {
         Some(_) => push(ListEnd::Left, call, value),
-        None => Ok(Outcome::unchanged(Reply::Int(0))),
+        None => Ok(CallOutcome::unchanged(Reply::Int(0))),
     }
 }
 
 /// `RPUSHX key element [element …]`.
-fn rpushx<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn rpushx<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     match value {
         Some(_) => push(ListEnd::Right, call, value),
-        None => Ok(Outcome::unchanged(Reply::Int(0))),
+        None => Ok(CallOutcome::unchanged(Reply::Int(0))),
     }
 }
 
@@ -227,7 +229,7 @@ fn copied(element: &[u8]) -> Reply<'static> {
     Reply::Nested(reply)
 }
 
-fn pop<'v>(end: ListEnd, call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn pop<'v>(end: ListEnd, call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let count = match call.args {
         [] => None,
         [count] => match parse_int(count) {
@@ -276,17 +278,17 @@ fn pop<'v>(end: ListEnd, call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
 }
 
 /// `LPOP key [count]`.
-fn lpop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lpop<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     pop(ListEnd::Left, call, value)
 }
 
 /// `RPOP key [count]`.
-fn rpop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn rpop<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     pop(ListEnd::Right, call, value)
 }
 
 /// `LSET key index element`.
-fn lset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lset<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [index, element] = call.args else {
         return Err(ARITY);
     };
@@ -301,7 +303,7 @@ fn lset<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
 }
 
 /// `LINSERT key BEFORE|AFTER pivot element`.
-fn linsert<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn linsert<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [place, pivot, element] = call.args else {
         return Err(ARITY);
     };
@@ -315,7 +317,7 @@ fn linsert<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let position = list.view().iter().position(|own| own == *pivot);
     let Some(position) = position else {
         let number = if is_there { -1 } else { 0 };
-        return Ok(Outcome::unchanged(Reply::Int(number)));
+        return Ok(CallOutcome::unchanged(Reply::Int(number)));
     };
     list.insert(position + behind, element);
     let len = list.view().len() as i64;
@@ -323,7 +325,7 @@ fn linsert<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
 }
 
 /// `LREM key count element`.
-fn lrem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn lrem<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [count, element] = call.args else {
         return Err(ARITY);
     };
@@ -340,7 +342,7 @@ fn lrem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
 }
 
 /// `LTRIM key start stop`.
-fn ltrim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+fn ltrim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [start, stop] = call.args else {
         return Err(ARITY);
     };

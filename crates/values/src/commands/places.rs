@@ -8,7 +8,7 @@ use super::place_search::PlaceSearch;
 use super::search_arguments::{SearchForm, SearchRefusal};
 use super::sorted_additions::add_members;
 use super::sorted_sets::view_of;
-use crate::call::{Call, Outcome, StoredValue, W, calls};
+use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls};
 use crate::geohash::GeoPoint;
 use crate::sorted_set::ScoredMember;
 
@@ -106,7 +106,10 @@ pub fn check_geoadd(args: &[&[u8]]) -> Result<(), SearchRefusal> {
 
 /// `GEOADD key [NX|XX] [CH] longitude latitude member [longitude latitude member …]`, with arguments that
 /// [`check_geoadd`] has accepted.
-fn geoadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn geoadd<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let PlacesToAdd { options, places } = PlacesToAdd::parse(call.args)?;
     let scored = places.iter().map(|[longitude, latitude, member]| {
         let place = parse_place([longitude, latitude]).map_err(SearchRefusal::error)?;
@@ -118,7 +121,10 @@ fn geoadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<
 }
 
 /// `GEODIST key member member [unit]`.
-fn geodist<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn geodist<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let (one, other, unit) = match *call.args {
         [one, other] => (one, other, LengthUnit::METRE),
         [one, other, unit] => (one, other, LengthUnit::parse(unit).map_err(OpError::Call)?),
@@ -127,32 +133,38 @@ fn geodist<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome
     let set = view_of(value)?;
     let place = |member| Some(GeoPoint::of_score(set.find(member)?.1));
     let (Some(one), Some(other)) = (place(one), place(other)) else {
-        return Ok(Outcome::unchanged(Reply::Nil));
+        return Ok(CallOutcome::unchanged(Reply::Nil));
     };
     let mut reply = NestedReply::default();
     push_distance(&mut reply, one.distance(other) / unit.metres);
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `GEOHASH key [member …]`.
-fn geohash<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn geohash<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     of_members(call, value, NestedItem::Nil, |reply, place| {
         reply.bytes(&place.text());
     })
 }
 
 /// `GEOPOS key [member …]`.
-fn geopos<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn geopos<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     of_members(call, value, NestedItem::NilArray, push_place)
 }
 
 /// Answers for each member with its place, or with `absent`.
 fn of_members<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
     absent: NestedItem<'_>,
     push: fn(&mut NestedReply, GeoPoint),
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let set = view_of(value)?;
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(call.args.len()));
@@ -162,38 +174,41 @@ fn of_members<'v>(
             None => reply.push(absent),
         }
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `GEOSEARCH key …`.
-fn geosearch<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn geosearch<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     search(SearchForm::Search, call, value)
 }
 
 /// `GEORADIUS_RO key longitude latitude radius unit …`.
 fn georadius_ro<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     search(SearchForm::RadiusReadOnly, call, value)
 }
 
 /// `GEORADIUSBYMEMBER_RO key member radius unit …`.
 fn georadiusbymember_ro<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     search(SearchForm::MemberRadiusReadOnly, call, value)
 }
 
 fn search<'v>(
     form: SearchForm,
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let is_there = value.is_some();
     let set = view_of(value)?;
     let search = PlaceSearch::parse_in(form, call.args, is_there.then_some(set));
     let search = search.map_err(|refusal| refusal.error())?;
-    Ok(Outcome::unchanged(Reply::Nested(search.reply_of(set))))
+    Ok(CallOutcome::unchanged(Reply::Nested(search.reply_of(set))))
 }

@@ -7,7 +7,9 @@ use base::transaction::{CallError, Kind, OpError, Reply};
 use fastrand::Rng;
 
 use crate::arguments::random_count;
-use crate::call::{Call, Outcome, RANDOM, StoredData, StoredValue, ValueChange, W, calls, data_of};
+use crate::call::{
+    CallArguments, CallOutcome, RANDOM, StoredData, StoredValue, ValueChange, W, calls, data_of,
+};
 use crate::random::{add_random, distinct_positions, drawn};
 use crate::scan::{self, ElementsPage, ElementsRequest};
 use crate::set::{SetEditor, SetView};
@@ -25,33 +27,45 @@ calls! {
 }
 
 /// `SCARD key`.
-fn scard<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn scard<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = SetView::new(data_of(value, Kind::Set)?);
-    Ok(Outcome::unchanged(Reply::Int(set.len() as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(set.len() as i64)))
 }
 
 /// `SISMEMBER key member`.
-fn sismember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn sismember<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = SetView::new(data_of(value, Kind::Set)?);
     let is_member = call.args.first().is_some_and(|member| set.contains(member));
-    Ok(Outcome::unchanged(Reply::Int(is_member.into())))
+    Ok(CallOutcome::unchanged(Reply::Int(is_member.into())))
 }
 
 /// `SMISMEMBER key member [member …]`.
-fn smismember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn smismember<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = SetView::new(data_of(value, Kind::Set)?);
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(call.args.len()));
     for member in call.args {
         reply.push(NestedItem::Int(set.contains(member).into()));
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `SMEMBERS key`.
-fn smembers<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn smembers<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = SetView::new(data_of(value, Kind::Set)?);
-    Ok(Outcome::unchanged(all_members(set)))
+    Ok(CallOutcome::unchanged(all_members(set)))
 }
 
 /// Returns the members of a set as a reply.
@@ -63,14 +77,20 @@ fn all_members<'v>(set: SetView<'_>) -> Reply<'v> {
 }
 
 /// `SADD key member [member …]`.
-fn sadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn sadd<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut set = SetEditor::new(data_of(value, Kind::Set)?);
     let added = call.args.iter().filter(|member| set.add(member)).count();
     Ok(outcome(Reply::Int(added as i64), KeyEvent::SetAdd, set))
 }
 
 /// `SREM key member [member …]`.
-fn srem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn srem<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut set = SetEditor::new(data_of(value, Kind::Set)?);
     let removed = call.args.iter().filter(|member| set.remove(member)).count();
     Ok(outcome(
@@ -81,13 +101,16 @@ fn srem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
 }
 
 /// Returns the outcome of a command that may have changed a set.
-fn outcome<'v>(reply: Reply<'v>, event: KeyEvent, set: SetEditor<'v>) -> Outcome<'v> {
+fn outcome<'v>(reply: Reply<'v>, event: KeyEvent, set: SetEditor<'v>) -> CallOutcome<'v> {
     let is_empty = set.view().len() == 0;
-    Outcome::changed(reply, event, (Kind::Set, set.into_changed(), is_empty))
+    CallOutcome::changed(reply, event, (Kind::Set, set.into_changed(), is_empty))
 }
 
 /// `SPOP key [count]`.
-fn spop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn spop<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut rng = Rng::with_seed(call.seed);
     let count = match call.args {
         [] => None,
@@ -98,7 +121,7 @@ fn spop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
         let mut set = SetEditor::new(data_of(value, Kind::Set)?);
         let members = set.view();
         if members.len() == 0 {
-            return Ok(Outcome::unchanged(Reply::Nil));
+            return Ok(CallOutcome::unchanged(Reply::Nil));
         }
         let at = rng.usize(..members.len());
         let mut reply = NestedReply::default();
@@ -111,12 +134,12 @@ fn spop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
     let mut set = SetEditor::new(data_of(value, Kind::Set)?);
     let members = set.view();
     if count == 0 || members.len() == 0 {
-        return Ok(Outcome::unchanged(all_members(SetView::new(
+        return Ok(CallOutcome::unchanged(all_members(SetView::new(
             StoredData::Bytes(b""),
         ))));
     }
     if count >= members.len() {
-        let mut outcome = Outcome::unchanged(all_members(members));
+        let mut outcome = CallOutcome::unchanged(all_members(members));
         outcome.change = ValueChange::Delete;
         outcome.events.extend([KeyEvent::SetPop, KeyEvent::Del]);
         return Ok(outcome);
@@ -135,7 +158,10 @@ fn spop<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
 }
 
 /// `SRANDMEMBER key [count]`.
-fn srandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn srandmember<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let count = match call.args {
         [] => None,
         [count] => Some(random_count(count)?),
@@ -144,11 +170,11 @@ fn srandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     let set = SetView::new(data_of(value, Kind::Set)?);
     let Some(count) = count else {
         if set.len() == 0 {
-            return Ok(Outcome::unchanged(Reply::Nil));
+            return Ok(CallOutcome::unchanged(Reply::Nil));
         }
         let at = Rng::with_seed(call.seed).usize(..set.len());
         let member = set.nth(at).map_or(Reply::Nil, Reply::Bytes);
-        return Ok(Outcome::unchanged(member));
+        return Ok(CallOutcome::unchanged(member));
     };
     let members: Vec<&[u8]> = set.iter().collect();
     let mut reply = NestedReply::default();
@@ -156,11 +182,14 @@ fn srandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     add_random(&mut reply, (&members, count, call.seed), |member, reply| {
         reply.bytes(member);
     })?;
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`.
-fn sscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn sscan<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     scan::cursor(call.args)?;
     let is_there = value.is_some();
     let set = SetView::new(data_of(value, Kind::Set)?);
@@ -178,5 +207,5 @@ fn sscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
     };
     let mut reply = page.reply(page.elements.len());
     page.elements.iter().for_each(|member| reply.bytes(member));
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }

@@ -7,7 +7,7 @@ use base::transaction::{CallError, Kind, OpError, Reply};
 use smallvec::SmallVec;
 
 use super::sorted_sets::{changed, reply_of};
-use crate::call::{Call, Outcome, StoredValue, data_of};
+use crate::call::{CallArguments, CallOutcome, StoredValue, data_of};
 use crate::sorted_set::{ScoredMember, SortedSetEditor};
 
 /// The options of `ZADD`.
@@ -101,18 +101,18 @@ impl AddOptions {
 
 /// `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member [score member …]`.
 pub(super) fn zadd<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let (options, args) = AddOptions::parse(call.args);
     add_texts(&options, args, value)
 }
 
 /// `ZINCRBY key increment member`.
 pub(super) fn zincrby<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let options = AddOptions {
         increments: true,
         ..AddOptions::default()
@@ -125,7 +125,7 @@ fn add_texts<'v>(
     options: &AddOptions,
     args: &[&[u8]],
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let (pairs @ [_, ..], []) = args.as_chunks::<2>() else {
         return Err(OpError::Call(CallError::Syntax));
     };
@@ -143,7 +143,7 @@ pub(super) fn add_members<'v>(
     options: &[&[u8]],
     members: &[ScoredMember<'_>],
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let (options, _) = AddOptions::parse(options);
     add(&options, members, value)
 }
@@ -152,7 +152,7 @@ fn add<'v>(
     options: &AddOptions,
     members: &[ScoredMember<'_>],
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let mut set = SortedSetEditor::new(data_of(value, Kind::SortedSet)?);
     let mut result = AddResult::default();
     for own in members {

@@ -8,7 +8,9 @@ use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
 use super::sorted_sets::{changed, members_reply, push_member, view_of};
-use crate::call::{Call, ChangedData, Outcome, StoredBlock, StoredData, StoredValue, data_of};
+use crate::call::{
+    CallArguments, CallOutcome, ChangedData, StoredBlock, StoredData, StoredValue, data_of,
+};
 use crate::sorted_set::{SortedSetEditor, SortedSetView};
 
 /// One end of a range of scores.
@@ -232,9 +234,9 @@ impl<'c> RangeQuery<'c> {
 
 fn read_range<'v>(
     form: RangeForm,
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let query = RangeQuery::parse(form, call.args)?;
     let set = view_of(value)?;
     let ranks = query.ranks(set);
@@ -242,7 +244,7 @@ fn read_range<'v>(
     set.for_each(ranks, query.reversed, |own| {
         push_member(&mut reply, own, query.with_scores);
     });
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// Returns the form of a range whose kind and order the command's name says.
@@ -256,49 +258,49 @@ fn fixed(kind: RangeKind, reversed: bool) -> RangeForm {
 
 /// `ZRANGE key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`.
 pub(super) fn zrange<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(RangeForm::default(), call, value)
 }
 
 /// `ZREVRANGE key start stop [WITHSCORES]`.
 pub(super) fn zrevrange<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(fixed(RangeKind::Ranks, true), call, value)
 }
 
 /// `ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]`.
 pub(super) fn zrangebyscore<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(fixed(RangeKind::Scores, false), call, value)
 }
 
 /// `ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]`.
 pub(super) fn zrevrangebyscore<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(fixed(RangeKind::Scores, true), call, value)
 }
 
 /// `ZRANGEBYLEX key min max [LIMIT offset count]`.
 pub(super) fn zrangebylex<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(fixed(RangeKind::Members, false), call, value)
 }
 
 /// `ZREVRANGEBYLEX key max min [LIMIT offset count]`.
 pub(super) fn zrevrangebylex<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     read_range(fixed(RangeKind::Members, true), call, value)
 }
 
@@ -327,43 +329,43 @@ pub fn stored_range(
 
 /// `ZCOUNT key min max`.
 pub(super) fn zcount<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     count(RangeKind::Scores, call, value)
 }
 
 /// `ZLEXCOUNT key min max`.
 pub(super) fn zlexcount<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     count(RangeKind::Members, call, value)
 }
 
 fn count<'v>(
     kind: RangeKind,
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let range = range_of(kind, call)?;
     let ranks = range.ranks(view_of(value)?, false);
-    Ok(Outcome::unchanged(Reply::Int(ranks.len() as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(ranks.len() as i64)))
 }
 
 /// `ZREMRANGEBYRANK key start stop`.
 pub(super) fn zremrangebyrank<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     remove_range(RangeKind::Ranks, KeyEvent::SortedRemoveByRank, call, value)
 }
 
 /// `ZREMRANGEBYSCORE key min max`.
 pub(super) fn zremrangebyscore<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     remove_range(
         RangeKind::Scores,
         KeyEvent::SortedRemoveByScore,
@@ -374,18 +376,18 @@ pub(super) fn zremrangebyscore<'v>(
 
 /// `ZREMRANGEBYLEX key min max`.
 pub(super) fn zremrangebylex<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     remove_range(RangeKind::Members, KeyEvent::SortedRemoveByLex, call, value)
 }
 
 fn remove_range<'v>(
     kind: RangeKind,
     event: KeyEvent,
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let range = range_of(kind, call)?;
     let mut set = SortedSetEditor::new(data_of(value, Kind::SortedSet)?);
     let ranks = range.ranks(set.view(), false);
@@ -395,7 +397,7 @@ fn remove_range<'v>(
 }
 
 /// Returns the range of a command that has no options.
-fn range_of<'c>(kind: RangeKind, call: Call<'c>) -> Result<MemberRange<'c>, OpError> {
+fn range_of<'c>(kind: RangeKind, call: CallArguments<'c>) -> Result<MemberRange<'c>, OpError> {
     match *call.args {
         [least, greatest] => MemberRange::parse(kind, [least, greatest]),
         _ => Err(OpError::Call(CallError::Arity)),

@@ -12,7 +12,7 @@ use super::sorted_ranges::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zremrangebylex, zremrangebyrank,
     zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
 };
-use crate::call::{Call, Outcome, StoredValue, W, calls, data_of};
+use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls, data_of};
 use crate::scan::{self, ElementsPage, ElementsRequest};
 use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};
 
@@ -55,9 +55,9 @@ pub(super) fn changed<'v>(
     reply: Reply<'v>,
     event: KeyEvent,
     set: SortedSetEditor<'_>,
-) -> Outcome<'v> {
+) -> CallOutcome<'v> {
     let is_empty = set.view().len() == 0;
-    Outcome::changed(
+    CallOutcome::changed(
         reply,
         event,
         (Kind::SortedSet, set.into_changed(), is_empty),
@@ -90,7 +90,10 @@ pub(super) fn push_member(reply: &mut NestedReply, own: ScoredMember<'_>, with_s
 }
 
 /// `ZREM key member [member …]`.
-fn zrem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zrem<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut set = SortedSetEditor::new(data_of(value, Kind::SortedSet)?);
     let removed = call.args.iter().filter(|member| set.remove(member)).count();
     Ok(changed(
@@ -101,20 +104,31 @@ fn zrem<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v
 }
 
 /// `ZCARD key`.
-fn zcard<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
-    Ok(Outcome::unchanged(Reply::Int(view_of(value)?.len() as i64)))
+fn zcard<'v>(
+    _: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
+    Ok(CallOutcome::unchanged(Reply::Int(
+        view_of(value)?.len() as i64
+    )))
 }
 
 /// `ZSCORE key member`.
-fn zscore<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zscore<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = view_of(value)?;
     let found = call.args.first().and_then(|member| set.find(member));
     let reply = found.map_or(Reply::Nil, |(_, score)| reply_of(NestedItem::Double(score)));
-    Ok(Outcome::unchanged(reply))
+    Ok(CallOutcome::unchanged(reply))
 }
 
 /// `ZMSCORE key member [member …]`.
-fn zmscore<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zmscore<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let set = view_of(value)?;
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(call.args.len()));
@@ -122,24 +136,30 @@ fn zmscore<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome
         let score = set.find(member).map(|(_, score)| score);
         reply.push(score.map_or(NestedItem::Nil, NestedItem::Double));
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `ZRANK key member [WITHSCORE]`.
-fn zrank<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zrank<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     rank(call, value, |rank, _| rank)
 }
 
 /// `ZREVRANK key member [WITHSCORE]`.
-fn zrevrank<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zrevrank<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     rank(call, value, |rank, len| len - 1 - rank)
 }
 
 fn rank<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
     shown: fn(usize, usize) -> usize,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let (member, with_score) = match *call.args {
         [member] => (member, false),
         [member, option] if option.eq_ignore_ascii_case(b"withscore") => (member, true),
@@ -159,24 +179,30 @@ fn rank<'v>(
             Reply::Nested(reply)
         }
     };
-    Ok(Outcome::unchanged(reply))
+    Ok(CallOutcome::unchanged(reply))
 }
 
 /// `ZPOPMIN key [count]`.
-fn zpopmin<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zpopmin<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     pop(call, value, false)
 }
 
 /// `ZPOPMAX key [count]`.
-fn zpopmax<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zpopmax<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     pop(call, value, true)
 }
 
 fn pop<'v>(
-    call: Call<'_>,
+    call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
     from_end: bool,
-) -> Result<Outcome<'v>, OpError> {
+) -> Result<CallOutcome<'v>, OpError> {
     let count = match *call.args {
         [] => None,
         [count] => {
@@ -222,7 +248,10 @@ fn take(
 }
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`.
-fn zrandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zrandmember<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     let mut random = Rng::with_seed(call.seed);
     let (count, with_scores) = match *call.args {
         [] => {
@@ -230,7 +259,7 @@ fn zrandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
             let place = random.usize(..set.len().max(1));
             let drawn = set.iter().nth(place);
             let reply = drawn.map_or(Reply::Nil, |own| Reply::Bytes(own.member));
-            return Ok(Outcome::unchanged(reply));
+            return Ok(CallOutcome::unchanged(reply));
         }
         [count] => (count, false),
         [count, option] if option.eq_ignore_ascii_case(b"withscores") => (count, true),
@@ -269,11 +298,14 @@ fn zrandmember<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Out
     let mut reply = members_reply(drawn.len(), with_scores);
     let drawn = drawn.into_iter();
     drawn.for_each(|own| push_member(&mut reply, own, with_scores));
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`.
-fn zscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'v>, OpError> {
+fn zscan<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
     scan::cursor(call.args)?;
     let is_there = value.is_some();
     let set = view_of(value)?;
@@ -295,7 +327,7 @@ fn zscan<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Result<Outcome<'
         reply.bytes(own.member);
         push_score_text(&mut reply, own.score);
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// Appends a score as a string. Integers of up to 62 bits have no exponent.

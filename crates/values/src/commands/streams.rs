@@ -12,7 +12,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
-use crate::call::{Outcome, StoredData, StoredValue, ValueChange, W, calls};
+use crate::call::{CallOutcome, StoredData, StoredValue, ValueChange, W, calls};
 use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamEntry, StreamView};
 use add::{xadd, xdel, xsetid, xtrim};
 pub use claims::unknown_claim_option;
@@ -51,7 +51,7 @@ calls! {
 }
 
 /// The result of a command.
-type Executed<'v> = Result<Outcome<'v>, OpError>;
+type Executed<'v> = Result<CallOutcome<'v>, OpError>;
 
 /// Returns the bytes of a value, which must be a stream; `None`: the key is absent.
 fn bytes_of(value: Option<StoredValue<'_>>) -> Result<Option<&[u8]>, OpError> {
@@ -86,10 +86,10 @@ fn failed(error: CallError) -> OpError {
 }
 
 /// Returns the outcome of a command that may have changed the stream, with these events if it has.
-fn edited<'v>(reply: Reply<'v>, stream: StreamEditor<'_>, events: &[KeyEvent]) -> Outcome<'v> {
+fn edited<'v>(reply: Reply<'v>, stream: StreamEditor<'_>, events: &[KeyEvent]) -> CallOutcome<'v> {
     match stream.into_changed() {
-        None => Outcome::unchanged(reply),
-        Some(bytes) => Outcome {
+        None => CallOutcome::unchanged(reply),
+        Some(bytes) => CallOutcome {
             reply,
             change: ValueChange::Set(Kind::Stream, bytes),
             events: match events {
@@ -106,7 +106,7 @@ fn edited_group<'v>(
     bytes: Option<&[u8]>,
     group: &ConsumerGroup<'_>,
     created: bool,
-) -> Outcome<'v> {
+) -> CallOutcome<'v> {
     let mut stream = StreamEditor::new(bytes.unwrap_or_default());
     if group.changed {
         stream.put_group(group);

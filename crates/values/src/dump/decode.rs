@@ -15,7 +15,7 @@ use super::value_type as types;
 use super::ziplist::ZiplistEntries;
 use super::{intset, zipmap};
 use crate::encoding::SET_INTEGERS;
-use crate::packed::{Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::score::{self, SCORE_BYTES};
 
 /// The most bytes of a block besides its elements, and more.
@@ -45,15 +45,15 @@ pub(super) fn read(
             return Ok(Some(DumpedValue { kind, bytes }));
         }
         types::LIST | types::LIST_ZIPLIST | types::LIST_ZIPLISTS | types::LIST_NODES => {
-            (Kind::List, Form::Single)
+            (Kind::List, BlockForm::Single)
         }
-        types::SET | types::SET_INTSET | types::SET_LISTPACK => (Kind::Set, Form::Single),
+        types::SET | types::SET_INTSET | types::SET_LISTPACK => (Kind::Set, BlockForm::Single),
         types::SORTED_SET
         | types::SORTED_SET_TEXT
         | types::SORTED_SET_LISTPACK
-        | types::SORTED_SET_ZIPLIST => (Kind::SortedSet, Form::Single),
+        | types::SORTED_SET_ZIPLIST => (Kind::SortedSet, BlockForm::Single),
         types::HASH | types::HASH_LISTPACK | types::HASH_ZIPLIST | types::HASH_ZIPMAP => {
-            (Kind::Hash, Form::Pairs)
+            (Kind::Hash, BlockForm::Pairs)
         }
         types::HASH_DEADLINES
         | types::HASH_DEADLINES_LISTPACK
@@ -164,7 +164,7 @@ fn read_strings(rest: &mut PayloadReader<'_>, to: &mut Elements) -> Result<(), P
     for _ in 0..rest.length()? {
         let first = rest.string(to.longest)?;
         match to.form {
-            Form::Pairs => to.pair(&first, &rest.string(to.longest)?)?,
+            BlockForm::Pairs => to.pair(&first, &rest.string(to.longest)?)?,
             _ => to.single(&first)?,
         }
     }
@@ -253,13 +253,13 @@ fn pairs_of<'b>(
 
 /// The elements that were read.
 struct Elements {
-    form: Form,
+    form: BlockForm,
     block: PackedEditor<'static>,
     longest: usize,
 }
 
 impl Elements {
-    fn new(form: Form, longest: usize) -> Elements {
+    fn new(form: BlockForm, longest: usize) -> Elements {
         Elements {
             form,
             block: PackedEditor::new(form, b""),
@@ -303,12 +303,12 @@ impl Elements {
             Some(mut numbers) => {
                 numbers.sort_unstable();
                 let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
-                packed(Form::Integers, texts.iter().map(String::as_bytes))
+                packed(BlockForm::Integers, texts.iter().map(String::as_bytes))
             }
             None if is_table => {
                 let mut elements: Vec<&[u8]> = blobs(view).collect();
                 elements.sort_unstable();
-                packed(Form::Single, elements.into_iter())
+                packed(BlockForm::Single, elements.into_iter())
             }
             None => block,
         };
@@ -340,8 +340,8 @@ struct ExpiringHash {
 impl ExpiringHash {
     fn new(context: DecodeContext) -> ExpiringHash {
         ExpiringHash {
-            all: Elements::new(Form::ExpiringPairs, context.longest),
-            without: Some(Elements::new(Form::Pairs, context.longest)),
+            all: Elements::new(BlockForm::ExpiringPairs, context.longest),
+            without: Some(Elements::new(BlockForm::Pairs, context.longest)),
             has_expired: false,
             time_ms: context.time_ms,
         }
@@ -386,7 +386,7 @@ fn numbers_of(view: PackedView<'_>) -> Option<Vec<i64>> {
 }
 
 /// Returns the block of elements that are one blob each; there are some.
-fn packed<'b>(form: Form, blobs: impl Iterator<Item = &'b [u8]>) -> Vec<u8> {
+fn packed<'b>(form: BlockForm, blobs: impl Iterator<Item = &'b [u8]>) -> Vec<u8> {
     let mut block = PackedEditor::new(form, b"");
     blobs.for_each(|blob| block.push(blob, b""));
     block.into_changed().expect("it has elements")

@@ -12,7 +12,7 @@ use super::{intset, writer};
 use crate::call::StoredBlock;
 use crate::encoding;
 use crate::listpack::ListpackWriter;
-use crate::packed::{Form, PackedView};
+use crate::packed::{BlockForm, PackedView};
 use crate::score;
 
 /// The bytes that Redis adds to the length of an element when it looks whether a node has room for it.
@@ -26,7 +26,9 @@ pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) -> Result<(), Pay
             out.push(STRING);
             writer::string(value.bytes, out);
         }
-        Kind::Hash if view.form() != Some(Form::Pairs) => return Err(PayloadError::Unsupported),
+        Kind::Hash if view.form() != Some(BlockForm::Pairs) => {
+            return Err(PayloadError::Unsupported);
+        }
         Kind::Hash => write_hash(view, out),
         Kind::List => write_list(view, out),
         Kind::Set => write_set(view, out),

@@ -5,7 +5,7 @@ use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
 use super::{Executed, bytes_of, edited, failed, id_reply, integer, is};
-use crate::call::{Call, Outcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{EntryId, RequestedId, StreamEditor, StreamTrim, StreamView, TrimGoal};
 
 /// The options of `XADD` and `XTRIM`.
@@ -127,7 +127,7 @@ fn new_id(
 }
 
 /// `XADD key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field value …]`.
-pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xadd<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let options = AddOptions::parse(call.args, true)?;
     let fields = &call.args[options.end..];
     let Some(requested) = options
@@ -141,7 +141,7 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
     }
     let bytes = bytes_of(value)?;
     if bytes.is_none() && options.makes_no_key {
-        return Ok(Outcome::unchanged(Reply::Nil));
+        return Ok(CallOutcome::unchanged(Reply::Nil));
     }
     let mut stream = StreamEditor::new(bytes.unwrap_or_default());
     if stream.view().last_id() == EntryId::MAX {
@@ -156,10 +156,10 @@ pub(super) fn xadd<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
 }
 
 /// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count]`.
-pub(super) fn xtrim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xtrim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let options = AddOptions::parse(call.args, false)?;
     let Some(bytes) = bytes_of(value)? else {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     let mut stream = StreamEditor::new(bytes);
     let trimmed = options.trim.map_or(0, |trim| stream.trim(&trim));
@@ -168,9 +168,9 @@ pub(super) fn xtrim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execu
 }
 
 /// `XDEL key id [id …]`.
-pub(super) fn xdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xdel<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let Some(bytes) = bytes_of(value)? else {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     let ids = call.args.iter().map(|id| EntryId::parse(id));
     let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
@@ -181,7 +181,7 @@ pub(super) fn xdel<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execut
 }
 
 /// `XSETID key last-id [ENTRIESADDED count] [MAXDELETEDID id]`.
-pub(super) fn xsetid<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xsetid<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [id, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };

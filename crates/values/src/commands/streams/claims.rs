@@ -5,7 +5,7 @@ use base::number::parse_int;
 use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id};
-use crate::call::{Call, StoredValue};
+use crate::call::{CallArguments, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry};
 
 /// The options of `XCLAIM`.
@@ -114,7 +114,7 @@ fn least_idle(arg: &[u8], error: CallError) -> Result<u64, OpError> {
 
 /// `XCLAIM key group consumer min-idle-time id [id …] [IDLE ms] [TIME ms] [RETRYCOUNT count] [FORCE] [JUSTID]
 /// [LASTID id]`.
-pub(super) fn xclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xclaim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, consumer, idle, rest @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -203,7 +203,10 @@ impl AutoClaim {
 }
 
 /// `XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]`.
-pub(super) fn xautoclaim<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xautoclaim<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let [name, consumer, idle, start, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };

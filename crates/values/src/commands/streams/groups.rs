@@ -4,7 +4,7 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, bytes_of, edited, edited_group, failed, integer, is};
-use crate::call::{Call, Outcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamView};
 
 /// The options of `XGROUP CREATE` and `XGROUP SETID`.
@@ -50,7 +50,7 @@ fn existing_group<'v>(bytes: &'v [u8], name: &[u8]) -> Result<ConsumerGroup<'v>,
 }
 
 /// `XGROUP CREATE key group id | $ [MKSTREAM] [ENTRIESREAD count]`.
-pub(super) fn create<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn create<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, id, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -81,7 +81,7 @@ pub(super) fn create<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
 }
 
 /// `XGROUP SETID key group id | $ [ENTRIESREAD count]`.
-pub(super) fn set_id<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn set_id<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, id, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -106,7 +106,7 @@ pub(super) fn set_id<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
 }
 
 /// `XGROUP DESTROY key group`.
-pub(super) fn destroy<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn destroy<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -118,7 +118,10 @@ pub(super) fn destroy<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exe
 }
 
 /// `XGROUP CREATECONSUMER key group consumer`.
-pub(super) fn create_consumer<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn create_consumer<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -134,14 +137,17 @@ pub(super) fn create_consumer<'v>(call: Call<'_>, value: Option<StoredValue<'v>>
 }
 
 /// `XGROUP DELCONSUMER key group consumer`.
-pub(super) fn delete_consumer<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn delete_consumer<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
     let bytes = existing(value)?;
     let mut group = existing_group(bytes, name)?;
     let Some(pending) = group.remove_consumer(consumer) else {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     let mut stream = StreamEditor::new(bytes);
     stream.put_group(&group);

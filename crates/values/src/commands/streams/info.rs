@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
 use super::{Executed, failed, integer, is, push_entries, push_entry, push_id, stream_of};
-use crate::call::{Call, Outcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamEntry, StreamView};
 
 /// The most entries that `FULL` shows if its call does not say so.
@@ -17,7 +17,7 @@ fn existing(value: Option<StoredValue<'_>>) -> Result<StreamView<'_>, OpError> {
 }
 
 /// `XINFO STREAM key [FULL [COUNT count]]`.
-pub(super) fn stream<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn stream<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let stream = existing(value)?;
     let full = match *call.args {
         [] => None,
@@ -57,7 +57,7 @@ pub(super) fn stream<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
             }
         }
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// Returns the number of nodes that Redis's radix tree has for these keys, which are in their order and agree in
@@ -165,7 +165,7 @@ fn push_position(reply: &mut NestedReply, stream: StreamView<'_>, group: &Consum
 }
 
 /// `XINFO GROUPS key`.
-pub(super) fn groups<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn groups<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let stream = existing(value)?;
     let groups: Vec<ConsumerGroup<'_>> = stream.groups().collect();
     let mut reply = NestedReply::default();
@@ -178,11 +178,14 @@ pub(super) fn groups<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Execute
         push_number(&mut reply, "pending", group.pending.len());
         push_position(&mut reply, stream, group);
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// `XINFO CONSUMERS key group`.
-pub(super) fn consumers<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn consumers<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let [name] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -200,5 +203,5 @@ pub(super) fn consumers<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> E
         let inactive = consumer.active_ms.map_or(-1, |ms| since(ms) as i64);
         push_number_or_nil(&mut reply, "inactive", Some(inactive));
     }
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }

@@ -5,18 +5,18 @@ use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
 use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
-use crate::call::{Call, Outcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamView};
 
 /// `XACK key group id [id …]`.
-pub(super) fn xack<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xack<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, ids @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
     let bytes = bytes_of(value)?;
     let stream = StreamView::new(bytes.unwrap_or_default());
     let Some(mut group) = stream.group(name).map_err(failed)? else {
-        return Ok(Outcome::unchanged(Reply::Int(0)));
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     let ids = ids.iter().map(|id| EntryId::parse(id));
     let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
@@ -62,7 +62,10 @@ impl<'c> PendingFilter<'c> {
 }
 
 /// `XPENDING key group [[IDLE ms] start end count [consumer]]`.
-pub(super) fn xpending<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xpending<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let [name, options @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
@@ -76,7 +79,7 @@ pub(super) fn xpending<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Ex
         None => summary(&group),
         Some(filter) => list(&group, &filter, call.time_ms),
     };
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 fn summary(group: &ConsumerGroup<'_>) -> NestedReply {

@@ -7,17 +7,17 @@ use super::{
     Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
     push_entry, push_id, stream_of,
 };
-use crate::call::{Call, Outcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
 
 /// `XLEN key`.
-pub(super) fn xlen<'v>(_: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xlen<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let length = stream_of(value)?.map_or(0, StreamView::len);
-    Ok(Outcome::unchanged(Reply::Int(length as i64)))
+    Ok(CallOutcome::unchanged(Reply::Int(length as i64)))
 }
 
 /// `XRANGE key start end [COUNT count]`.
-pub(super) fn xrange<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xrange<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     match call.args {
         [start, end, options @ ..] => range([start, end], options, value, false),
         _ => Err(failed(CallError::Arity)),
@@ -25,7 +25,10 @@ pub(super) fn xrange<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Exec
 }
 
 /// `XREVRANGE key end start [COUNT count]`.
-pub(super) fn xrevrange<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xrevrange<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     match call.args {
         [end, start, options @ ..] => range([start, end], options, value, true),
         _ => Err(failed(CallError::Arity)),
@@ -53,13 +56,13 @@ fn range<'v>(
     }
     let entries: Vec<StreamEntry<'_>> = match stream_of(value)? {
         None => Vec::new(),
-        Some(_) if count == 0 => return Ok(Outcome::unchanged(nil_array())),
+        Some(_) if count == 0 => return Ok(CallOutcome::unchanged(nil_array())),
         Some(stream) if is_back => stream.range_back(start, end).take(count).collect(),
         Some(stream) => stream.range(start, end).take(count).collect(),
     };
     let mut reply = NestedReply::default();
     push_entries(&mut reply, &entries);
-    Ok(Outcome::unchanged(Reply::Nested(reply)))
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
 /// Returns the most entries that a read returns; 0 and negative numbers: all.
@@ -69,13 +72,13 @@ fn count_of(arg: &[u8]) -> Result<usize, OpError> {
 }
 
 /// The part of `XREAD` on one key: `id count`. The answer is nil if there are no entries behind the id.
-pub(super) fn xread<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [id, count] = call.args else {
         return Err(failed(CallError::Arity));
     };
     let stream = stream_of(value)?;
     let after = match *id {
-        b"$" => return Ok(Outcome::unchanged(Reply::Nil)),
+        b"$" => return Ok(CallOutcome::unchanged(Reply::Nil)),
         b"+" => stream
             .and_then(StreamView::last)
             .and_then(|last| last.id.previous()),
@@ -84,11 +87,11 @@ pub(super) fn xread<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Execu
     };
     let start = after.and_then(EntryId::next);
     let (Some(stream), Some(start)) = (stream, start) else {
-        return Ok(Outcome::unchanged(Reply::Nil));
+        return Ok(CallOutcome::unchanged(Reply::Nil));
     };
     let entries = stream.range(start, EntryId::MAX).take(count_of(count)?);
     let entries: Vec<StreamEntry<'_>> = entries.collect();
-    Ok(Outcome::unchanged(entries_or_nil(&entries)))
+    Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
 }
 
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
@@ -136,14 +139,20 @@ impl<'c, 'v> GroupRead<'c, 'v> {
 }
 
 /// Checks the part of `XREADGROUP` on one key.
-pub(super) fn check_xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn check_xreadgroup<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     GroupRead::parse(call.args, bytes_of(value)?)?;
-    Ok(Outcome::unchanged(Reply::Ok))
+    Ok(CallOutcome::unchanged(Reply::Ok))
 }
 
 /// The part of `XREADGROUP` on one key: `id count group consumer [NOACK]`. The answer is nil if there are no new
 /// entries.
-pub(super) fn xreadgroup<'v>(call: Call<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+pub(super) fn xreadgroup<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Executed<'v> {
     let bytes = bytes_of(value)?;
     let GroupRead {
         stream,

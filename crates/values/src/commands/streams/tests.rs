@@ -2,7 +2,7 @@ use base::nested::NestedItem;
 use base::transaction::ValueCall;
 
 use super::*;
-use crate::call::{CallContext, execute};
+use crate::execution::execute;
 
 /// A key with a stream, and its time.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Key {
         let stored = bytes.as_deref();
         let stored = stored.map(|bytes| StoredValue::new(Kind::Stream, bytes));
         let time_ms = self.time_ms;
-        let outcome = match execute(&call, stored, CallContext { time_ms }) {
+        let outcome = match execute(&call, stored, time_ms) {
             Ok(outcome) => outcome,
             Err(error) => {
                 self.value = bytes;

@@ -7,7 +7,7 @@ use base::transaction::Kind;
 use super::super::*;
 use super::{LONGEST, NOW_MS, OF_REDIS, at_time, numbers, signed, squares, steps};
 use crate::fuzz::fuzz_payload;
-use crate::packed::{Form, PackedEditor, PackedView};
+use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::score;
 
 /// The elements of a collection: of a hash its fields and values in turn, of a sorted set its members and scores.
@@ -16,9 +16,9 @@ type Elements = Vec<Cow<'static, str>>;
 fn stored(kind: Kind, elements: &Elements) -> Vec<u8> {
     let is_integer = |element: &Cow<'_, str>| element.parse::<i64>().is_ok();
     let form = match kind {
-        Kind::Hash => Form::Pairs,
-        Kind::Set if elements.iter().all(is_integer) => Form::Integers,
-        _ => Form::Single,
+        Kind::Hash => BlockForm::Pairs,
+        Kind::Set if elements.iter().all(is_integer) => BlockForm::Integers,
+        _ => BlockForm::Single,
     };
     let mut block = PackedEditor::new(form, b"");
     let is_pairs = matches!(kind, Kind::Hash | Kind::SortedSet);
@@ -409,7 +409,7 @@ fn fields_with_deadlines_are_read() {
         let payload = signed(&body, 12);
         let value = decoded(&payload, LONGEST).expect("it is well-formed");
         let view = PackedView::new(&value.bytes);
-        assert!(view.check(Form::ExpiringPairs));
+        assert!(view.check(BlockForm::ExpiringPairs));
         let mut fields: Vec<(&[u8], Vec<u8>)> = view
             .iter()
             .map(|field| (field.first, field.second.to_vec()))
