@@ -1,6 +1,7 @@
 use base::nested::NestedItem;
 use base::transaction::ValueCall;
 
+use super::replies::*;
 use super::*;
 use crate::execution::execute;
 
