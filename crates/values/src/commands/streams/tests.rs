@@ -1,9 +1,10 @@
 use base::nested::NestedItem;
 use base::transaction::ValueCall;
 
-use super::replies::*;
 use super::*;
+use crate::call::{StoredValue, ValueChange};
 use crate::execution::execute;
+use base::transaction::{Kind, Reply};
 
 /// A key with a stream, and its time.
 #[derive(Default)]
