@@ -122,10 +122,13 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
 fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
     let options = keys.options.map_or(&[][..], |options| options.names);
-    let count = command.accesses().count();
+    let count = match keys.stored {
+        0 => command.accesses().count(),
+        _ => 1,
+    };
     let fixed = count - options.len();
-    writer.set(count);
-    for (number, access) in command.accesses().enumerate() {
+    writer.set(count + keys.hidden.len());
+    for (number, access) in command.accesses().take(count).enumerate() {
         writer.map(3);
         writer.bulk(b"flags");
         write_access(access, writer);
