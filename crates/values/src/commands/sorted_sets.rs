@@ -276,7 +276,12 @@ fn zrandmember<'v>(
     let number = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     let drawn: Vec<ScoredMember<'v>> = match count {
         _ if set.len() == 0 => Vec::new(),
-        0.. if number >= set.len() => set.iter().collect(),
+        0.. if number >= set.len() => {
+            let mut all: Vec<ScoredMember<'v>> = set.iter().collect();
+            // In Redis's order.
+            all.reverse();
+            all
+        }
         0.. => {
             let members = set.iter().enumerate();
             let (mut left, len) = (number, set.len());
