@@ -123,7 +123,7 @@ impl<'c> PlaceSearch<'c> {
         let cells = self.cells(centre).into_iter().flatten();
         let members = cells.flat_map(|cell| {
             let (least, behind) = cell.scores();
-            set.from_score(least)
+            set.at_least(least)
                 .take_while(move |own| own.score < behind)
         });
         let found = members.filter_map(|own| self.matches(centre, own));

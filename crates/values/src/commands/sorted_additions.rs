@@ -55,7 +55,7 @@ impl AddOptions {
         let (nx, gt, lt) = (self.absent_only, self.greater_only, self.less_only);
         match () {
             () if nx && self.present_only => Err(CallError::XxWithNx),
-            () if gt && nx || lt && nx || gt && lt => Err(CallError::GtLtWithNx),
+            () if (gt || lt) && nx || gt && lt => Err(CallError::GtLtWithNx),
             () if self.increments && pairs > 1 => Err(CallError::IncrOfSeveral),
             () => Ok(()),
         }
