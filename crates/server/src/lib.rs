@@ -80,6 +80,7 @@
 //! - `docs/decisions/0085-transactions-in-steps-run-outside-of-epochs.md`
 //! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
+//! - `docs/decisions/0090-clients-that-wait-execute-their-commands-again.md`
 
 #![forbid(unsafe_code)]
 

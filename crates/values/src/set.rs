@@ -162,10 +162,18 @@ impl<'v> SetEditor<'v> {
 
     /// Removes the member at a position.
     pub(crate) fn remove_at(&mut self, position: usize) {
-        self.remove_all_at(&[position]);
+        match self {
+            SetEditor::Packed(block) => {
+                let place = block.view().nth(position).map(|element| element.place);
+                place
+                    .iter()
+                    .for_each(|place| block.replace(place.clone(), 1, None));
+            }
+            SetEditor::Tree(_) => self.remove_all_at(&[position]),
+        }
     }
 
-    /// Removes the members at positions, which are in ascending order.
+    /// Removes the members at positions, which are in ascending order and not those of all members.
     pub(crate) fn remove_all_at(&mut self, positions: &[usize]) {
         let view = self.view();
         let is_of_integers = view.is_of_integers();

@@ -19,6 +19,7 @@ mod operations;
 mod pages;
 mod proxied;
 mod proxy;
+mod proxy_blocking;
 mod proxy_cassandra;
 mod proxy_lock_tables;
 mod proxy_merged_writes;

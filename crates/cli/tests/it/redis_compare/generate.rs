@@ -12,6 +12,7 @@
 mod bits;
 mod collections;
 mod computed;
+mod lists;
 mod payloads;
 mod read_bits;
 mod sorted_sets;
@@ -111,7 +112,8 @@ impl Generator {
             // Only alone it is known to have no order, or to be near.
             _ if Rule::usual(&args) == Rule::Set || asks_when => args,
             // Not in a script.
-            _ if args[0] == b"SWAPDB" => args,
+            _ if args[0] == b"SWAPDB" || args[0].starts_with(b"BL") => args,
+            _ if args[0].starts_with(b"BRPOP") => args,
             0 => [words("EVAL return(redis.call(unpack(ARGV))) 0"), args].concat(),
             1 => [words("EVAL return({redis.pcall(unpack(ARGV)),1}) 0"), args].concat(),
             _ => args,
@@ -119,10 +121,11 @@ impl Generator {
     }
 
     fn plain_command(&mut self) -> Args {
-        match self.rng.u32(..140) {
+        match self.rng.u32(..155) {
             100..110 => self.of_hashes(),
             110..120 => self.of_sets(),
-            120.. => self.sorted_sets(),
+            120..140 => self.sorted_sets(),
+            140.. => self.lists(),
             0..20 => self.reading(),
             20..39 => self.setting(),
             39..55 => self.changing(),
@@ -477,11 +480,13 @@ pub(crate) fn state() -> Vec<Call> {
     keys.extend(["junk", "-1", "-0"].map(b));
     keys.sort();
     keys.dedup();
+    keys.extend(lists::LISTS.map(b));
     let asked = ["GET", "TYPE", "PTTL", "STRLEN", "HGETALL", "SMEMBERS"];
     let each = keys.iter().flat_map(|key| {
         let members = vec![b("ZRANGE"), key.clone(), b("0"), b("-1"), b("WITHSCORES")];
+        let elements = vec![b("LRANGE"), key.clone(), b("0"), b("-1")];
         let values = asked.map(|name| vec![b(name), key.clone()]);
-        values.into_iter().chain([members])
+        values.into_iter().chain([members, elements])
     });
     let each = each.chain(streams::state());
     let all = [vec![b("KEYS"), b("*")], vec![b("DBSIZE")]];
