@@ -118,14 +118,17 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
 }
 
 /// Writes where the keys are and what the command does with them: for each kind of access a range that
-/// begins at an index, or behind an option.
+/// begins at an index, or behind an option. Keys in other places follow.
 fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
     let options = keys.options.map_or(&[][..], |options| options.names);
-    let count = command.accesses().count();
+    let count = match keys.stored {
+        0 => command.accesses().count(),
+        _ => 1,
+    };
     let fixed = count - options.len();
-    writer.set(count);
-    for (number, access) in command.accesses().enumerate() {
+    writer.set(count + keys.hidden.len());
+    for (number, access) in command.accesses().take(count).enumerate() {
         writer.map(3);
         writer.bulk(b"flags");
         write_access(access, writer);
