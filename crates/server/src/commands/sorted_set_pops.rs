@@ -23,10 +23,10 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "sorted-set";
     "bzmpop" -5 "write blocking movablekeys" COUNTED("RW access delete") "sortedset blocking" ""
         "7.0.0" "O(K)+O(M*log(N)) with K keys, N members in the sorted set and M removed ones.",
         Blocking(BZMPOP), "As ZMPOP; waits for members.";
-    "bzpopmin" -3 "write noscript blocking fast" ALL_BUT_LAST("RW access delete") "sortedset blocking" ""
+    "bzpopmin" -3 "write blocking fast" ALL_BUT_LAST("RW access delete") "sortedset blocking" ""
         "5.0.0" "O(log(N)) with N members in the sorted set.",
         Blocking(BZPOPMIN), "Removes the member with the least score from the first of several sorted sets that has some; waits for one.";
-    "bzpopmax" -3 "write noscript blocking fast" ALL_BUT_LAST("RW access delete") "sortedset blocking" ""
+    "bzpopmax" -3 "write blocking fast" ALL_BUT_LAST("RW access delete") "sortedset blocking" ""
         "5.0.0" "O(log(N)) with N members in the sorted set.",
         Blocking(BZPOPMAX), "Removes the member with the greatest score from the first of several sorted sets that has some; waits for one.";
 };
