@@ -25,7 +25,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::handover::{self, Handover, Handovers};
+use crate::handover::{self, Handovers, ReplyHandover};
 use crate::runtime_signal::{ClientTurn, RuntimeNews, RuntimeSignal};
 
 /// Changes of keys are reported for so long after the last client has ended its wait.
@@ -101,7 +101,7 @@ impl KeyQueue {
             Some(turn) => {
                 turn.is_stale = true;
                 // What a client takes in its turn may count as a change, too.
-                let is_new = |own: &Arc<Handover>| {
+                let is_new = |own: &Arc<ReplyHandover>| {
                     let mut known = turn.handovers.iter();
                     !known.any(|other| Arc::ptr_eq(own, other))
                 };

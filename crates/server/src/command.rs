@@ -170,8 +170,12 @@ pub(crate) struct BlockingCommand {
     pub(crate) terms: fn(Args<'_>) -> Result<Option<WaitTerms>, Refusal>,
     /// Executes it, as [`Compound`]. It looks only at keys that the turns have, and passes over those of another
     /// type unless it looks for the first time. If there is nothing, it writes the reply that says so.
-    pub(crate) execute:
-        fn(Args<'_>, &KeyTurns, &mut WorkingSet, &mut Writer<'_>) -> Result<Finding, CompoundStop>,
+    pub(crate) execute: fn(
+        Args<'_>,
+        &KeyTurns,
+        &mut WorkingSet,
+        &mut Writer<'_>,
+    ) -> Result<WaitFinding, CompoundStop>,
 }
 
 /// How a command waits.
@@ -206,7 +210,7 @@ impl KeyTurns {
 
 /// What a command that waits has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Finding {
+pub(crate) enum WaitFinding {
     Found,
     Nothing,
 }

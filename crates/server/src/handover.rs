@@ -2,7 +2,7 @@
 //! the keys.
 //!
 //! As in Redis the elements that a command adds go to the clients that wait for them before the next
-//! command of its connection executes. A [`Handover`] is shared by all turns that follow from a command, also
+//! command of its connection executes. A [`ReplyHandover`] is shared by all turns that follow from a command, also
 //! from the turns of clients whose own commands change further keys (`BLMOVE`). When the last turn has ended,
 //! the connection goes on.
 //!
@@ -17,20 +17,20 @@ use smallvec::SmallVec;
 use crate::runtime_signal::RuntimeSignal;
 
 /// See the module's description. The runtime is woken when the last reference goes.
-pub(crate) struct Handover {
+pub(crate) struct ReplyHandover {
     signals: Arc<[RuntimeSignal]>,
     /// The runtime of the connection.
     runtime: usize,
 }
 
-impl Drop for Handover {
+impl Drop for ReplyHandover {
     fn drop(&mut self) {
         self.signals[self.runtime].wake();
     }
 }
 
 /// The handovers that end when a turn has ended.
-pub(crate) type Handovers = SmallVec<[Arc<Handover>; 1]>;
+pub(crate) type Handovers = SmallVec<[Arc<ReplyHandover>; 1]>;
 
 thread_local! {
     /// Those of the command that this thread executes.
@@ -39,7 +39,7 @@ thread_local! {
 
 /// Begins a command of a connection of this thread's runtime.
 pub(crate) fn begin_command(signals: &Arc<[RuntimeSignal]>, runtime: usize) {
-    let handover = Handover {
+    let handover = ReplyHandover {
         signals: Arc::clone(signals),
         runtime,
     };
@@ -47,7 +47,7 @@ pub(crate) fn begin_command(signals: &Arc<[RuntimeSignal]>, runtime: usize) {
 }
 
 /// Ends the command that was begun last. Returns its handover if turns have followed from it.
-pub(crate) fn end_command() -> Option<Weak<Handover>> {
+pub(crate) fn end_command() -> Option<Weak<ReplyHandover>> {
     let own = CURRENT.with_borrow_mut(SmallVec::pop)?;
     let follows = Arc::strong_count(&own) > 1;
     follows.then(|| Arc::downgrade(&own))

@@ -41,7 +41,7 @@ use call::{Call, Results, RunPause};
 pub(crate) use conflict::Continuation;
 use script::{ActiveScript, ScriptEnd};
 
-use crate::command::{CommandKind, Finding, KeyTurns, Ops};
+use crate::command::{CommandKind, KeyTurns, Ops, WaitFinding};
 use crate::command_call::CommandCall;
 use crate::limits::POOLED_CAPACITY;
 use crate::partition::Partition;
@@ -119,7 +119,7 @@ struct Run {
     /// The error of a script that was killed, as RESP.
     error: Option<Vec<u8>>,
     /// What a command that waits has found.
-    finding: Finding,
+    finding: WaitFinding,
 }
 
 /// The next step of a long transaction.
@@ -154,7 +154,7 @@ impl Run {
         self.log.clear();
         self.script = None;
         self.error = None;
-        self.finding = Finding::Found;
+        self.finding = WaitFinding::Found;
     }
 }
 
@@ -185,7 +185,7 @@ impl LongTransaction {
                 log: Vec::new(),
                 script: None,
                 error: None,
-                finding: Finding::Found,
+                finding: WaitFinding::Found,
             },
         }
     }
@@ -213,7 +213,7 @@ impl LongTransaction {
 
     /// Returns `true` if it is a command that waits, alone, and has found nothing.
     pub(crate) fn found_nothing(&self) -> bool {
-        self.run.finding == Finding::Nothing && !self.is_block
+        self.run.finding == WaitFinding::Nothing && !self.is_block
     }
 
     /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,

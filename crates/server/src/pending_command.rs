@@ -18,7 +18,7 @@ use crate::background_job::BackgroundJob;
 use crate::block_transaction::BlockTransaction;
 use crate::command::DeferredAnswer;
 use crate::command_call::CommandCall;
-use crate::handover::Handover;
+use crate::handover::ReplyHandover;
 use crate::key_lookup::KeyLookup;
 use crate::key_walk::KeyWalk;
 use crate::long_transaction::LongTransaction;
@@ -50,7 +50,7 @@ pub(crate) enum PendingCommand {
     /// Waits for keys; the connection has the rest.
     Blocked,
     /// Is answered; clients that wait for the keys that it has changed have their turn.
-    Handover(Weak<Handover>),
+    ReplyHandover(Weak<ReplyHandover>),
 }
 
 /// When a pending command needs work.
@@ -102,8 +102,10 @@ impl PendingCommand {
                 until => Readiness::WhenWoken(until),
             },
             PendingCommand::Blocked => Readiness::AtTurn,
-            PendingCommand::Handover(handover) if handover.strong_count() == 0 => Readiness::Now,
-            PendingCommand::Handover(_) => Readiness::WhenWoken(None),
+            PendingCommand::ReplyHandover(handover) if handover.strong_count() == 0 => {
+                Readiness::Now
+            }
+            PendingCommand::ReplyHandover(_) => Readiness::WhenWoken(None),
         }
     }
 }

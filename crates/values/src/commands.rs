@@ -2,6 +2,7 @@
 
 pub mod hash_deadlines;
 pub mod hashes;
+mod place_replies;
 mod place_search;
 pub mod places;
 mod search_arguments;

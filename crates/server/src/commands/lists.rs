@@ -11,7 +11,7 @@ use super::values::value;
 use crate::blocked_clients::AwaitedKind;
 use crate::command::CommandKind::{Blocking, Compound, Store};
 use crate::command::{
-    BlockingCommand, CommandDefinition, CompoundStop, Finding, KeyTurns, WaitTerms, commands,
+    BlockingCommand, CommandDefinition, CompoundStop, KeyTurns, WaitFinding, WaitTerms, commands,
 };
 use crate::refusal::Refusal;
 use crate::working_set::WorkingSet;
@@ -223,18 +223,18 @@ fn pop_first(
     turns: &KeyTurns,
     set: &mut WorkingSet,
     writer: &mut Writer<'_>,
-) -> Result<Finding, CompoundStop> {
+) -> Result<WaitFinding, CompoundStop> {
     let keys = args.range(1..args.len() - 1);
     let Some((key, OwnedReply::Bytes(element))) =
         call_at_first(keys, turns, set, (side.pop(), &[]))?
     else {
         writer.null_array();
-        return Ok(Finding::Nothing);
+        return Ok(WaitFinding::Nothing);
     };
     writer.array(2);
     writer.bulk(database::client_key(key));
     writer.bulk(&element);
-    Ok(Finding::Found)
+    Ok(WaitFinding::Found)
 }
 
 /// The arguments of `LMPOP` and `BLMPOP` behind the number of keys.
@@ -279,12 +279,12 @@ fn pop_many(
     turns: &KeyTurns,
     set: &mut WorkingSet,
     writer: &mut Writer<'_>,
-) -> Result<Finding, CompoundStop> {
+) -> Result<WaitFinding, CompoundStop> {
     let keys = args.range(at + 1..at + 1 + pop.keys);
     let found = call_at_first(keys, turns, set, (pop.side.pop(), &[pop.count]))?;
     let Some((key, OwnedReply::Nested(elements))) = found else {
         writer.null_array();
-        return Ok(Finding::Nothing);
+        return Ok(WaitFinding::Nothing);
     };
     writer.array(2);
     writer.bulk(database::client_key(key));
@@ -295,7 +295,7 @@ fn pop_many(
             _ => {}
         }
     }
-    Ok(Finding::Found)
+    Ok(WaitFinding::Found)
 }
 
 /// `LMPOP numkeys key [key …] LEFT|RIGHT [COUNT count]`.
@@ -336,7 +336,7 @@ impl Move {
         turns: &KeyTurns,
         set: &mut WorkingSet,
         writer: &mut Writer<'_>,
-    ) -> Result<Finding, CompoundStop> {
+    ) -> Result<WaitFinding, CompoundStop> {
         let (from, to) = (args.at(1), args.at(2));
         let element = match call(set, from, (values::lists::LINDEX, &[self.from.index()])) {
             Ok(OwnedReply::Bytes(element)) if turns.has(from) => element,
@@ -345,14 +345,14 @@ impl Move {
             }
             _ => {
                 writer.null();
-                return Ok(Finding::Nothing);
+                return Ok(WaitFinding::Nothing);
             }
         };
         // The events come in this order.
         call(set, to, (self.to.push(), &[&element]))?;
         call(set, from, (self.from.pop(), &[]))?;
         writer.bulk(&element);
-        Ok(Finding::Found)
+        Ok(WaitFinding::Found)
     }
 }
 

@@ -117,7 +117,7 @@ impl Executor {
         handover::begin_command(&self.context.shared.signals, runtime);
         self.run(connection, command, args);
         if let Some(handover) = handover::end_command() {
-            let waits = PendingCommand::Handover(handover);
+            let waits = PendingCommand::ReplyHandover(handover);
             connection.pending.get_or_insert(waits);
         }
     }

@@ -46,7 +46,7 @@ impl Executor {
                 connection.writer().error(refusal::WRONG_PASSWORD);
             }
             PendingCommand::Blocked => self.resume_blocked(connection),
-            PendingCommand::Handover(handover) if handover.strong_count() == 0 => {}
+            PendingCommand::ReplyHandover(handover) if handover.strong_count() == 0 => {}
             PendingCommand::Paused(paused) => {
                 // It counts its errors by itself.
                 let call = &paused.call;
@@ -54,7 +54,7 @@ impl Executor {
             }
             waits @ (PendingCommand::Job(_)
             | PendingCommand::Coordinated(_)
-            | PendingCommand::Handover(_)
+            | PendingCommand::ReplyHandover(_)
             | PendingCommand::WrongPassword { .. }) => connection.pending = Some(waits),
         }
         self.end_pending(connection, from);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use store::OpenTransaction;
 
 use crate::command::{
-    CommandDefinition, CommandKind, CompoundStop, Finding, KeyTurns, Ops, Plan, Planned,
+    CommandDefinition, CommandKind, CompoundStop, KeyTurns, Ops, Plan, Planned, WaitFinding,
 };
 use crate::command_call::CommandCall;
 use crate::command_table::CommandTable;
@@ -56,7 +56,7 @@ pub(super) struct Results<'a, 'w> {
     /// The keys at which a command that waits may look.
     pub(super) turns: &'a KeyTurns,
     /// What such a command has found.
-    pub(super) finding: &'a mut Finding,
+    pub(super) finding: &'a mut WaitFinding,
 }
 
 /// Why commands have stopped before their end.

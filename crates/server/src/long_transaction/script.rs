@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::call::{Call, CallContext, Results, RunPause};
 use super::script_code::ScriptCode;
 use crate::command::{
-    CommandDefinition, CommandFlags, CommandKind, Finding, KeyTurns, ScriptCommand,
+    CommandDefinition, CommandFlags, CommandKind, KeyTurns, ScriptCommand, WaitFinding,
 };
 use crate::interpreter_pool::LentInterpreter;
 use crate::refusal;
@@ -279,7 +279,7 @@ impl CallContext<'_> {
             log: to.log,
             conflicts: to.conflicts,
             turns: &KeyTurns::ALL,
-            finding: &mut Finding::Found,
+            finding: &mut WaitFinding::Found,
             in_place: to.in_place.as_deref_mut(),
         };
         self.execute(&call, &mut results)?;

@@ -3,12 +3,11 @@
 use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
-use values::StoredBlock;
 use values::set_algebra::{self, SetOperation};
 
 use super::bits::{self, BitRange};
 use super::common_subsequence::{self, SubsequenceOptions};
-use super::context::{RenderContext, pairs};
+use super::context::{RenderContext, pairs, stored_value, stored_values};
 use super::nested;
 use super::sorted_sets::SortedSetComputation;
 use crate::bit_field::BitField;
@@ -129,19 +128,6 @@ fn value<'a>(reply: Option<&'a Reply<'_>>) -> Option<&'a [u8]> {
     match reply {
         Some(Reply::Bytes(value)) => Some(value),
         Some(Reply::Value(_, value)) => Some(value),
-        _ => None,
-    }
-}
-
-/// Returns the values in replies, of any type.
-fn stored_values<'a>(replies: &'a [Reply<'_>]) -> Vec<Option<StoredBlock<'a>>> {
-    replies.iter().map(stored_value).collect()
-}
-
-/// Returns the value in a reply, of any type.
-pub(super) fn stored_value<'a>(reply: &'a Reply<'_>) -> Option<StoredBlock<'a>> {
-    match *reply {
-        Reply::Value(kind, ref bytes) => Some(StoredBlock { kind, bytes }),
         _ => None,
     }
 }

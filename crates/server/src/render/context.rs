@@ -1,6 +1,7 @@
 //! What all replies are rendered with.
 
 use base::Reply;
+use values::StoredBlock;
 
 use crate::cursors::Cursors;
 
@@ -23,5 +24,18 @@ pub(super) fn pairs<'a, 'e>(reply: &'a Reply<'e>) -> Pairs<'a, 'e> {
         pairs
     } else {
         &[]
+    }
+}
+
+/// Returns the values in replies, of any type.
+pub(super) fn stored_values<'a>(replies: &'a [Reply<'_>]) -> Vec<Option<StoredBlock<'a>>> {
+    replies.iter().map(stored_value).collect()
+}
+
+/// Returns the value in a reply, of any type.
+pub(super) fn stored_value<'a>(reply: &'a Reply<'_>) -> Option<StoredBlock<'a>> {
+    match *reply {
+        Reply::Value(kind, ref bytes) => Some(StoredBlock { kind, bytes }),
+        _ => None,
     }
 }

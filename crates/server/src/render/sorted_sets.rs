@@ -5,7 +5,7 @@ use resp::Writer;
 use values::StoredBlock;
 use values::commands::{Combination, check_sources, intersection_size};
 
-use super::computation::stored_value;
+use super::context::stored_value;
 use super::nested;
 use crate::refusal::{Refusal, write_op_error};
 

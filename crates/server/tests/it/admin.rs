@@ -119,7 +119,7 @@ fn metrics_tell_what_clients_do() {
     client.call(&["PING"]);
     assert!(error(&client.call(&["INCR"])).starts_with("ERR wrong"));
     assert!(error(&client.call(&["NONSENSE"])).starts_with("ERR unknown"));
-    assert!(error(&client.call(&["LPUSHX"])).starts_with("ERR unknown"));
+    assert!(error(&client.call(&["LPUSHALL"])).starts_with("ERR unknown"));
     assert!(error(&client.call(&["AUTH", "pw"])).starts_with("ERR AUTH"));
     client.call(&["MULTI"]);
     client.call(&["SET", "d", "1"]);

@@ -3,7 +3,7 @@
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::OpError;
 
-use super::places::{LengthUnit, push_distance, push_place};
+use super::place_replies::{LengthUnit, push_distance, push_place};
 use super::sorted_sets::view_of;
 use crate::call::{ChangedData, StoredBlock, StoredData};
 use crate::geohash::{GeoPoint, GridCell};

@@ -1,11 +1,11 @@
 //! Commands on places: sorted sets whose scores are cells of the earth.
 
-use base::double::parse_double;
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
+use super::place_replies::{LengthUnit, push_distance, push_place};
 use super::place_search::PlaceSearch;
-use super::search_arguments::{SearchForm, SearchRefusal};
+use super::search_arguments::{SearchForm, SearchRefusal, parse_place};
 use super::sorted_additions::add_members;
 use super::sorted_sets::view_of;
 use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls};
@@ -20,55 +20,6 @@ calls! {
     GEORADIUS_RO = 1284 => georadius_ro;
     GEORADIUSBYMEMBER_RO = 1285 => georadiusbymember_ro;
     GEOADD = 1286 | W => geoadd;
-}
-
-/// A unit of length.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LengthUnit {
-    pub(super) metres: f64,
-}
-
-impl LengthUnit {
-    pub(super) const METRE: LengthUnit = LengthUnit { metres: 1.0 };
-
-    pub(super) fn parse(text: &[u8]) -> Result<LengthUnit, CallError> {
-        let metres = match text.to_ascii_lowercase().as_slice() {
-            b"m" => 1.0,
-            b"km" => 1000.0,
-            b"ft" => 0.3048,
-            b"mi" => 1609.34,
-            _ => return Err(CallError::UnknownUnit),
-        };
-        Ok(LengthUnit { metres })
-    }
-}
-
-/// Parses a longitude and a latitude.
-///
-/// # Errors
-/// Returns an error if they are no numbers, or out of range.
-pub(super) fn parse_place([longitude, latitude]: [&[u8]; 2]) -> Result<GeoPoint, SearchRefusal> {
-    let number = |text| parse_double(text).ok_or(OpError::NotNumber);
-    let place = GeoPoint {
-        longitude: number(longitude)?,
-        latitude: number(latitude)?,
-    };
-    match place.is_valid() {
-        true => Ok(place),
-        false => Err(SearchRefusal::NoPlace(place.longitude, place.latitude)),
-    }
-}
-
-/// Appends a distance to a reply.
-pub(super) fn push_distance(reply: &mut NestedReply, distance: f64) {
-    reply.bytes(format!("{distance:.4}").as_bytes());
-}
-
-/// Appends a place to a reply.
-pub(super) fn push_place(reply: &mut NestedReply, place: GeoPoint) {
-    reply.push(NestedItem::Array(2));
-    reply.push(NestedItem::Decimal(place.longitude));
-    reply.push(NestedItem::Decimal(place.latitude));
 }
 
 /// The options and the places of `GEOADD`.

@@ -4,12 +4,28 @@ use base::double::parse_double;
 use base::number::parse_int;
 use base::transaction::{CallError, OpError};
 
+use super::place_replies::LengthUnit;
 use super::place_search::{PlaceSearch, SearchArea, SearchOrder};
-use super::places::{LengthUnit, parse_place};
 use super::sorted_sets::view_of;
 use crate::call::StoredBlock;
 use crate::geohash::GeoPoint;
 use crate::sorted_set::SortedSetView;
+
+/// Parses a longitude and a latitude.
+///
+/// # Errors
+/// Returns an error if they are no numbers, or out of range.
+pub(super) fn parse_place([longitude, latitude]: [&[u8]; 2]) -> Result<GeoPoint, SearchRefusal> {
+    let number = |text| parse_double(text).ok_or(OpError::NotNumber);
+    let place = GeoPoint {
+        longitude: number(longitude)?,
+        latitude: number(latitude)?,
+    };
+    match place.is_valid() {
+        true => Ok(place),
+        false => Err(SearchRefusal::NoPlace(place.longitude, place.latitude)),
+    }
+}
 
 /// The command that searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::{Executed, bytes_of, edited, failed, id_reply, integer, is};
+use super::replies::{Executed, bytes_of, edited, failed, id_reply, integer, is};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{EntryId, RequestedId, StreamEditor, StreamTrim, StreamView, TrimGoal};
 

@@ -4,7 +4,9 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, OpError, Reply};
 
-use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id};
+use super::replies::{
+    Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id,
+};
 use crate::call::{CallArguments, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry};
 

@@ -3,7 +3,7 @@
 use base::key_event::KeyEvent;
 use base::transaction::{CallError, OpError, Reply};
 
-use super::{Executed, bytes_of, edited, edited_group, failed, integer, is};
+use super::replies::{Executed, bytes_of, edited, edited_group, failed, integer, is};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamView};
 

@@ -3,7 +3,7 @@
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
-use super::{Executed, failed, integer, is, push_entries, push_entry, push_id, stream_of};
+use super::replies::{Executed, failed, integer, is, push_entries, push_entry, push_id, stream_of};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamEntry, StreamView};
 

@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
+use super::replies::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamView};
 

@@ -3,7 +3,7 @@
 use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
-use super::{
+use super::replies::{
     Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
     push_entry, push_id, stream_of,
 };

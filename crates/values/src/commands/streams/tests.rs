@@ -2,7 +2,9 @@ use base::nested::NestedItem;
 use base::transaction::ValueCall;
 
 use super::*;
+use crate::call::{StoredValue, ValueChange};
 use crate::execution::execute;
+use base::transaction::{Kind, Reply};
 
 /// A key with a stream, and its time.
 #[derive(Default)]
