@@ -10,7 +10,7 @@ use super::arguments::{int, is, wait_seconds};
 use crate::blocked_clients::AwaitedKind;
 use crate::command::CommandKind::{Blocking, Compound};
 use crate::command::{
-    BlockingCommand, CommandDefinition, CompoundStop, Finding, KeyTurns, WaitTerms, commands,
+    BlockingCommand, CommandDefinition, CompoundStop, KeyTurns, WaitFinding, WaitTerms, commands,
 };
 use crate::refusal::Refusal;
 use crate::working_set::WorkingSet;
@@ -148,12 +148,12 @@ fn pop_one(
     turns: &KeyTurns,
     set: &mut WorkingSet,
     writer: &mut Writer<'_>,
-) -> Result<Finding, CompoundStop> {
+) -> Result<WaitFinding, CompoundStop> {
     let keys = args.range(1..args.len() - 1);
     let found = pop_at_first(keys, turns, set, (command, b"1"))?;
     let Some((key, OwnedReply::Nested(members))) = found else {
         writer.null_array();
-        return Ok(Finding::Nothing);
+        return Ok(WaitFinding::Nothing);
     };
     writer.array(3);
     writer.bulk(database::client_key(key));
@@ -164,7 +164,7 @@ fn pop_one(
             _ => {}
         }
     }
-    Ok(Finding::Found)
+    Ok(WaitFinding::Found)
 }
 
 /// Executes `ZMPOP` or `BZMPOP`, whose number of keys is at a place among the arguments.
@@ -174,12 +174,12 @@ fn pop_several(
     turns: &KeyTurns,
     set: &mut WorkingSet,
     writer: &mut Writer<'_>,
-) -> Result<Finding, CompoundStop> {
+) -> Result<WaitFinding, CompoundStop> {
     let keys = args.range(at + 1..at + 1 + pop.keys);
     let found = pop_at_first(keys, turns, set, (pop.command, pop.count))?;
     let Some((key, OwnedReply::Nested(members))) = found else {
         writer.null_array();
-        return Ok(Finding::Nothing);
+        return Ok(WaitFinding::Nothing);
     };
     writer.array(2);
     writer.bulk(database::client_key(key));
@@ -194,7 +194,7 @@ fn pop_several(
             _ => {}
         }
     }
-    Ok(Finding::Found)
+    Ok(WaitFinding::Found)
 }
 
 /// `ZMPOP numkeys key [key …] MIN|MAX [COUNT count]`.
