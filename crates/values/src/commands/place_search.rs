@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::OpError;
 
 use super::place_replies::{LengthUnit, push_distance, push_place};
-use super::sorted_sets::view_of;
+use super::sorted_replies::view_of;
 use crate::call::{ChangedData, StoredBlock, StoredData};
 use crate::geohash::{GeoPoint, GridCell};
 use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};

@@ -7,7 +7,7 @@ use super::place_replies::{LengthUnit, push_distance, push_place};
 use super::place_search::PlaceSearch;
 use super::search_arguments::{SearchForm, SearchRefusal, parse_place};
 use super::sorted_additions::add_members;
-use super::sorted_sets::view_of;
+use super::sorted_replies::view_of;
 use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls};
 use crate::geohash::GeoPoint;
 use crate::sorted_set::ScoredMember;

@@ -6,7 +6,7 @@ use base::nested::NestedItem;
 use base::transaction::{CallError, Kind, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::sorted_sets::{changed, reply_of};
+use super::sorted_replies::{changed, reply_of};
 use crate::call::{CallArguments, CallOutcome, StoredValue, data_of};
 use crate::sorted_set::{ScoredMember, SortedSetEditor};
 
