@@ -36,6 +36,8 @@ const LISTENS_ON_MS: u64 = 10_000;
 pub(crate) enum AwaitedKind {
     /// Elements of a list.
     List,
+    /// Members of a sorted set.
+    SortedSet,
 }
 
 /// A client that waits.
@@ -328,5 +330,13 @@ fn brings(event: KeyEvent) -> bool {
             | KeyEvent::ListPushLeft
             | KeyEvent::ListPushRight
             | KeyEvent::ListInsert
+            | KeyEvent::SortedAdd
+            | KeyEvent::SortedIncr
+            | KeyEvent::SortedInterStore
+            | KeyEvent::SortedUnionStore
+            | KeyEvent::SortedDiffStore
+            | KeyEvent::SortedRangeStore
+            | KeyEvent::GeoSearchStore
+            | KeyEvent::GeoRadiusStore
     )
 }

@@ -43,6 +43,7 @@ mod slow_log;
 mod snapshots;
 mod sort;
 mod sorted_set_combinations;
+mod sorted_set_pops;
 mod sorted_set_results;
 mod sorted_sets;
 mod stream_info;
@@ -60,7 +61,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 39] = [
+const FAMILIES: [&[CommandDefinition]; 40] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -68,6 +69,7 @@ const FAMILIES: [&[CommandDefinition]; 39] = [
     hashes::COMMANDS,
     sorted_sets::COMMANDS,
     sorted_set_combinations::COMMANDS,
+    sorted_set_pops::COMMANDS,
     places::COMMANDS,
     streams::COMMANDS,
     stream_reads::COMMANDS,

@@ -9,6 +9,7 @@ mod search_arguments;
 mod sorted_additions;
 mod sorted_combinations;
 mod sorted_ranges;
+mod sorted_replies;
 pub mod sorted_sets;
 
 pub use place_search::PlaceSearch;

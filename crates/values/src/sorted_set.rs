@@ -124,7 +124,7 @@ impl<'v> SortedSetView<'v> {
     }
 
     /// Returns the members with this score and greater ones.
-    pub(crate) fn from_score(self, least: f64) -> impl Iterator<Item = ScoredMember<'v>> {
+    pub(crate) fn at_least(self, least: f64) -> impl Iterator<Item = ScoredMember<'v>> {
         let members = match self {
             SortedSetView::Packed(block) => SortedMembers::Packed(block.iter()),
             SortedSetView::Tree(scores, _) => {

@@ -48,7 +48,6 @@ call_errors! {
     LimitOfRanks "ERR" "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
     ScoresByLex "ERR" "syntax error, WITHSCORES not supported in combination with BYLEX";
     BadCursor "ERR" "invalid cursor";
-    NotNegatable "ERR" "value is out of range, value must between -9223372036854775807 and 9223372036854775807";
     UnknownUnit "ERR" "unsupported unit provided. please use M, KM, FT, MI";
     UnknownPlace "ERR" "could not decode requested zset member";
     BadRadius "ERR" "need numeric radius";

@@ -118,7 +118,7 @@ fn write_info(command: &CommandDefinition, writer: &mut Writer<'_>) {
 }
 
 /// Writes where the keys are and what the command does with them: for each kind of access a range that
-/// begins at an index, or behind an option.
+/// begins at an index, or behind an option. Keys in other places follow.
 fn write_key_specifications(command: &CommandDefinition, writer: &mut Writer<'_>) {
     let keys = command.keys;
     let options = keys.options.map_or(&[][..], |options| options.names);

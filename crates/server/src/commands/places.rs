@@ -1,8 +1,6 @@
 //! Commands on places, which are sorted sets.
 
-use base::Op;
 use base::key_event::KeyEvent;
-use base::transaction::ValueCall;
 use resp::{Args, Writer};
 use values::commands::{PlaceSearch, SearchForm, SearchRefusal, check_geoadd};
 
@@ -96,20 +94,11 @@ fn georadiusbymember_ro<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 
 fn plan_search<'a>(form: SearchForm, plan: Plan, args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     let options: Vec<&[u8]> = args.from(2).iter().collect();
-    let Err(reason) = PlaceSearch::parse(form, &options, None) else {
-        return plan(args, ops);
-    };
-    // The arguments are refused only if the key is absent or has a sorted set: this reads no members.
-    let call = ValueCall {
-        command: values::places::GEOPOS,
-        seed: 0,
-        args: [].into(),
-    };
-    ops.push(Op::Call {
-        key: args.at(1),
-        call,
-    });
-    Ok(Render::RefusedIfThere(refusal(reason, args.at(0))))
+    let planned = plan(args, ops)?;
+    match PlaceSearch::parse(form, &options, None) {
+        Ok(_) | Err(SearchRefusal::Failed(_)) => Ok(planned),
+        Err(reason) => Ok(Render::RefusedIfThere(refusal(reason, args.at(0)))),
+    }
 }
 
 fn geosearchstore(

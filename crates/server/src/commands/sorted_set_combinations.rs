@@ -2,12 +2,9 @@
 
 use std::ops::Range;
 
+use base::Op;
 use base::double::parse_double;
 use base::key_event::KeyEvent;
-use base::nested::NestedItem;
-use base::partition::OwnedReply;
-use base::transaction::{Kind, ValueCall};
-use base::{Op, OpError, database};
 use resp::{Args, Writer};
 use values::StoredBlock;
 use values::commands::{Combination, CombinationKind, ScoreAggregate, check_sources, stored_range};
@@ -16,7 +13,7 @@ use super::arguments::{int, is};
 use super::sorted_set_results::store;
 use crate::command::CommandKind::{Compound, Store};
 use crate::command::{CommandDefinition, CompoundStop, Ops, Planned, commands};
-use crate::refusal::{Refusal, write_op_error};
+use crate::refusal::Refusal;
 use crate::render::{CombinedMembers, Computation, Render, SortedSetComputation};
 use crate::working_set::WorkingSet;
 
@@ -46,9 +43,6 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "sorted-set";
     "zrangestore" -5 "write denyoom" FIRST_TWO("OW update; RO access") "sortedset" ""
         "6.2.0" "O(log(N)+M) with N members in the source and M stored ones.",
         Compound(zrangestore), "Stores the members in a range; answers how many there are.";
-    "zmpop" -4 "write movablekeys" COUNTED_FIRST("RW access delete") "sortedset" ""
-        "7.0.0" "O(K)+O(M*log(N)) with K keys, N members in the sorted set and M removed ones.",
-        Compound(zmpop), "Removes the members with the least or the greatest scores from the first sorted set that has some, and answers them.";
 };
 
 /// A command on counted keys.
@@ -231,91 +225,4 @@ fn zrangestore(
     let stored = stored_range(&range, set.stored(args.at(2))).map_err(Refusal::Failed)?;
     store(set, args.at(1), stored, KeyEvent::SortedRangeStore, writer);
     Ok(())
-}
-
-/// The arguments of `ZMPOP` behind the keys.
-struct PopOptions<'a> {
-    keys: CountedKeys<'a>,
-    command: u16,
-    count: &'a [u8],
-}
-
-impl<'a> PopOptions<'a> {
-    /// Parses the arguments from the number of keys on, which has this index.
-    fn parse(args: Args<'a>, number: usize) -> Result<PopOptions<'a>, Refusal> {
-        const NO_KEYS: Refusal = Refusal::Text("ERR numkeys should be greater than 0");
-        const NO_COUNT: Refusal = Refusal::Text("ERR count should be greater than 0");
-        let positive = |arg| int(arg).is_ok_and(|number| number > 0);
-        if !positive(args.at(number)) {
-            return Err(NO_KEYS);
-        }
-        let keys = CountedKeys::parse("", args, number)?;
-        let end = args.get(keys.keys.end).ok_or(Refusal::Syntax)?;
-        let command = match () {
-            () if is(end, "min") => values::sorted_sets::ZPOPMIN,
-            () if is(end, "max") => values::sorted_sets::ZPOPMAX,
-            () => return Err(Refusal::Syntax),
-        };
-        let options = args.from(keys.keys.end + 1);
-        let count = match (options.get(0), options.get(1), options.len()) {
-            (None, ..) => b"1",
-            (Some(word), Some(count), _) if is(word, "count") && !positive(count) => {
-                return Err(NO_COUNT);
-            }
-            (Some(word), Some(count), 2) if is(word, "count") => count,
-            _ => return Err(Refusal::Syntax),
-        };
-        Ok(PopOptions {
-            keys,
-            command,
-            count,
-        })
-    }
-}
-
-fn zmpop(
-    args: Args<'_>,
-    set: &mut WorkingSet,
-    writer: &mut Writer<'_>,
-) -> Result<(), CompoundStop> {
-    let options = PopOptions::parse(args, 1)?;
-    for key in options.keys.keys() {
-        match set.value(key).map(|value| value.kind) {
-            None => {}
-            Some(Kind::SortedSet) => {
-                pop(&options, key, set, writer);
-                return Ok(());
-            }
-            Some(_) => return Err(Refusal::Failed(OpError::WrongType).into()),
-        }
-    }
-    writer.null_array();
-    Ok(())
-}
-
-/// Removes members of a key that has some, and writes the reply.
-fn pop(options: &PopOptions<'_>, key: &[u8], set: &mut WorkingSet, writer: &mut Writer<'_>) {
-    let call = ValueCall {
-        command: options.command,
-        seed: 0,
-        args: [options.count].into(),
-    };
-    let reply = match set.execute(&Op::Call { key, call }) {
-        Ok(OwnedReply::Nested(reply)) => reply,
-        Ok(OwnedReply::Error(error)) => return write_op_error(error, "zmpop", writer),
-        _ => return writer.null_array(),
-    };
-    writer.array(2);
-    writer.bulk(database::client_key(key));
-    for item in reply.items() {
-        match item {
-            NestedItem::Pairs(pairs) => writer.array(pairs),
-            NestedItem::Bytes(member) => {
-                writer.array(2);
-                writer.bulk(member);
-            }
-            NestedItem::Double(score) => writer.double(score),
-            _ => {}
-        }
-    }
 }

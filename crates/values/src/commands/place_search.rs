@@ -4,7 +4,7 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::OpError;
 
 use super::place_replies::{LengthUnit, push_distance, push_place};
-use super::sorted_sets::view_of;
+use super::sorted_replies::view_of;
 use crate::call::{ChangedData, StoredBlock, StoredData};
 use crate::geohash::{GeoPoint, GridCell};
 use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};
@@ -123,7 +123,7 @@ impl<'c> PlaceSearch<'c> {
         let cells = self.cells(centre).into_iter().flatten();
         let members = cells.flat_map(|cell| {
             let (least, behind) = cell.scores();
-            set.from_score(least)
+            set.at_least(least)
                 .take_while(move |own| own.score < behind)
         });
         let found = members.filter_map(|own| self.matches(centre, own));

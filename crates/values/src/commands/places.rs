@@ -7,7 +7,7 @@ use super::place_replies::{LengthUnit, push_distance, push_place};
 use super::place_search::PlaceSearch;
 use super::search_arguments::{SearchForm, SearchRefusal, parse_place};
 use super::sorted_additions::add_members;
-use super::sorted_sets::view_of;
+use super::sorted_replies::view_of;
 use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls};
 use crate::geohash::GeoPoint;
 use crate::sorted_set::ScoredMember;
@@ -152,6 +152,8 @@ fn georadiusbymember_ro<'v>(
     search(SearchForm::MemberRadiusReadOnly, call, value)
 }
 
+/// Answers with the places, or with `Ok` if the search is refused for a reason that its text shows: the
+/// caller knows it from the arguments.
 fn search<'v>(
     form: SearchForm,
     call: CallArguments<'_>,
@@ -159,7 +161,10 @@ fn search<'v>(
 ) -> Result<CallOutcome<'v>, OpError> {
     let is_there = value.is_some();
     let set = view_of(value)?;
-    let search = PlaceSearch::parse_in(form, call.args, is_there.then_some(set));
-    let search = search.map_err(|refusal| refusal.error())?;
-    Ok(CallOutcome::unchanged(Reply::Nested(search.reply_of(set))))
+    let reply = match PlaceSearch::parse_in(form, call.args, is_there.then_some(set)) {
+        Ok(search) => Reply::Nested(search.reply_of(set)),
+        Err(SearchRefusal::Failed(error)) => return Err(error),
+        Err(_) => Reply::Ok,
+    };
+    Ok(CallOutcome::unchanged(reply))
 }

@@ -6,7 +6,7 @@ use base::transaction::{CallError, OpError};
 
 use super::place_replies::LengthUnit;
 use super::place_search::{PlaceSearch, SearchArea, SearchOrder};
-use super::sorted_sets::view_of;
+use super::sorted_replies::view_of;
 use crate::call::StoredBlock;
 use crate::geohash::GeoPoint;
 use crate::sorted_set::SortedSetView;

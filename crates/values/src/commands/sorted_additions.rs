@@ -6,7 +6,7 @@ use base::nested::NestedItem;
 use base::transaction::{CallError, Kind, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::sorted_sets::{changed, reply_of};
+use super::sorted_replies::{changed, reply_of};
 use crate::call::{CallArguments, CallOutcome, StoredValue, data_of};
 use crate::sorted_set::{ScoredMember, SortedSetEditor};
 
@@ -55,7 +55,7 @@ impl AddOptions {
         let (nx, gt, lt) = (self.absent_only, self.greater_only, self.less_only);
         match () {
             () if nx && self.present_only => Err(CallError::XxWithNx),
-            () if gt && nx || lt && nx || gt && lt => Err(CallError::GtLtWithNx),
+            () if (gt || lt) && nx || gt && lt => Err(CallError::GtLtWithNx),
             () if self.increments && pairs > 1 => Err(CallError::IncrOfSeveral),
             () => Ok(()),
         }

@@ -3,7 +3,7 @@
 use base::nested::NestedReply;
 use base::transaction::{Kind, OpError};
 
-use super::sorted_sets::{members_reply, push_member};
+use super::sorted_replies::{members_reply, push_member};
 use crate::call::{ChangedData, StoredBlock, StoredData};
 use crate::packed::PackedView;
 use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};

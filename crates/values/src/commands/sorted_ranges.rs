@@ -7,7 +7,7 @@ use base::key_event::KeyEvent;
 use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
-use super::sorted_sets::{changed, members_reply, push_member, view_of};
+use super::sorted_replies::{changed, members_reply, push_member, view_of};
 use crate::call::{
     CallArguments, CallOutcome, ChangedData, StoredBlock, StoredData, StoredValue, data_of,
 };

@@ -12,9 +12,12 @@ use super::sorted_ranges::{
     zcount, zlexcount, zrange, zrangebylex, zrangebyscore, zremrangebylex, zremrangebyrank,
     zremrangebyscore, zrevrange, zrevrangebylex, zrevrangebyscore,
 };
+use super::sorted_replies::{changed, members_reply, push_member, reply_of, view_of};
+use crate::arguments::{is, random_count};
 use crate::call::{CallArguments, CallOutcome, StoredValue, W, calls, data_of};
+use crate::random::{add_random, drawn};
 use crate::scan::{self, ElementsPage, ElementsRequest};
-use crate::sorted_set::{ScoredMember, SortedSetEditor, SortedSetView};
+use crate::sorted_set::{ScoredMember, SortedSetEditor};
 
 calls! {
     ZCARD = 768 => zcard;
@@ -40,53 +43,6 @@ calls! {
     ZREMRANGEBYLEX = 788 | W => zremrangebylex;
     ZPOPMIN = 789 | W => zpopmin;
     ZPOPMAX = 790 | W => zpopmax;
-}
-
-/// The most elements, with repetitions, that a command draws: the reply must fit into memory.
-const MOST_DRAWN: usize = 1 << 24;
-
-/// Returns the sorted set that is read.
-pub(super) fn view_of(value: Option<StoredValue<'_>>) -> Result<SortedSetView<'_>, OpError> {
-    Ok(SortedSetView::new(data_of(value, Kind::SortedSet)?))
-}
-
-/// Returns the outcome of a command that has changed a sorted set.
-pub(super) fn changed<'v>(
-    reply: Reply<'v>,
-    event: KeyEvent,
-    set: SortedSetEditor<'_>,
-) -> CallOutcome<'v> {
-    let is_empty = set.view().len() == 0;
-    CallOutcome::changed(
-        reply,
-        event,
-        (Kind::SortedSet, set.into_changed(), is_empty),
-    )
-}
-
-/// Returns a reply of one item.
-pub(super) fn reply_of<'v>(item: NestedItem<'_>) -> Reply<'v> {
-    let mut reply = NestedReply::default();
-    reply.push(item);
-    Reply::Nested(reply)
-}
-
-/// Returns a reply of these numbers of members, with or without their scores, which follow.
-pub(super) fn members_reply(len: usize, with_scores: bool) -> NestedReply {
-    let mut reply = NestedReply::default();
-    reply.push(match with_scores {
-        true => NestedItem::Pairs(len),
-        false => NestedItem::Array(len),
-    });
-    reply
-}
-
-/// Appends a member to a reply, and its score if that is asked for.
-pub(super) fn push_member(reply: &mut NestedReply, own: ScoredMember<'_>, with_score: bool) {
-    reply.bytes(own.member);
-    if with_score {
-        reply.push(NestedItem::Double(own.score));
-    }
 }
 
 /// `ZREM key member [member …]`.
@@ -252,52 +208,29 @@ fn zrandmember<'v>(
     call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Result<CallOutcome<'v>, OpError> {
-    let mut random = Rng::with_seed(call.seed);
     let (count, with_scores) = match *call.args {
         [] => {
             let set = view_of(value)?;
-            let place = random.usize(..set.len().max(1));
-            let drawn = set.iter().nth(place);
+            let position = Rng::with_seed(call.seed).usize(..set.len().max(1));
+            let drawn = set.iter().nth(position);
             let reply = drawn.map_or(Reply::Nil, |own| Reply::Bytes(own.member));
             return Ok(CallOutcome::unchanged(reply));
         }
         [count] => (count, false),
-        [count, option] if option.eq_ignore_ascii_case(b"withscores") => (count, true),
+        [count, option] if is(option, "withscores") => (count, true),
         _ => return Err(OpError::Call(CallError::Syntax)),
     };
-    let count = parse_int(count).ok_or(OpError::NotInteger)?;
-    if count == i64::MIN {
-        return Err(OpError::Call(CallError::NotNegatable));
-    }
+    let count = random_count(count)?;
     if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(OpError::Call(CallError::OutOfRange));
     }
-    let set = view_of(value)?;
-    let number = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    let drawn: Vec<ScoredMember<'v>> = match count {
-        _ if set.len() == 0 => Vec::new(),
-        0.. if number >= set.len() => set.iter().collect(),
-        0.. => {
-            let members = set.iter().enumerate();
-            let (mut left, len) = (number, set.len());
-            // Each is taken with the probability that makes all choices equally likely.
-            let drawn = members.filter(|(rank, _)| {
-                let is_drawn = random.usize(..len - rank) < left;
-                left -= usize::from(is_drawn);
-                is_drawn
-            });
-            drawn.map(|(_, own)| own).collect()
-        }
-        _ if number > MOST_DRAWN => return Err(OpError::Call(CallError::OutOfRange)),
-        _ => {
-            let members: Vec<ScoredMember<'v>> = set.iter().collect();
-            let draws = (0..number).map(|_| members[random.usize(..members.len())]);
-            draws.collect()
-        }
-    };
-    let mut reply = members_reply(drawn.len(), with_scores);
-    let drawn = drawn.into_iter();
-    drawn.for_each(|own| push_member(&mut reply, own, with_scores));
+    let mut members: Vec<ScoredMember<'v>> = view_of(value)?.iter().collect();
+    // As in Redis, all of them come backwards.
+    members.reverse();
+    let mut reply = members_reply(drawn(count, members.len())?, with_scores);
+    add_random(&mut reply, (&members, count, call.seed), |own, reply| {
+        push_member(reply, *own, with_scores);
+    })?;
     Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 

@@ -79,11 +79,12 @@ impl Generator {
             5 if self.one_in(5) => words("DISCARD"),
             _ => self.command(),
         };
-        let is_of_own_keys = |args: &Args| {
-            let names = sorted_sets::KEYS.map(str::as_bytes);
-            args.iter().any(|arg| names.contains(&&arg[..]))
+        // Options of later releases, and keys that only certain calls write, stay as they are.
+        let is_kept = |args: &Args| {
+            let mut args = args.iter();
+            args.any(|arg| arg.starts_with(b"Z") || sorted_sets::KEYS.map(b).contains(arg))
         };
-        if self.one_in(40) && !args[0].ends_with(b"INCRBYFLOAT") && !is_of_own_keys(&args) {
+        if self.one_in(40) && !args[0].ends_with(b"INCRBYFLOAT") && !is_kept(&args) {
             self.malform(&mut args);
         }
         match (&args[0].to_ascii_uppercase()[..], args.len()) {

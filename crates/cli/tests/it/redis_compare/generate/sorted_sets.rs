@@ -36,7 +36,7 @@ impl Generator {
         match self.rng.u32(..30) {
             0 => vec![],
             1 => b"m\x00\xff".to_vec(),
-            2 => vec![b'm'; 70],
+            2 => vec![b'm'; 60],
             n => vec![b'a' + (n % 12) as u8],
         }
     }
