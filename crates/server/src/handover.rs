@@ -1,10 +1,10 @@
 //! Who waits until clients that wait for keys have had their turn: the connection whose command has changed
 //! the keys.
 //!
-//! As in Redis the elements that a command adds go to the clients that wait for them before the next
-//! command of its connection executes. A [`ReplyHandover`] is shared by all turns that follow from a command, also
-//! from the turns of clients whose own commands change further keys (`BLMOVE`). When the last turn has ended,
-//! the connection goes on.
+//! As in Redis the elements that a command adds go to the clients that wait for them before the command is
+//! answered, and before the next one of its connection executes. A [`ReplyHandover`] is shared by all turns that
+//! follow from a command, also from the turns of clients whose own commands change further keys (`BLMOVE`). When
+//! the last turn has ended, the connection goes on.
 //!
 //! Commits note keys within the thread that executes the command, so that the handover is a variable of the
 //! thread.

@@ -15,7 +15,7 @@ use reactor::Network;
 use super::Runtime;
 use crate::connection::Connection;
 use crate::limits::{POOLED_BUFFERS, POOLED_CAPACITY};
-use crate::pending_command::Readiness;
+use crate::pending_command::{PendingCommand, Readiness};
 use crate::refusal;
 
 /// The time for which a sync is put off while requests keep coming.
@@ -205,7 +205,11 @@ impl<N: Network> Runtime<N> {
                 connection.snapshot = None;
             }
         }
-        context.bytes_out += write(&mut self.network, &mut self.streams[key], connection) as u64;
+        if !matches!(&connection.pending, Some(PendingCommand::ReplyHandover(own)) if own.strong_count() > 0)
+        {
+            let stream = &mut self.streams[key];
+            context.bytes_out += write(&mut self.network, stream, connection) as u64;
+        }
         if connection.state.full {
             connection.session.output.set_aside();
         }

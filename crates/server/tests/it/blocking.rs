@@ -85,6 +85,20 @@ fn clients_that_wait_come_before_the_next_command() {
     }
 }
 
+/// Who has the reply of a push sees that the clients that waited have had their turn.
+#[test]
+fn clients_that_wait_come_before_the_reply() {
+    let served = ephemeral(config());
+    let (mut pusher, mut other) = (served.client(), served.client());
+    for _ in 0..50 {
+        let mut waiting = block(&served, "BRPOPLPUSH list to 0", 1);
+        assert_eq!(pusher.told("LPUSH list x"), "1");
+        assert_eq!(other.told("LRANGE to 0 -1"), "[x]");
+        assert_eq!(waiting.reply(), bulk("x"));
+        assert_eq!(other.told("DEL to"), "1");
+    }
+}
+
 #[test]
 fn chains_of_moves_end_before_the_next_command() {
     let served = ephemeral(config());

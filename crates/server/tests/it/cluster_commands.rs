@@ -203,6 +203,9 @@ const LINES: &str = "
     ZPOPMIN K
     ZRANDMEMBER K
     ZPOPMAX K
+    ZADD K 1 a 2 b
+    BZPOPMIN K 0
+    BZPOPMAX K 0
     ZADD A 1 a 2 b
     ZADD B 2 b 3 c
     ZRANGESTORE C A 0 -1
@@ -240,6 +243,7 @@ const LINES: &str = "
     UNLINK K
     PFADD K a b c
     PFCOUNT K
+    PFDEBUG ENCODING K
     UNLINK K
     PFADD A a
     PFADD B b
@@ -361,6 +365,7 @@ fn the_list_says_where_keys_are_and_who_writes() {
             | "sunionstore" | "sdiffstore" | "pfcount" | "pfmerge" => numbers([1, -1, 1]),
             "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => numbers([1, -2, 1]),
             "bitop" => numbers([2, -1, 1]),
+            "pfdebug" => numbers([2, 2, 1]),
             "lcs" | "rename" | "renamenx" | "copy" | "lmove" | "rpoplpush" | "blmove"
             | "brpoplpush" | "smove" | "zrangestore" | "geosearchstore" => numbers([1, 2, 1]),
             _ if fields[3] == Reply::Int(0) => numbers([0, 0, 0]),

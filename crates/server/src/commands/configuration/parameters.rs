@@ -137,11 +137,20 @@ const fn fixed(name: &'static str, show: fn(&ServerState) -> String) -> ConfigPa
 
 /// Returns a limit of Redis's small encodings, which can be set without effect: values here do not depend on it.
 const fn of_encodings(name: &'static str, show: fn(&ServerState) -> String) -> ConfigParameter {
+    of_nodes(name, 0, show)
+}
+
+/// As [`of_encodings`], with the least value: negative ones are sizes of a list's nodes in bytes.
+const fn of_nodes(
+    name: &'static str,
+    least: i64,
+    show: fn(&ServerState) -> String,
+) -> ConfigParameter {
     ConfigParameter {
         name,
         show,
         change: Integer {
-            least: 0,
+            least,
             greatest: i64::MAX,
             set: |_, _| {},
         },
@@ -221,6 +230,9 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("latency-tracking-info-percentiles", |_| {
         "50 99 99.9".to_owned()
     }),
+    of_encodings("list-compress-depth", |_| "0".to_owned()),
+    of_nodes("list-max-listpack-size", -5, |_| "-2".to_owned()),
+    of_nodes("list-max-ziplist-size", -5, |_| "-2".to_owned()),
     fixed("logfile", |_| String::new()),
     ConfigParameter {
         name: "maxclients",
