@@ -87,7 +87,7 @@ impl VersionTree {
         let stamp = VersionStamp(self.stamp.0 + 1);
         // SAFETY: contract 2: the nodes live as long as the transaction, or as the hold of its record; the stamps
         // of the versions before are smaller.
-        Box::new(unsafe { roots.edit(self.kind, stamp) })
+        Box::new(unsafe { CollectionEditor::new(roots, self.kind, stamp) })
     }
 
     /// Returns the tree of the version after this one, which an editor of [`VersionTree::edit`] has made.

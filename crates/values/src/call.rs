@@ -4,7 +4,8 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, Kind, OpError, Reply, ValueCall};
 use smallvec::SmallVec;
 
-use crate::collection::{CollectionEditor, CollectionView};
+use crate::collection::CollectionView;
+use crate::collection_editor::CollectionEditor;
 
 /// A value of a key.
 #[derive(Debug)]

@@ -12,16 +12,9 @@
 
 #![allow(unsafe_code)]
 
-mod change_log;
-mod editor;
-
-use std::borrow::Cow;
-
 use base::transaction::Kind;
 
 use smallvec::SmallVec;
-
-pub use editor::{CollectionEditor, PublishedCollection};
 
 use crate::element_hash::element_hash;
 use crate::packed::{BlockForm, PackedEditor, PackedView};
@@ -30,7 +23,7 @@ use crate::tree::{
 };
 
 /// The bytes of a sortable score.
-const SCORE: usize = 8;
+pub(crate) const SCORE: usize = 8;
 /// The bytes of a hash before a field or a member.
 const HASH: usize = 4;
 
@@ -59,7 +52,7 @@ pub enum CollectionView<'v> {
 /// The nodes that a version of a collection has and its successor has not.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct ReplacedTrees([ReplacedNodes; 2]);
+pub struct ReplacedTrees(pub(crate) [ReplacedNodes; 2]);
 
 impl CollectionRoots {
     /// Returns the collection for reading.
@@ -78,16 +71,6 @@ impl CollectionRoots {
                 }
             }
         }
-    }
-
-    /// Returns an editor of the next version, with its stamp.
-    ///
-    /// # Safety
-    /// As for [`TreeRoot::edit`].
-    #[must_use]
-    pub unsafe fn edit(self, kind: Kind, stamp: VersionStamp) -> CollectionEditor {
-        // SAFETY: by the caller.
-        unsafe { CollectionEditor::new(self, kind, stamp) }
     }
 
     /// Returns all nodes of the collection.
@@ -218,15 +201,4 @@ pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
         return false;
     }
     view.len() > BLOCK_ELEMENTS || bytes.len() > most_bytes && view.len() > 1
-}
-
-/// Returns the bytes of a value in a form that does not depend on how it came to be: the elements of hashes and
-/// sets are in the order that trees give them.
-#[must_use]
-pub fn canonical(kind: Kind, bytes: &[u8]) -> Cow<'_, [u8]> {
-    if !matches!(kind, Kind::Hash | Kind::Set) {
-        return Cow::Borrowed(bytes);
-    }
-    let editor = CollectionEditor::of_packed(kind, bytes, VersionStamp(1));
-    Cow::Owned(editor.view().to_packed(kind))
 }

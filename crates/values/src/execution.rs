@@ -3,7 +3,7 @@
 use base::transaction::{CallError, Kind, OpError, ValueCall};
 
 use crate::call::{CallArguments, CallOutcome, Execute, StoredBlock, StoredValue};
-use crate::collection::CollectionEditor;
+use crate::collection_editor::CollectionEditor;
 use crate::commands::{
     hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
 };

@@ -27,6 +27,7 @@
 mod arguments;
 pub mod call;
 mod collection;
+mod collection_editor;
 pub mod commands;
 pub mod dump;
 mod element_hash;
@@ -50,10 +51,8 @@ mod stream;
 pub mod tree;
 
 pub use call::{CallOutcome, StoredBlock, StoredData, StoredValue, ValueChange};
-pub use collection::{
-    CollectionEditor, CollectionRoots, CollectionView, PublishedCollection, ReplacedTrees,
-    canonical, is_large,
-};
+pub use collection::{CollectionRoots, CollectionView, ReplacedTrees, is_large};
+pub use collection_editor::{CollectionEditor, PublishedCollection, canonical};
 pub use commands::{
     hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
 };

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::call::{ChangedData, StoredData};
-use crate::collection::{CollectionEditor, CollectionView};
+use crate::collection::CollectionView;
+use crate::collection_editor::CollectionEditor;
 use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{PositionOrder, TreeCursor, TreeView};
 

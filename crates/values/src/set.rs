@@ -7,7 +7,8 @@
 use base::number::parse_int;
 
 use crate::call::{ChangedData, StoredData};
-use crate::collection::{CollectionEditor, CollectionView, map_key, without_hash};
+use crate::collection::{CollectionView, map_key, without_hash};
+use crate::collection_editor::CollectionEditor;
 use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 

@@ -14,7 +14,8 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::call::{ChangedData, StoredData};
-use crate::collection::{CollectionEditor, CollectionView, map_key};
+use crate::collection::{CollectionView, map_key};
+use crate::collection_editor::CollectionEditor;
 use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 

@@ -2,18 +2,19 @@
 
 #![allow(unsafe_code)]
 
+mod change_log;
+
+use std::borrow::Cow;
 use std::ops::Range;
 
 use base::transaction::Kind;
 
-use super::change_log::{
-    self, INSERT, PUT, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number,
-};
-use super::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
+use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
 use crate::packed::PackedView;
 use crate::tree::{
     KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
 };
+use change_log::{INSERT, PUT, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number};
 
 /// Makes the next version of a collection. Dropping it frees what it has made.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl CollectionEditor {
     ///
     /// # Safety
     /// As for [`TreeRoot::edit`](crate::tree::TreeRoot::edit).
-    pub(super) unsafe fn new(roots: CollectionRoots, kind: Kind, stamp: VersionStamp) -> Self {
+    pub unsafe fn new(roots: CollectionRoots, kind: Kind, stamp: VersionStamp) -> Self {
         let limits = NodeLimits::default();
         // SAFETY: by the caller.
         let trees = unsafe {
@@ -341,6 +342,17 @@ fn built(
         tree.push(key, value);
     }
     tree.finish()
+}
+
+/// Returns the bytes of a value in a form that does not depend on how it came to be: the elements of hashes and
+/// sets are in the order that trees give them.
+#[must_use]
+pub fn canonical(kind: Kind, bytes: &[u8]) -> Cow<'_, [u8]> {
+    if !matches!(kind, Kind::Hash | Kind::Set) {
+        return Cow::Borrowed(bytes);
+    }
+    let editor = CollectionEditor::of_packed(kind, bytes, VersionStamp(1));
+    Cow::Owned(editor.view().to_packed(kind))
 }
 
 #[cfg(test)]
