@@ -114,9 +114,8 @@ impl PositionOptions {
             Some(number @ 0..) => Ok(number as usize),
             _ => Err(OpError::Call(error)),
         };
-        let (pairs, []) = args.as_chunks::<2>() else {
-            return Err(SYNTAX);
-        };
+        // An option without a value is an error behind those of the others.
+        let (pairs, alone) = args.as_chunks::<2>();
         for [option, value] in pairs {
             if is(option, "rank") {
                 options.rank = int(value)?;
@@ -134,7 +133,10 @@ impl PositionOptions {
                 return Err(SYNTAX);
             }
         }
-        Ok(options)
+        match alone {
+            [] => Ok(options),
+            _ => Err(SYNTAX),
+        }
     }
 
     /// Returns the positions of matches, in the order of the search.
