@@ -28,7 +28,12 @@ impl Generator {
         let action = self.pick(&["GET", "SET", "INCRBY", "OVERFLOW", "set", "incrby"]);
         args.push(action.clone());
         if action == b"OVERFLOW" {
-            return args.push(self.pick(&["WRAP", "SAT", "FAIL", "sat", "fail"]));
+            // `FAIL` may make a key of zeros, which Redis hides from watches.
+            let modes = match self.watches.contains(&true) {
+                true => ["WRAP", "SAT", "sat"].as_slice(),
+                false => &["WRAP", "SAT", "FAIL", "sat", "fail"],
+            };
+            return args.push(self.pick(modes));
         }
         let (sign, bits) = (["u", "i"][self.rng.usize(..2)], self.rng.u32(1..=64));
         args.push(match self.rng.u32(..30) {
