@@ -119,17 +119,58 @@ def cache_of_django_redis(client):
     check("added again", cache.add("one", 2), False)
     check("by a pattern", sorted(cache.keys("*o*")), ["count", "one", "two"])
     check("deleted", cache.delete_pattern("*o*"), 3)
+    collections_of_django_redis(cache)
+
+
+def collections_of_django_redis(cache):
+    """Members and fields of values are objects of Python, as the cache encodes them."""
+    pair = ("a", 1)
+    check("added", cache.sadd("odd", 1, 3, 5, pair), 4)
+    cache.sadd("prime", 2, 3, 5)
+    check("members", cache.smembers("odd"), {1, 3, 5, pair})
+    check("is a member", (cache.sismember("odd", pair), cache.sismember("odd", 2)), (True, False))
+    check("are members", cache.smismember("odd", 1, 2), [True, False])
+    check("in both", cache.sinter("odd", "prime"), {3, 5})
+    check("in one", cache.sunion("odd", "prime"), {1, 2, 3, 5, pair})
+    check("stored", cache.sdiffstore("rest", "odd", "prime"), 2)
+    check("moved", cache.smove("rest", "prime", pair), True)
+    check("the rest", cache.smembers("rest"), {1})
+    check("iterated", set(cache.sscan_iter("prime")), {2, 3, 5, pair})
+    check("removed", cache.srem("prime", 2, 4), 1)
+    check("popped", cache.spop("rest"), 1)
+    check("nothing is left", cache.has_key("rest"), False)
+
+    check("a new field", cache.hset("person", "name", pair), 1)
+    check("an old field", cache.hset("person", "name", "Ada"), 0)
+    cache.hset("person", "year", 1815)
+    check("fields", (cache.hlen("person"), sorted(cache.hkeys("person"))), (2, ["name", "year"]))
+    check("deleted", cache.hdel("person", "year"), 1)
+    check("has it", (cache.hexists("person", "name"), cache.hexists("person", "year")), (True, False))
+
+    check("ranked", cache.zadd("scores", {"Ada": 3, "Bob": 1, pair: 2}), 3)
+    check("in order", cache.zrange("scores", 0, -1), ["Bob", pair, "Ada"])
+    check("backwards", cache.zrevrange("scores", 0, 0, withscores=True), [("Ada", 3.0)])
+    check("raised", cache.zincrby("scores", 2.5, "Bob"), 3.5)
+    check("between", cache.zrangebyscore("scores", 2, 3), [pair, "Ada"])
+    check("counted", (cache.zcount("scores", 3, 4), cache.zcard("scores")), (2, 3))
+    check("a rank", (cache.zrank("scores", "Bob"), cache.zscore("scores", "Bob")), (2, 3.5))
+    check("the least", cache.zpopmin("scores"), (pair, 2.0))
+    check("removed", (cache.zremrangebyscore("scores", 3, 3), cache.zrem("scores", "Bob")), (1, 1))
 
 
 def limits_of_limits(client):
     from limits import RateLimitItemPerDay
     from limits.storage import storage_from_string
-    from limits.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
+    from limits.strategies import (
+        FixedWindowRateLimiter,
+        MovingWindowRateLimiter,
+        SlidingWindowCounterRateLimiter,
+    )
 
     port = client.connection_pool.connection_kwargs["port"]
     storage = storage_from_string(f"redis://127.0.0.1:{port}")
     allowed = 100
-    for strategy in [FixedWindowRateLimiter, SlidingWindowCounterRateLimiter]:
+    for strategy in [FixedWindowRateLimiter, MovingWindowRateLimiter, SlidingWindowCounterRateLimiter]:
         limiter, item = strategy(storage), RateLimitItemPerDay(allowed)
         name = strategy.__name__
         hits = in_threads(lambda: limiter.hit(item, name))
