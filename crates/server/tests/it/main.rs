@@ -17,6 +17,7 @@ mod configuration;
 mod connections;
 mod databases;
 mod durability;
+mod element_moves;
 mod functions;
 mod idle;
 mod info;
