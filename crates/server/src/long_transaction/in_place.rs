@@ -16,7 +16,7 @@ use store::{OpenTransaction, TransactionError};
 use super::LongTransaction;
 use super::call::{Call, CallContext, Results, RunPause, with_qualified};
 use super::script::ScriptEnd;
-use crate::command::{CommandDefinition, CommandKind, KeyTurns, Ops};
+use crate::command::{CommandDefinition, KeyTurns, Ops};
 use crate::routing::Route;
 
 impl LongTransaction {
@@ -68,7 +68,7 @@ impl CallContext<'_> {
         database: u16,
         output: &mut Vec<u8>,
     ) -> Result<(), RunPause> {
-        let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = call.command.kind else {
+        let Some(plan) = call.command.kind.plan() else {
             return Err(RunPause::Unsuited);
         };
         let mut ops = Ops::new();

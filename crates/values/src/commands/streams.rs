@@ -18,6 +18,7 @@ use groups::{
 };
 use info::{consumers as xinfo_consumers, groups as xinfo_groups, stream as xinfo_stream};
 use pending::{xack, xpending};
+pub use reads::last_id;
 use reads::{check_xreadgroup, xlen, xrange, xread, xreadgroup, xrevrange};
 
 calls! {

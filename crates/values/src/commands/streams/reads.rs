@@ -1,13 +1,13 @@
 //! Commands that read entries.
 
 use base::nested::{NestedItem, NestedReply};
-use base::transaction::{CallError, OpError, Reply};
+use base::transaction::{CallError, Kind, OpError, Reply};
 
 use super::replies::{
     Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
     push_entry, push_id, stream_of,
 };
-use crate::call::{CallArguments, CallOutcome, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredBlock, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
 
 /// `XLEN key`.
@@ -92,6 +92,14 @@ pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
     let entries = stream.range(start, EntryId::MAX).take(count_of(count)?);
     let entries: Vec<StreamEntry<'_>> = entries.collect();
     Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
+}
+
+/// Returns the text of the last id of a stream; that of the least id if the value is absent or no stream.
+#[must_use]
+pub fn last_id(value: Option<StoredBlock<'_>>) -> Vec<u8> {
+    let stream = value.filter(|value| value.kind == Kind::Stream);
+    let last = stream.map_or(EntryId::MIN, |value| StreamView::new(value.bytes).last_id());
+    last.text().to_vec()
 }
 
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
@@ -215,7 +223,7 @@ fn history(
         match stream.get(pending.id) {
             Some(entry) => {
                 pending.delivered_ms = now_ms;
-                pending.deliveries += 1;
+                pending.deliveries = pending.deliveries.saturating_add(1);
                 group.changed = true;
                 push_entry(&mut reply, entry);
             }
