@@ -215,7 +215,15 @@ impl LongTransaction {
 
     /// Returns `true` if it is a command that waits, alone, and has found nothing.
     pub(crate) fn found_nothing(&self) -> bool {
-        self.run.finding == WaitFinding::Nothing && !self.is_block
+        self.run.finding != WaitFinding::Found && !self.is_block
+    }
+
+    /// Returns the arguments of its command that are others when it executes again, by their places.
+    pub(crate) fn replaced(&self) -> &[(usize, Vec<u8>)] {
+        match &self.run.finding {
+            WaitFinding::NothingYet(replaced) => replaced,
+            WaitFinding::Found | WaitFinding::Nothing => &[],
+        }
     }
 
     /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,

@@ -25,9 +25,9 @@
 //! Invariants:
 //! 1. No input makes the decoder panic, or take more memory than a small multiple of the longest value and the input.
 //! 2. A value is written as Redis 7.0 writes it, byte for byte, as far as the value determines that: Redis writes
-//!    the elements of a hash table in a random order, keeps an encoding that it once needed, and has compression
-//!    depend on what it compressed before.
-//! 3. A value that was decoded is one that commands can have made.
+//!    the elements of a hash table in a random order, keeps an encoding that it once needed and deleted entries of
+//!    streams, and has compression depend on what it compressed before.
+//! 3. A value that was decoded is one that commands, here or in Redis, can have made.
 
 mod block_entry;
 mod decode;
@@ -37,6 +37,7 @@ mod listpack;
 mod lzf;
 mod payload;
 mod reader;
+mod streams;
 mod value_type;
 mod writer;
 mod ziplist;

@@ -3,6 +3,7 @@
 mod admin;
 mod bitmaps;
 mod blocking;
+mod blocking_streams;
 mod client_control;
 mod cluster_blocking;
 mod cluster_commands;

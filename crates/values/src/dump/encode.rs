@@ -8,12 +8,13 @@ use super::value_type::{
     HASH, HASH_LISTPACK, LIST_NODES, NODE_LISTPACK, SET, SET_INTSET, SORTED_SET,
     SORTED_SET_LISTPACK, STRING,
 };
-use super::{intset, writer};
+use super::{intset, streams, writer};
 use crate::call::StoredBlock;
 use crate::encoding;
 use crate::listpack::ListpackWriter;
 use crate::packed::{BlockForm, PackedView};
 use crate::score;
+use crate::stream::StreamView;
 
 /// The bytes that Redis adds to the length of an element when it looks whether a node has room for it.
 const NODE_MARGIN: usize = 8;
@@ -33,7 +34,7 @@ pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) -> Result<(), Pay
         Kind::List => write_list(view, out),
         Kind::Set => write_set(view, out),
         Kind::SortedSet => write_sorted_set(view, out),
-        Kind::Stream => return Err(PayloadError::Unsupported),
+        Kind::Stream => streams::write(StreamView::new(value.bytes), out),
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Payloads of a real server, malformed ones, and random mutations of both.
 
 mod collections;
+mod streams;
 
 use base::transaction::Kind;
 
