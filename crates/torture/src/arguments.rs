@@ -299,7 +299,7 @@ pub(crate) enum Task {
         quick: bool,
         /// Only these parts.
         #[arg(long, value_enum, value_delimiter = ',')]
-        parts: Vec<crate::bench::collections::Part>,
+        parts: Vec<crate::bench::collections::options::Measurement>,
         /// Measure this binary instead of building one.
         #[arg(long)]
         binary: Option<PathBuf>,

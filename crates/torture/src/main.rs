@@ -296,7 +296,7 @@ fn run(task: Task) -> Result<()> {
             io,
         } => {
             let (rounds, requests) = if quick { (1, 200_000) } else { (5, 400_000) };
-            let options = bench::collections::Options {
+            let options = bench::collections::options::Options {
                 rounds,
                 requests,
                 parts,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use base::nested::NestedItem;
 use base::partition::OwnedReply;
 use base::transaction::{Kind, ValueCall};
 use base::{Op, Reply};
@@ -18,7 +19,7 @@ use crate::command::{
 use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::render::streams::{write_group_read_error, write_group_wait_error, write_reads};
-use crate::working_set::WorkingSet;
+use crate::transaction_keys::TransactionKeys;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "stream";
@@ -188,21 +189,20 @@ fn xread<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 fn read_streams(
     args: Args<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
     let reads = StreamReads::parse(args, false)?;
     let (looks, mut last_ids, mut replies) = (reads.looks(turns), Vec::new(), Vec::new());
     for (at, (key, call)) in reads.calls(values::streams::XREAD).enumerate() {
-        let is_stream = set.value(key).map(|value| value.kind) == Some(Kind::Stream);
-        let looks = looks[at] && (is_stream || turns.is_first);
+        let looks = looks[at] && (turns.is_first || keys.kind(key)? == Some(Kind::Stream));
         replies.push(match looks {
-            true => set.call(key, &call).map_err(Refusal::Failed)?,
+            true => keys.call(key, call)?,
             false => OwnedReply::Nil,
         });
         let id_at = reads.keys.end + at;
         if args.at(id_at) == b"$" {
-            last_ids.push((id_at, values::streams::last_id(set.stored(key))));
+            last_ids.push((id_at, last_id(key, keys)?));
         }
     }
     Ok(match answer(args, &replies, writer) {
@@ -211,11 +211,28 @@ fn read_streams(
     })
 }
 
+/// Returns the last id of a key's stream, as text.
+fn last_id(key: &[u8], keys: &mut TransactionKeys<'_, '_>) -> Result<Vec<u8>, CompoundStop> {
+    let call = ValueCall {
+        command: values::streams::LAST_ID,
+        seed: 0,
+        args: [].into(),
+    };
+    let OwnedReply::Nested(reply) = keys.call(key, call)? else {
+        unreachable!("an id is a string")
+    };
+    let mut items = reply.items();
+    match items.next() {
+        Some(NestedItem::Bytes(id)) => Ok(id.to_vec()),
+        _ => unreachable!("an id is a string"),
+    }
+}
+
 /// Executes `XREADGROUP`. All its keys are checked first: what it delivers of one key reaches the client.
 fn read_groups(
     args: Args<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
     let reads = StreamReads::parse(args, true)?;
@@ -224,8 +241,9 @@ fn read_groups(
         if !looks[at] && !turns.is_first {
             continue;
         }
-        if let Err(error) = set.call(key, &call) {
-            let is_stream = set.value(key).map(|value| value.kind) == Some(Kind::Stream);
+        let checked = keys.call(key, call);
+        if let Err(CompoundStop::Refused(Refusal::Failed(error))) = checked {
+            let is_stream = keys.kind(key)? == Some(Kind::Stream);
             let [group, _] = reads.group.unwrap_or_default();
             match turns.is_first {
                 true => write_group_read_error(error, [key, group], writer),
@@ -233,10 +251,11 @@ fn read_groups(
             }
             return Ok(WaitFinding::Found);
         }
+        checked?;
     }
     let calls = reads.calls(values::streams::XREADGROUP).zip(&looks);
     let replies = calls.map(|((key, call), looks)| match looks {
-        true => set.call(key, &call).map_err(Refusal::Failed),
+        true => keys.call(key, call),
         false => Ok(OwnedReply::Nil),
     });
     let replies: Vec<OwnedReply> = replies.collect::<Result<_, _>>()?;

@@ -5,170 +5,18 @@
 //! a command the medians of rate and of the server's processor time are compared, so that a machine that is not
 //! quiet disturbs both alike.
 
+mod aim;
 mod content;
 mod figures;
+pub mod options;
+mod speed;
 
-use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use testkit::{Client, Reply};
-use xtask::interrupt;
+use anyhow::Result;
 
-use self::content::Content;
-use super::cell::{Asked, BenchMode, Sample};
-use super::report::median;
-use super::{STORES, Servers, Side};
-use crate::server::ServerUnderTest;
-
-/// Clients.
-const CLIENTS: u32 = 50;
-/// Elements of the large collection of each type.
-const LARGE: u64 = 1_000_000;
-/// Small hashes, sets and sorted sets, and the elements of each.
-const SMALL: u64 = 100;
-/// Small lists, which grow and shrink during the runs, and small streams.
-const SMALL_LISTS: u64 = 10_000;
-/// Elements of a small list at first.
-const SMALL_LIST: u64 = 50;
-
-/// The options.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Runs of each command with each server.
-    pub rounds: usize,
-    /// Requests of a run with pipelining; a quarter of them without.
-    pub requests: u64,
-    /// Only these parts; empty: all.
-    pub parts: Vec<Part>,
-    /// `--io` of Kumiki.
-    pub io: String,
-}
-
-/// A part of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
-    /// Rates and processor times of commands, without a log.
-    Speed,
-    /// The same, durable.
-    Durable,
-    /// Bytes of the processes.
-    Memory,
-    /// Figures of large collections: log, ranks, deletion.
-    Size,
-    /// The time of a start with a log of collections, by that of one with strings.
-    Recovery,
-    /// One list on three replicas.
-    Replicas,
-}
-
-/// What a figure should be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Aim {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Aim {
-    /// Returns the aim in words, and whether `value` meets it.
-    fn of(self, value: f64) -> String {
-        let (sign, bound, met) = match self {
-            Aim::AtLeast(bound) => (">=", bound, value >= bound),
-            Aim::AtMost(bound) => ("<=", bound, value <= bound),
-        };
-        format!("{sign} {bound} {}", if met { "met" } else { "missed" })
-    }
-}
-
-/// The size of the collections of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    /// Many with at most 128 elements each.
-    Small,
-    /// One of a million.
-    Large,
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Size::Small => "small",
-            Size::Large => "1 M",
-        })
-    }
-}
-
-/// A command that is measured. `K` in its words is the key of its type, `E` an element.
-struct Command {
-    words: &'static str,
-    content: Content,
-}
-
-/// In this order: pushes make what pops take.
-const COMMANDS: [Command; 9] = [
-    Command {
-        words: "HSET K E value",
-        content: Content::Hashes,
-    },
-    Command {
-        words: "HGET K E",
-        content: Content::Hashes,
-    },
-    Command {
-        words: "LPUSH K value",
-        content: Content::Lists,
-    },
-    Command {
-        words: "LPOP K",
-        content: Content::Lists,
-    },
-    Command {
-        words: "SADD K E",
-        content: Content::Sets,
-    },
-    Command {
-        words: "ZADD K __rand_int__ E",
-        content: Content::SortedSets,
-    },
-    Command {
-        words: "ZRANGE K 40 49",
-        content: Content::SortedSets,
-    },
-    Command {
-        words: "ZRANK K E",
-        content: Content::SortedSets,
-    },
-    Command {
-        words: "XADD K * field value",
-        content: Content::Streams,
-    },
-];
-
-impl Command {
-    fn name(&self) -> &str {
-        self.words.split(' ').next().unwrap_or_default()
-    }
-
-    /// Returns the words for redis-benchmark.
-    fn words(&self, size: Size) -> Vec<String> {
-        let words = self.words.split(' ').map(|word| match (word, size) {
-            ("K", Size::Small) => format!("{}:__rand_int__", self.content.key()),
-            ("K", Size::Large) => self.content.key().to_owned(),
-            ("E", _) => "element:__rand_int__".to_owned(),
-            _ => word.to_owned(),
-        });
-        words.collect()
-    }
-
-    /// Returns the number below which its random numbers are.
-    fn range(&self, size: Size) -> u64 {
-        match (size, self.content) {
-            (Size::Large, _) => LARGE,
-            (Size::Small, Content::Lists | Content::Streams) => SMALL_LISTS,
-            (Size::Small, _) => SMALL,
-        }
-    }
-}
+use self::options::{Measurement, Options};
+use super::cell::BenchMode;
 
 /// Measures the server `binary` and redis-server, and prints the tables.
 ///
@@ -177,161 +25,25 @@ impl Command {
 /// error: it is reported.
 pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let has = |part| options.parts.is_empty() || options.parts.contains(&part);
-    if has(Part::Memory) {
+    if has(Measurement::Memory) {
         figures::memory(binary, options)?;
     }
-    if has(Part::Speed) {
-        speed(binary, BenchMode::Ephemeral, options)?;
+    if has(Measurement::Speed) {
+        speed::run(binary, BenchMode::Ephemeral, options)?;
     }
-    if has(Part::Durable) {
-        speed(binary, BenchMode::Durable, options)?;
+    if has(Measurement::Durable) {
+        speed::run(binary, BenchMode::Durable, options)?;
     }
-    if has(Part::Size) {
+    if has(Measurement::Size) {
         figures::log(binary, options)?;
         figures::ranks(binary, options)?;
         figures::deletion(binary, options)?;
     }
-    if has(Part::Recovery) {
+    if has(Measurement::Recovery) {
         figures::recovery(binary, options)?;
     }
-    if has(Part::Replicas) {
+    if has(Measurement::Replicas) {
         figures::one_list_on_replicas(binary, options)?;
     }
     Ok(())
-}
-
-/// Compares rates and processor times.
-fn speed(binary: &Path, mode: BenchMode, options: &Options) -> Result<()> {
-    println!(
-        "\n{:<9} {:<5} {:>3} {:<7} | {:>9} {:>9} {:>5} {:<14} | {:>6} {:>6} {:>5} aim",
-        "mode",
-        "size",
-        "P",
-        "command",
-        "kumiki/s",
-        "redis/s",
-        "ratio",
-        "aim",
-        "CPU µs",
-        "redis",
-        "ratio",
-    );
-    for size in [Size::Small, Size::Large] {
-        let servers = Servers::start(binary, mode, &options.io)?;
-        for side in STORES {
-            for content in Content::ALL {
-                content.fill(servers.server(side), size)?;
-            }
-        }
-        let pipelines: &[u32] = match mode {
-            BenchMode::Durable => &[16],
-            _ => &[16, 1],
-        };
-        for &pipeline in pipelines {
-            let mut runs = vec![[Vec::new(), Vec::new()]; COMMANDS.len()];
-            for round in 0..options.rounds {
-                for (command, runs) in COMMANDS.iter().zip(&mut runs) {
-                    for at in [round % 2, 1 - round % 2] {
-                        interrupt::check()?;
-                        let measured =
-                            measure(&servers, STORES[at], command, size, pipeline, options)
-                                .with_context(|| {
-                                    format!("{} by {:?}", command.name(), STORES[at])
-                                })?;
-                        runs[at].push(measured);
-                    }
-                }
-            }
-            for (command, [kumiki, redis]) in COMMANDS.iter().zip(&runs) {
-                let of = |runs: &[(Sample, f64)], field: fn(&(Sample, f64)) -> f64| {
-                    median(runs.iter().map(field).collect())
-                };
-                let rates = [kumiki, redis].map(|runs| of(runs, |run| run.0.rate));
-                let times = [kumiki, redis].map(|runs| of(runs, |run| run.1));
-                let (rate, time) = (rates[0] / rates[1], times[0] / times[1]);
-                let aims = match (mode, pipeline, size) {
-                    (BenchMode::Durable, ..) => [Some(Aim::AtLeast(1.5)), None],
-                    (_, 1, _) => [None, Some(Aim::AtMost(1.0))],
-                    (_, _, Size::Small) => [Some(Aim::AtLeast(1.3)), None],
-                    (_, _, Size::Large) => [Some(Aim::AtLeast(1.0)), None],
-                };
-                let word = |aim: Option<Aim>, value| aim.map_or(String::new(), |aim| aim.of(value));
-                println!(
-                    "{mode:<9} {size:<5} {pipeline:>3} {:<7} | {:>9.0} {:>9.0} {rate:>5.2} {:<14} | {:>6.2} \
-                     {:>6.2} {time:>5.2} {}",
-                    command.name(),
-                    rates[0],
-                    rates[1],
-                    word(aims[0], rate),
-                    times[0],
-                    times[1],
-                    word(aims[1], time),
-                );
-            }
-        }
-        for side in STORES {
-            for content in Content::ALL {
-                content.check(servers.server(side), size)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Runs a command. Returns the results of redis-benchmark, and the server's processor time for a request in
-/// microseconds.
-fn measure(
-    servers: &Servers,
-    side: Side,
-    command: &Command,
-    size: Size,
-    pipeline: u32,
-    options: &Options,
-) -> Result<(Sample, f64)> {
-    let requests = match pipeline {
-        1 => options.requests / 4,
-        _ => options.requests,
-    };
-    let asked = Asked {
-        addr: servers.addrs[side as usize],
-        authority: None,
-        keys: command.range(size),
-        is_pinned: true,
-    };
-    let words = command.words(size);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let before = servers.meter.read()?;
-    let sample = asked.benchmark(CLIENTS, pipeline, requests, &words)?;
-    let used = servers.meter.since(&before)?.servers[side as usize];
-    if command.content == Content::Streams {
-        command.content.fill(servers.server(side), size)?;
-    }
-    Ok((sample, used * 1e6 / requests as f64))
-}
-
-/// Sends commands, a few at a time ahead of their replies.
-///
-/// # Errors
-/// Returns an error if the server cannot be reached, or answers with an error.
-fn send(server: &ServerUnderTest, commands: impl Iterator<Item = Vec<String>>) -> Result<()> {
-    let mut client = server.connect()?;
-    let mut open = 0;
-    let take = |client: &mut Client, open: usize| -> Result<()> {
-        for _ in 0..open {
-            let reply = client.try_reply()?;
-            ensure!(!matches!(reply, Reply::Error(_)), "the reply is {reply:?}");
-        }
-        Ok(())
-    };
-    for words in commands {
-        client.push(&words);
-        open += 1;
-        if open == 16 {
-            client.flush()?;
-            take(&mut client, open)?;
-            open = 0;
-        }
-    }
-    client.flush()?;
-    take(&mut client, open)
 }

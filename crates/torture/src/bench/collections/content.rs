@@ -1,13 +1,43 @@
 //! The collections that both servers hold.
 
-use anyhow::{Result, ensure};
-use testkit::Reply;
+use std::fmt;
 
-use super::{LARGE, SMALL, SMALL_LIST, SMALL_LISTS, Size, send};
+use anyhow::{Result, ensure};
+use testkit::{Client, Reply};
+
 use crate::server::ServerUnderTest;
+
+/// Clients.
+pub(super) const CLIENTS: u32 = 50;
+/// Elements of the large collection of each type.
+pub(super) const LARGE: u64 = 1_000_000;
+/// Small hashes, sets and sorted sets, and the elements of each.
+pub(super) const SMALL: u64 = 100;
+/// Small lists, which grow and shrink during the runs, and small streams.
+pub(super) const SMALL_LISTS: u64 = 10_000;
+/// Elements of a small list at first.
+pub(super) const SMALL_LIST: u64 = 50;
 
 /// Elements that a command adds.
 const AT_ONCE: u64 = 200;
+
+/// The size of the collections of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// Many with at most 128 elements each.
+    Small,
+    /// One of a million.
+    Large,
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Size::Small => "small",
+            Size::Large => "1 M",
+        })
+    }
+}
 
 /// A type of collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,4 +159,34 @@ impl Content {
         );
         Ok(())
     }
+}
+
+/// Sends commands, a few at a time ahead of their replies.
+///
+/// # Errors
+/// Returns an error if the server cannot be reached, or answers with an error.
+pub(super) fn send(
+    server: &ServerUnderTest,
+    commands: impl Iterator<Item = Vec<String>>,
+) -> Result<()> {
+    let mut client = server.connect()?;
+    let mut open = 0;
+    let take = |client: &mut Client, open: usize| -> Result<()> {
+        for _ in 0..open {
+            let reply = client.try_reply()?;
+            ensure!(!matches!(reply, Reply::Error(_)), "the reply is {reply:?}");
+        }
+        Ok(())
+    };
+    for words in commands {
+        client.push(&words);
+        open += 1;
+        if open == 16 {
+            client.flush()?;
+            take(&mut client, open)?;
+            open = 0;
+        }
+    }
+    client.flush()?;
+    take(&mut client, open)
 }

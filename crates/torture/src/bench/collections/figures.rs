@@ -11,8 +11,9 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 use testkit::Reply;
 
-use super::content::Content;
-use super::{Aim, CLIENTS, LARGE, Options, send};
+use super::aim::Aim;
+use super::content::{CLIENTS, Content, LARGE, send};
+use super::options::Options;
 use crate::bench::cell::{Asked, BenchMode};
 use crate::bench::machine::SERVER_CORE;
 use crate::bench::report::median;

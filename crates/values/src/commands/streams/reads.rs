@@ -1,13 +1,13 @@
 //! Commands that read entries.
 
 use base::nested::{NestedItem, NestedReply};
-use base::transaction::{CallError, Kind, OpError, Reply};
+use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{
-    Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
-    push_entry, push_id, stream_of,
+    Executed, bytes_of, edited_group, failed, group_of, id_reply, integer, is, nil_array,
+    push_entries, push_entry, push_id, stream_of,
 };
-use crate::call::{CallArguments, CallOutcome, StoredBlock, StoredValue};
+use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
 
 /// `XLEN key`.
@@ -94,12 +94,11 @@ pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
     Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
 }
 
-/// Returns the text of the last id of a stream; that of the least id if the value is absent or no stream.
-#[must_use]
-pub fn last_id(value: Option<StoredBlock<'_>>) -> Vec<u8> {
-    let stream = value.filter(|value| value.kind == Kind::Stream);
-    let last = stream.map_or(EntryId::MIN, |value| StreamView::new(value.bytes).last_id());
-    last.text().to_vec()
+/// The last id of a stream, which the id `$` of `XREAD` stands for. That of an absent one is the least id.
+pub(super) fn last_id<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let stream = stream_of(value)?;
+    let last = stream.map_or(EntryId::MIN, StreamView::last_id);
+    Ok(CallOutcome::unchanged(id_reply(last)))
 }
 
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
