@@ -33,10 +33,11 @@ use std::time::Duration;
 use base::Op;
 use resp::{Args, Writer};
 use smallvec::SmallVec;
-use store::TransactionError;
 
 pub(crate) use flags::{CATEGORIES, CommandFlags};
 pub(crate) use key_positions::KeyPositions;
+
+pub(crate) use crate::compound_stop::CompoundStop;
 
 use crate::background_job::BackgroundJob;
 use crate::blocked_clients::AwaitedKind;
@@ -49,7 +50,7 @@ use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 use crate::transaction_keys::TransactionKeys;
-use crate::working_set::{Need, WorkingSet};
+use crate::working_set::WorkingSet;
 
 /// Operations of a plan; four fit without allocating.
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
@@ -157,27 +158,6 @@ impl CommandKind {
             CommandKind::Blocking(blocking) => blocking.plan,
             _ => None,
         }
-    }
-}
-
-/// Why a [`Compound`] or a [`Sequence`] has not executed its command. Nothing has happened.
-pub(crate) enum CompoundStop {
-    Refused(Refusal),
-    /// It needs further reads, and is to be called again.
-    Needs(Need),
-    /// The partition's transaction in which it runs must end with this error.
-    End(TransactionError),
-}
-
-impl From<Refusal> for CompoundStop {
-    fn from(refusal: Refusal) -> CompoundStop {
-        CompoundStop::Refused(refusal)
-    }
-}
-
-impl From<Need> for CompoundStop {
-    fn from(need: Need) -> CompoundStop {
-        CompoundStop::Needs(need)
     }
 }
 

@@ -18,6 +18,7 @@ mod configuration;
 mod connections;
 mod databases;
 mod durability;
+mod element_moves;
 mod functions;
 mod idle;
 mod info;
