@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use base::nested::NestedItem;
 use base::partition::OwnedReply;
 use base::transaction::{Kind, ValueCall};
 use base::{Op, Reply};
@@ -218,12 +217,8 @@ fn last_id(key: &[u8], keys: &mut TransactionKeys<'_, '_>) -> Result<Vec<u8>, Co
         seed: 0,
         args: [].into(),
     };
-    let OwnedReply::Nested(reply) = keys.call(key, call)? else {
-        unreachable!("an id is a string")
-    };
-    let mut items = reply.items();
-    match items.next() {
-        Some(NestedItem::Bytes(id)) => Ok(id.to_vec()),
+    match keys.call(key, call)? {
+        OwnedReply::Bytes(id) => Ok(id),
         _ => unreachable!("an id is a string"),
     }
 }
