@@ -194,15 +194,14 @@ fn read_streams(
     let reads = StreamReads::parse(args, false)?;
     let (looks, mut last_ids, mut replies) = (reads.looks(turns), Vec::new(), Vec::new());
     for (at, (key, call)) in reads.calls(values::streams::XREAD).enumerate() {
-        let is_stream = keys.kind(key)? == Some(Kind::Stream);
-        let looks = looks[at] && (is_stream || turns.is_first);
+        let looks = looks[at] && (turns.is_first || keys.kind(key)? == Some(Kind::Stream));
         replies.push(match looks {
             true => keys.call(key, call)?,
             false => OwnedReply::Nil,
         });
         let id_at = reads.keys.end + at;
         if args.at(id_at) == b"$" {
-            last_ids.push((id_at, last_id(key, is_stream, keys)?));
+            last_ids.push((id_at, last_id(key, keys)?));
         }
     }
     Ok(match answer(args, &replies, writer) {
@@ -211,20 +210,16 @@ fn read_streams(
     })
 }
 
-/// Returns the text of the last id of a stream; that of the least id for a key that has none.
-fn last_id(
-    key: &[u8],
-    is_stream: bool,
-    keys: &mut TransactionKeys<'_, '_>,
-) -> Result<Vec<u8>, CompoundStop> {
+/// Returns the last id of a key's stream, as text.
+fn last_id(key: &[u8], keys: &mut TransactionKeys<'_, '_>) -> Result<Vec<u8>, CompoundStop> {
     let call = ValueCall {
         command: values::streams::LAST_ID,
         seed: 0,
         args: [].into(),
     };
-    match is_stream.then(|| keys.call(key, call)).transpose()? {
-        Some(OwnedReply::Bytes(id)) => Ok(id),
-        _ => Ok(b"0-0".to_vec()),
+    match keys.call(key, call)? {
+        OwnedReply::Bytes(id) => Ok(id),
+        _ => unreachable!("an id is a string"),
     }
 }
 
@@ -241,25 +236,24 @@ fn read_groups(
         if !looks[at] && !turns.is_first {
             continue;
         }
-        let error = match keys.call(key, call) {
-            Ok(_) => continue,
-            Err(CompoundStop::Refused(Refusal::Failed(error))) => error,
-            Err(stop) => return Err(stop),
-        };
-        let is_stream = keys.kind(key)? == Some(Kind::Stream);
-        let [group, _] = reads.group.unwrap_or_default();
-        match turns.is_first {
-            true => write_group_read_error(error, [key, group], writer),
-            false => write_group_wait_error(error, is_stream, writer),
+        let checked = keys.call(key, call);
+        if let Err(CompoundStop::Refused(Refusal::Failed(error))) = checked {
+            let is_stream = keys.kind(key)? == Some(Kind::Stream);
+            let [group, _] = reads.group.unwrap_or_default();
+            match turns.is_first {
+                true => write_group_read_error(error, [key, group], writer),
+                false => write_group_wait_error(error, is_stream, writer),
+            }
+            return Ok(WaitFinding::Found);
         }
-        return Ok(WaitFinding::Found);
+        checked?;
     }
     let calls = reads.calls(values::streams::XREADGROUP).zip(&looks);
     let replies = calls.map(|((key, call), looks)| match looks {
         true => keys.call(key, call),
         false => Ok(OwnedReply::Nil),
     });
-    let replies: Vec<OwnedReply> = replies.collect::<Result<_, CompoundStop>>()?;
+    let replies: Vec<OwnedReply> = replies.collect::<Result<_, _>>()?;
     Ok(answer(args, &replies, writer))
 }
 

@@ -4,8 +4,8 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{
-    Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
-    push_entry, push_id, stream_of,
+    Executed, bytes_of, edited_group, failed, group_of, id_reply, integer, is, nil_array,
+    push_entries, push_entry, push_id, stream_of,
 };
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
@@ -94,12 +94,11 @@ pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
     Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
 }
 
-/// The last id of a stream; the least id for an absent key.
+/// The last id of a stream, which the id `$` of `XREAD` stands for. That of an absent one is the least id.
 pub(super) fn last_id<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
-    let last = stream_of(value)?.map_or(EntryId::MIN, StreamView::last_id);
-    let mut reply = NestedReply::default();
-    push_id(&mut reply, last);
-    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
+    let stream = stream_of(value)?;
+    let last = stream.map_or(EntryId::MIN, StreamView::last_id);
+    Ok(CallOutcome::unchanged(id_reply(last)))
 }
 
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
