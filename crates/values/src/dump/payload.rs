@@ -11,7 +11,7 @@ pub enum PayloadError {
     Malformed,
     /// Its value is longer than values may be.
     TooLong,
-    /// Its value is a stream; or, when it is encoded, a hash some of whose fields have deadlines.
+    /// Its value is a stream.
     Unsupported,
 }
 
