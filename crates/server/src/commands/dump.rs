@@ -42,9 +42,7 @@ fn refusal_of(error: PayloadError) -> Refusal {
         PayloadError::Footer => Refusal::Text("ERR DUMP payload version or checksum are wrong"),
         PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
         PayloadError::TooLong => Refusal::TooLong,
-        PayloadError::Unsupported => Refusal::Text(
-            "ERR streams cannot be dumped and restored yet, and hashes with fields that expire cannot be dumped",
-        ),
+        PayloadError::Unsupported => Refusal::Text("ERR streams cannot be dumped and restored yet"),
     }
 }
 

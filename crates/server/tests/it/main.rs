@@ -17,6 +17,7 @@ mod configuration;
 mod connections;
 mod databases;
 mod durability;
+mod expired_fields;
 mod functions;
 mod idle;
 mod info;
