@@ -93,7 +93,7 @@ pub(crate) fn publish_tree(old: VersionRef, new: VersionRef) -> usize {
 fn replace_tree(old: u64, before: Option<&VersionTree>, tree: Option<&VersionTree>) -> usize {
     let (replaced, allocated) = tree.map_or((None, 0), |tree| tree.publish(old));
     if let Some(before) = before {
-        before.note_successor(replaced);
+        before.note_successor(replaced, allocated);
     }
     allocated
 }

@@ -33,6 +33,7 @@ use std::time::Duration;
 use base::Op;
 use resp::{Args, Writer};
 use smallvec::SmallVec;
+use store::TransactionError;
 
 pub(crate) use flags::{CATEGORIES, CommandFlags};
 pub(crate) use key_positions::KeyPositions;
@@ -47,6 +48,7 @@ use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
+use crate::transaction_keys::TransactionKeys;
 use crate::working_set::{Need, WorkingSet};
 
 /// Operations of a plan; four fit without allocating.
@@ -61,6 +63,10 @@ pub(crate) type DatabasesPlan = for<'a> fn(Args<'a>, DatabaseLimits, &mut Ops<'a
 /// qualified (`base::database`).
 pub(crate) type Compound =
     fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), CompoundStop>;
+/// As [`Compound`], of a command that only executes operations on its keys' values: no values are copied for it
+/// where that can be avoided.
+pub(crate) type Sequence =
+    fn(Args<'_>, &mut TransactionKeys<'_, '_>, &mut Writer<'_>) -> Result<(), CompoundStop>;
 /// Executes a command on the libraries of functions, which it may change, and writes its reply.
 pub(crate) type LibraryCommand = fn(
     &RuntimeContext,
@@ -90,7 +96,9 @@ pub(crate) enum CommandKind {
     Databases(DatabasesPlan),
     /// By a function on what its keys have, which are read first: a transaction in several steps.
     Compound(Compound),
-    /// As `Compound`, of a command that waits if its keys have nothing for it.
+    /// By operations on its keys, of which later ones depend on the replies to earlier ones.
+    Sequence(Sequence),
+    /// As `Sequence`, of a command that waits if its keys have nothing for it.
     Blocking(BlockingCommand),
     /// By a script, which is one transaction of all the keys that it touches.
     Script(ScriptCommand),
@@ -135,6 +143,7 @@ impl CommandKind {
         matches!(
             self,
             CommandKind::Compound(_)
+                | CommandKind::Sequence(_)
                 | CommandKind::Blocking(_)
                 | CommandKind::Script(_)
                 | CommandKind::Libraries(_)
@@ -142,11 +151,13 @@ impl CommandKind {
     }
 }
 
-/// Why a [`Compound`] has not executed its command. Nothing has happened.
+/// Why a [`Compound`] or a [`Sequence`] has not executed its command. Nothing has happened.
 pub(crate) enum CompoundStop {
     Refused(Refusal),
     /// It needs further reads, and is to be called again.
     Needs(Need),
+    /// The partition's transaction in which it runs must end with this error.
+    End(TransactionError),
 }
 
 impl From<Refusal> for CompoundStop {
@@ -168,12 +179,12 @@ pub(crate) struct BlockingCommand {
     pub(crate) awaits: AwaitedKind,
     /// Checks the arguments; `None`: with these it does not wait.
     pub(crate) terms: fn(Args<'_>) -> Result<Option<WaitTerms>, Refusal>,
-    /// Executes it, as [`Compound`]. It looks only at keys that the turns have, and passes over those of another
+    /// Executes it, as [`Sequence`]. It looks only at keys that the turns have, and passes over those of another
     /// type unless it looks for the first time. If there is nothing, it writes the reply that says so.
     pub(crate) execute: fn(
         Args<'_>,
         &KeyTurns,
-        &mut WorkingSet,
+        &mut TransactionKeys<'_, '_>,
         &mut Writer<'_>,
     ) -> Result<WaitFinding, CompoundStop>,
 }

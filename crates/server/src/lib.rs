@@ -149,6 +149,7 @@ mod slow_log;
 mod snapshot_permits;
 mod snapshots;
 mod tracking;
+mod transaction_keys;
 mod unix_time;
 mod working_set;
 

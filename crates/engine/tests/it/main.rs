@@ -12,7 +12,7 @@ mod holds;
 mod ignored_holds;
 mod libraries;
 mod memory;
-mod open_transactions;
+mod operation_lists;
 mod prepare;
 mod prepared_restart;
 mod read_atomic;
