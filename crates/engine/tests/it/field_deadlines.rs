@@ -151,21 +151,27 @@ fn deadlines_are_noticed_in_any_order() {
 }
 
 #[test]
-fn a_transaction_is_not_committed_after_a_deadline_of_what_it_has_read() {
+fn a_transaction_that_commits_after_a_deadline_of_what_it_has_read_is_run_again() {
     for count in [10, 1_000] {
         let world = World::new();
         fill(&world, b"h", count, 5_000);
         world.clock.advance(3_990);
-        for (passes, commits) in [(1, true), (20, false)] {
-            let mut worker = world.worker();
-            worker.refresh();
-            let mut transaction = worker.open().unwrap();
-            let ops = [call(b"h", hashes::HGET, &[b"field 0"]), Op::put(b"x", b"")];
-            transaction.execute(&ops).unwrap();
-            world.clock.advance(passes);
-            let epochs = world.engine.epochs();
-            epochs.advance(epochs.current());
-            assert_eq!(transaction.commit().is_ok(), commits);
+        let present = OwnedReply::Bytes(b"value".to_vec());
+        for (passes, expected) in [(1, (1, present)), (20, (2, OwnedReply::Nil))] {
+            let (mut runs, mut seen) = (0, OwnedReply::Ok);
+            let read = [call(b"h", hashes::HGET, &[b"field 0"]), Op::put(b"x", b"")];
+            let done = world.worker().transact(|txn| {
+                seen = OwnedReply::from(&txn.execute(&read)?[0]);
+                runs += 1;
+                if runs == 1 {
+                    world.clock.advance(passes);
+                    let epochs = world.engine.epochs();
+                    epochs.advance(epochs.current());
+                }
+                Ok(())
+            });
+            done.unwrap();
+            assert_eq!((runs, seen), expected);
         }
     }
 }
