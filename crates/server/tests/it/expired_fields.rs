@@ -117,3 +117,21 @@ fn payloads_have_deadlines_of_fields() {
         assert_eq!(client.call(&["HLEN", "copy"]), int(count as i64 + 1));
     }
 }
+
+#[test]
+fn fields_expire_in_every_database() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    client.call(&["HSET", "h", "lasting", "value"]);
+    assert_eq!(client.call(&["SELECT", "3"]), ok());
+    client.call(&["HSET", "h", "lasting", "value"]);
+    set_expiring(&mut client, "h", 3);
+    set_expiring(&mut client, "gone", 3);
+    await_removal(&mut client, "h");
+    assert_eq!(client.call(&["HLEN", "h"]), int(1));
+    eventually("the key is gone", || {
+        client.call(&["EXISTS", "gone"]) == int(0)
+    });
+    assert_eq!(client.call(&["SELECT", "0"]), ok());
+    assert_eq!(client.call(&["HLEN", "h"]), int(1));
+}
