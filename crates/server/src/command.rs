@@ -33,10 +33,11 @@ use std::time::Duration;
 use base::Op;
 use resp::{Args, Writer};
 use smallvec::SmallVec;
-use store::TransactionError;
 
 pub(crate) use flags::{CATEGORIES, CommandFlags};
 pub(crate) use key_positions::KeyPositions;
+
+pub(crate) use crate::compound_stop::CompoundStop;
 
 use crate::background_job::BackgroundJob;
 use crate::blocked_clients::AwaitedKind;
@@ -49,7 +50,7 @@ use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
 use crate::transaction_keys::TransactionKeys;
-use crate::working_set::{Need, WorkingSet};
+use crate::working_set::WorkingSet;
 
 /// Operations of a plan; four fit without allocating.
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
@@ -138,37 +139,25 @@ pub(crate) enum CommandKind {
 }
 
 impl CommandKind {
-    /// Returns `true` if such a command runs as a long transaction.
+    /// Returns `true` if such a command, in a block, runs as a long transaction.
     pub(crate) fn is_long(self) -> bool {
-        matches!(
-            self,
+        match self {
+            CommandKind::Blocking(blocking) => blocking.plan.is_none(),
             CommandKind::Compound(_)
-                | CommandKind::Sequence(_)
-                | CommandKind::Blocking(_)
-                | CommandKind::Script(_)
-                | CommandKind::Libraries(_)
-        )
+            | CommandKind::Sequence(_)
+            | CommandKind::Script(_)
+            | CommandKind::Libraries(_) => true,
+            _ => false,
+        }
     }
-}
 
-/// Why a [`Compound`] or a [`Sequence`] has not executed its command. Nothing has happened.
-pub(crate) enum CompoundStop {
-    Refused(Refusal),
-    /// It needs further reads, and is to be called again.
-    Needs(Need),
-    /// The partition's transaction in which it runs must end with this error.
-    End(TransactionError),
-}
-
-impl From<Refusal> for CompoundStop {
-    fn from(refusal: Refusal) -> CompoundStop {
-        CompoundStop::Refused(refusal)
-    }
-}
-
-impl From<Need> for CompoundStop {
-    fn from(need: Need) -> CompoundStop {
-        CompoundStop::Needs(need)
+    /// Returns the plan of a command that runs by operations, where it does not wait.
+    pub(crate) fn plan(self) -> Option<Plan> {
+        match self {
+            CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => Some(plan),
+            CommandKind::Blocking(blocking) => blocking.plan,
+            _ => None,
+        }
     }
 }
 
@@ -176,7 +165,8 @@ impl From<Need> for CompoundStop {
 /// wait.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockingCommand {
-    pub(crate) awaits: AwaitedKind,
+    /// Executes it where it does not wait, if it needs no transaction in several steps.
+    pub(crate) plan: Option<Plan>,
     /// Checks the arguments; `None`: with these it does not wait.
     pub(crate) terms: fn(Args<'_>) -> Result<Option<WaitTerms>, Refusal>,
     /// Executes it, as [`Sequence`]. It looks only at keys that the turns have, and passes over those of another
@@ -191,6 +181,7 @@ pub(crate) struct BlockingCommand {
 
 /// How a command waits.
 pub(crate) struct WaitTerms {
+    pub(crate) awaits: AwaitedKind,
     /// `None`: for ever.
     pub(crate) timeout: Option<Duration>,
     /// Where the keys that it waits for are among the arguments.
@@ -220,10 +211,13 @@ impl KeyTurns {
 }
 
 /// What a command that waits has found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum WaitFinding {
     Found,
     Nothing,
+    /// Nothing. When it executes again, it has other arguments at these places: what they meant this time (`$` of
+    /// `XREAD`).
+    NothingYet(Vec<(usize, Vec<u8>)>),
 }
 
 /// A command that runs a script.

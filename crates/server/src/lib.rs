@@ -99,6 +99,7 @@ mod command_statistics;
 mod command_table;
 mod command_timing;
 mod commands;
+mod compound_stop;
 pub mod config;
 mod config_file;
 mod connection;

@@ -215,7 +215,15 @@ impl LongTransaction {
 
     /// Returns `true` if it is a command that waits, alone, and has found nothing.
     pub(crate) fn found_nothing(&self) -> bool {
-        self.run.finding == WaitFinding::Nothing && !self.is_block
+        self.run.finding != WaitFinding::Found && !self.is_block
+    }
+
+    /// Returns the arguments of its command that are others when it executes again, by their places.
+    pub(crate) fn replaced(&self) -> &[(usize, Vec<u8>)] {
+        match &self.run.finding {
+            WaitFinding::NothingYet(replaced) => replaced,
+            WaitFinding::Found | WaitFinding::Nothing => &[],
+        }
     }
 
     /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,
@@ -269,16 +277,12 @@ impl LongTransaction {
 
     /// Executes commands, in place within a transaction if there is one, until it needs something, or all have
     /// been executed.
-    fn execute(
-        &mut self,
-        mut context: CallContext<'_>,
-        mut in_place: Option<&mut Txn<'_>>,
-    ) -> NextStep {
+    fn execute(&mut self, mut context: CallContext<'_>, mut txn: Option<&mut Txn<'_>>) -> NextStep {
         let (protocol, room) = (context.session.protocol, context.room());
         let run = &mut self.run;
         let wants_events = context.context.shared.key_events.wants_any();
         // The partition notes its own.
-        run.set.note_events(wants_events && in_place.is_none());
+        run.set.note_events(wants_events && txn.is_none());
         if run.next == 0 && self.is_block && run.output.is_empty() {
             Writer::new(&mut run.output, protocol).array(self.calls.len());
         }
@@ -293,7 +297,7 @@ impl LongTransaction {
             let mut results = Results {
                 database: &mut run.database,
                 set: &mut run.set,
-                in_place: in_place.as_deref_mut(),
+                in_place: txn.as_deref_mut(),
                 output: &mut run.output,
                 messages: &mut run.messages,
                 reply: &mut run.reply,
@@ -313,7 +317,7 @@ impl LongTransaction {
                 Ok(ScriptEnd::Ended) => {
                     run.next += 1;
                     // One that is alone is counted where it begins.
-                    if self.is_block && in_place.is_none() {
+                    if self.is_block && txn.is_none() {
                         context.context.recorder.count(call.command.number);
                     }
                 }

@@ -7,11 +7,12 @@
 //! | [`TransactionKeys::InPlace`] | in the partition, within a transaction of it: no value is copied |
 
 use base::Op;
+use base::nested::{NestedItem, NestedReply};
 use base::partition::OwnedReply;
 use base::transaction::{Kind, ValueCall};
 use store::Txn;
 
-use crate::command::CompoundStop;
+use crate::compound_stop::CompoundStop;
 use crate::refusal::Refusal;
 use crate::working_set::WorkingSet;
 
@@ -32,7 +33,12 @@ impl TransactionKeys<'_, '_> {
         key: &[u8],
         call: ValueCall<'_>,
     ) -> Result<OwnedReply, CompoundStop> {
-        self.execute(&Op::Call { key, call })
+        let reply = self.execute(&Op::Call { key, call })?;
+        let element = match &reply {
+            OwnedReply::Nested(nested) => lone_element(nested),
+            _ => None,
+        };
+        Ok(element.map_or(reply, OwnedReply::Bytes))
     }
 
     /// Returns the type of a key's value; `None`: the key is absent.
@@ -61,5 +67,13 @@ impl TransactionKeys<'_, '_> {
             OwnedReply::Error(error) => Err(Refusal::Failed(error).into()),
             reply => Ok(reply),
         }
+    }
+}
+
+/// Returns the string of a reply that is one string: a partition answers so where it could not lend its own.
+fn lone_element(nested: &NestedReply) -> Option<Vec<u8>> {
+    match nested.items().next()? {
+        NestedItem::Bytes(element) => Some(element.to_vec()),
+        _ => None,
     }
 }

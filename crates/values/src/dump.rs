@@ -26,8 +26,8 @@
 //! 1. No input makes the decoder panic, or take more memory than a small multiple of the longest value and the input.
 //! 2. A value is written as Redis 7.0 writes it (a hash with deadlines of fields as Redis 7.4), byte for byte, as far as
 //!    the value determines that: Redis writes the elements of a hash table in a random order, keeps an encoding that
-//!    it once needed, and has compression depend on what it compressed before.
-//! 3. A value that was decoded is one that commands can have made.
+//!    it once needed and deleted entries of streams, and has compression depend on what it compressed before.
+//! 3. A value that was decoded is one that commands, here or in Redis, can have made.
 
 mod block_entry;
 mod decode;
@@ -37,6 +37,7 @@ mod listpack;
 mod lzf;
 mod payload;
 mod reader;
+mod streams;
 mod value_type;
 mod writer;
 mod ziplist;
@@ -76,18 +77,16 @@ pub enum LibraryPayloadError {
 }
 
 /// Returns the payload of a value.
-///
-/// # Errors
-/// [`PayloadError::Unsupported`]
-pub fn encode(value: StoredBlock<'_>) -> Result<Vec<u8>, PayloadError> {
+#[must_use]
+pub fn encode(value: StoredBlock<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.bytes.len() + 32);
-    encode::write(value, &mut out)?;
+    encode::write(value, &mut out);
     let version = match out[0] {
         HASH_DEADLINES | HASH_DEADLINES_LISTPACK => NEWEST_VERSION,
         _ => VERSION,
     };
     encode_footer(version, &mut out);
-    Ok(out)
+    out
 }
 
 /// Returns a payload in the newest version that is read, given all but its footer.
@@ -97,12 +96,12 @@ pub(crate) fn signed(body: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Returns the length of a value in bytes, without its type and what follows it; `None`: it has no payload.
+/// Returns the length of a value in bytes, without its type and what follows it.
 #[must_use]
-pub fn length(value: StoredBlock<'_>) -> Option<usize> {
+pub fn length(value: StoredBlock<'_>) -> usize {
     let mut out = Vec::new();
-    encode::write(value, &mut out).ok()?;
-    Some(out.len() - 1)
+    encode::write(value, &mut out);
+    out.len() - 1
 }
 
 /// Returns the payload of libraries with these sources.

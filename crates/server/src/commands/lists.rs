@@ -87,20 +87,21 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "list";
 };
 
 const BLPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: pop_terms,
     execute: |args, turns, keys, writer| pop_first(ListSide::Left, args, turns, keys, writer),
 };
 const BRPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: pop_terms,
     execute: |args, turns, keys, writer| pop_first(ListSide::Right, args, turns, keys, writer),
 };
 const BLMPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| {
         let pop = ManyPop::parse(args, 2)?;
         Ok(Some(WaitTerms {
+            awaits: AwaitedKind::List,
             timeout: wait_seconds(args.at(1))?,
             keys: 3..3 + pop.keys,
         }))
@@ -111,7 +112,7 @@ const BLMPOP: BlockingCommand = BlockingCommand {
     },
 };
 const BLMOVE: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| {
         Move::parse(args)?;
         move_terms(args.at(5))
@@ -122,7 +123,7 @@ const BLMOVE: BlockingCommand = BlockingCommand {
     },
 };
 const BRPOPLPUSH: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| move_terms(args.at(3)),
     execute: |args, turns, keys, writer| Move::RIGHT_TO_LEFT.execute(args, turns, keys, writer),
 };
@@ -207,6 +208,7 @@ fn call_at_first<'a>(
 fn pop_terms(args: Args<'_>) -> Result<Option<WaitTerms>, Refusal> {
     let last = args.len() - 1;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::List,
         timeout: wait_seconds(args.at(last))?,
         keys: 1..last,
     }))
@@ -357,6 +359,7 @@ impl Move {
 fn move_terms(timeout: &[u8]) -> Result<Option<WaitTerms>, Refusal> {
     let timeout = wait_seconds(timeout)?;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::List,
         timeout,
         keys: 1..2,
     }))

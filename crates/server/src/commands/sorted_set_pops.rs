@@ -32,10 +32,11 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "sorted-set";
 };
 
 const BZMPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: |args| {
         let pop = MemberPop::parse(args, 2)?;
         Ok(Some(WaitTerms {
+            awaits: AwaitedKind::SortedSet,
             timeout: wait_seconds(args.at(1))?,
             keys: 3..3 + pop.keys,
         }))
@@ -46,14 +47,14 @@ const BZMPOP: BlockingCommand = BlockingCommand {
     },
 };
 const BZPOPMIN: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: pop_terms,
     execute: |args, turns, keys, writer| {
         pop_one(values::sorted_sets::ZPOPMIN, args, turns, keys, writer)
     },
 };
 const BZPOPMAX: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: pop_terms,
     execute: |args, turns, keys, writer| {
         pop_one(values::sorted_sets::ZPOPMAX, args, turns, keys, writer)
@@ -132,6 +133,7 @@ fn pop_at_first<'a>(
 fn pop_terms(args: Args<'_>) -> Result<Option<WaitTerms>, Refusal> {
     let last = args.len() - 1;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::SortedSet,
         timeout: wait_seconds(args.at(last))?,
         keys: 1..last,
     }))

@@ -82,9 +82,6 @@ impl CallContext<'_> {
         to: &mut Results<'_, '_>,
     ) -> Result<(), RunPause> {
         match call.command.kind {
-            CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
-                self.execute_plan_in_place(call, to, plan)
-            }
             CommandKind::Sequence(_) | CommandKind::Blocking(_) => {
                 let qualified = CommandCall::qualified(call.command, call.args, *to.database);
                 let args = qualified.args();
@@ -96,7 +93,10 @@ impl CallContext<'_> {
                 };
                 stop.map_or(Ok(()), |stop| write_stop(call, stop, to.output))
             }
-            _ => Err(RunPause::End(UNSUITED)),
+            kind => match kind.plan() {
+                Some(plan) => self.execute_plan_in_place(call, to, plan),
+                None => Err(RunPause::End(UNSUITED)),
+            },
         }
     }
 

@@ -3,24 +3,24 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
-use super::payload::PayloadError;
 use super::value_type::{
     HASH, HASH_DEADLINES, HASH_DEADLINES_LISTPACK, HASH_LISTPACK, LIST_NODES, NODE_LISTPACK, SET,
     SET_INTSET, SORTED_SET, SORTED_SET_LISTPACK, STRING,
 };
-use super::{intset, writer};
+use super::{intset, streams, writer};
 use crate::call::{StoredBlock, StoredData};
 use crate::encoding;
 use crate::hash::HashView;
 use crate::listpack::ListpackWriter;
 use crate::packed::{BlockForm, PackedView};
 use crate::score;
+use crate::stream::StreamView;
 
 /// The bytes that Redis adds to the length of an element when it looks whether a node has room for it.
 const NODE_MARGIN: usize = 8;
 
 /// Writes a value with its type.
-pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) -> Result<(), PayloadError> {
+pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) {
     let view = PackedView::new(value.bytes);
     match value.kind {
         Kind::String => {
@@ -34,9 +34,8 @@ pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) -> Result<(), Pay
         Kind::List => write_list(view, out),
         Kind::Set => write_set(view, out),
         Kind::SortedSet => write_sorted_set(view, out),
-        Kind::Stream => return Err(PayloadError::Unsupported),
+        Kind::Stream => streams::write(StreamView::new(value.bytes), out),
     }
-    Ok(())
 }
 
 /// Returns a hash with all its fields, also those whose deadlines have passed.

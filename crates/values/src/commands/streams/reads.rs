@@ -94,6 +94,14 @@ pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
     Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
 }
 
+/// The last id of a stream; the least id for an absent key.
+pub(super) fn last_id<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let last = stream_of(value)?.map_or(EntryId::MIN, StreamView::last_id);
+    let mut reply = NestedReply::default();
+    push_id(&mut reply, last);
+    Ok(CallOutcome::unchanged(Reply::Nested(reply)))
+}
+
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
     if entries.is_empty() {
         return Reply::Nil;
@@ -215,7 +223,7 @@ fn history(
         match stream.get(pending.id) {
             Some(entry) => {
                 pending.delivered_ms = now_ms;
-                pending.deliveries += 1;
+                pending.deliveries = pending.deliveries.saturating_add(1);
                 group.changed = true;
                 push_entry(&mut reply, entry);
             }
