@@ -145,6 +145,7 @@ pub(crate) fn install(
     if queue {
         engine.queue.push(record);
     }
+    engine.note_field_deadlines(record, old, new);
     let mut next = Some(old);
     while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
         next = version.previous();

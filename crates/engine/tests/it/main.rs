@@ -6,6 +6,7 @@ mod driven;
 mod driven_threads;
 mod edits;
 mod events;
+mod field_deadlines;
 mod guards;
 mod holds;
 mod ignored_holds;

@@ -14,8 +14,6 @@ pub enum PayloadError {
     Malformed,
     /// Its value is longer than values may be.
     TooLong,
-    /// When it is encoded: it is a hash some of whose fields have deadlines.
-    Unsupported,
 }
 
 /// What decoding depends on besides the payload.
