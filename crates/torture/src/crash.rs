@@ -108,6 +108,35 @@ pub enum ServerDisk {
     Forgetful,
 }
 
+/// A bug that must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CrashBug {
+    /// The server replies before the sync.
+    EarlyReply,
+    /// A node of a cluster votes for a transaction before its part is durable.
+    EarlyDecision,
+    /// A client that has waited for an element of a list gets it, and the list keeps it.
+    DoubledPop,
+    /// Commands that read before they write are answered before they are durable.
+    EarlyMove,
+    /// A recovery applies the last change of a collection's elements twice.
+    RepeatedElements,
+}
+
+impl CrashBug {
+    /// Returns the name by which it is planted.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            CrashBug::EarlyReply => "early-reply",
+            CrashBug::EarlyDecision => "early-decision",
+            CrashBug::DoubledPop => "doubled-pop",
+            CrashBug::EarlyMove => "early-move",
+            CrashBug::RepeatedElements => "repeated-elements",
+        }
+    }
+}
+
 /// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -446,12 +475,12 @@ pub fn require_clean(verdict: &CrashVerdict) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the planted bug shows as loss; otherwise the harness is blind.
+/// Checks that the planted bug was found; otherwise the harness is blind.
 ///
 /// # Errors
-/// Returns an error if nothing was found lost.
-pub fn require_loss(verdict: &CrashVerdict) -> Result<()> {
-    if verdict.lost.is_empty() {
+/// Returns an error if there is no complaint.
+pub fn require_found(verdict: &CrashVerdict) -> Result<()> {
+    if verdict.is_clean() {
         bail!("the planted bug was not found: {verdict}");
     }
     println!("crash: the planted bug was found");

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::transaction::Holder;
 use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
 use resp::Args;
@@ -264,7 +265,9 @@ impl Executor {
             }
             Ok(epoch) => {
                 answer(connection, &mut transaction, error);
-                self.hold_reply(connection, from, epoch);
+                if !planted::is(Bug::EarlyMove) {
+                    self.hold_reply(connection, from, epoch);
+                }
                 self.keep(transaction);
                 None
             }

@@ -1,5 +1,6 @@
 //! Operations on lists, hashes, sets and sorted sets, as commands of Redis and on a model. Elements, fields,
-//! members, values and scores are whole numbers.
+//! members, values and scores are whole numbers; members of sets are written as text, because a set of integers
+//! has a form of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -167,6 +168,9 @@ pub enum CollectionStep {
     },
 }
 
+/// The beginning of members of sets.
+const MEMBER: &str = "member ";
+
 /// The form of a reply.
 enum Form {
     Done,
@@ -218,6 +222,11 @@ impl CollectionStep {
             head.into_iter().chain(numbers).collect()
         }
         let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let with_members = |name: &str, key: &str, members: &[Value]| {
+            let members = members.iter().map(|member| format!("{MEMBER}{member}"));
+            let head = [name, key].map(str::to_owned);
+            head.into_iter().chain(members).collect()
+        };
         match self {
             CollectionStep::PushHead { key, values } => words("LPUSH", key, values.clone()),
             CollectionStep::PushTail { key, values } => words("RPUSH", key, values.clone()),
@@ -240,10 +249,10 @@ impl CollectionStep {
             }
             CollectionStep::RemoveFields { key, fields } => words("HDEL", key, fields.clone()),
             CollectionStep::Fields { key } => text(&["HGETALL", key]),
-            CollectionStep::AddMembers { key, members } => words("SADD", key, members.clone()),
-            CollectionStep::RemoveMembers { key, members } => words("SREM", key, members.clone()),
+            CollectionStep::AddMembers { key, members } => with_members("SADD", key, members),
+            CollectionStep::RemoveMembers { key, members } => with_members("SREM", key, members),
             CollectionStep::MoveMember { from, to, member } => {
-                text(&["SMOVE", from, to, &member.to_string()])
+                text(&["SMOVE", from, to, &format!("{MEMBER}{member}")])
             }
             CollectionStep::Members { key } => text(&["SMEMBERS", key]),
             CollectionStep::SetScores { key, scores } => words(
@@ -290,7 +299,7 @@ impl CollectionStep {
             },
             (Form::Numbers, Reply::Array(items)) => numbers(items).map(Seen::Numbers),
             (Form::SortedNumbers, Reply::Array(items)) => {
-                let mut numbers = numbers(items)?;
+                let mut numbers = items.iter().map(member).collect::<Option<Vec<Value>>>()?;
                 numbers.sort_unstable();
                 Some(Seen::Numbers(numbers))
             }
@@ -313,6 +322,16 @@ fn number(reply: &Reply) -> Option<Value> {
     match reply {
         Reply::Int(number) => Some(*number),
         Reply::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn member(reply: &Reply) -> Option<Value> {
+    match reply {
+        Reply::Bulk(text) => {
+            let text = std::str::from_utf8(text).ok()?;
+            text.strip_prefix(MEMBER)?.parse().ok()
+        }
         _ => None,
     }
 }

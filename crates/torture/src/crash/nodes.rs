@@ -457,15 +457,3 @@ impl<'a> Crash<'a> {
         self.dir.path().to_owned()
     }
 }
-
-/// Checks that the planted bug was found; otherwise the harness is blind.
-///
-/// # Errors
-/// Returns an error if there is no complaint.
-pub fn require_found(verdict: &CrashVerdict) -> Result<()> {
-    if verdict.is_clean() {
-        bail!("the planted bug was not found: {verdict}");
-    }
-    println!("crash: the planted bug was found");
-    Ok(())
-}

@@ -14,11 +14,13 @@ use crate::error::TestkitError;
 const LISTS: usize = 3;
 /// Once a list has so many elements, new ones are begun.
 const LONGEST: usize = 1500;
+/// The elements of each list at the beginning, which make it a large collection.
+const FIRST: Value = 150;
 /// The elements that one client may append.
 const ELEMENTS: u64 = 1_000_000;
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Appends {
     /// The lists' generation, which is in their names.
     generation: u64,
@@ -28,6 +30,17 @@ pub struct Appends {
     open: Vec<ListTransaction>,
     /// Clients that were started.
     clients: AtomicU64,
+}
+
+impl Default for Appends {
+    fn default() -> Appends {
+        Appends {
+            generation: 0,
+            known: std::array::from_fn(|_| (-FIRST..0).collect()),
+            open: Vec::new(),
+            clients: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A client.
@@ -130,7 +143,18 @@ impl Workload for Appends {
     type Client = AppendClient;
 
     fn setup(&self) -> Plan {
-        Plan::default()
+        let fill = |list| {
+            let key = name(self.generation, list);
+            let values = (-FIRST..0).collect();
+            let fill = CollectionStep::PushTail {
+                key: key.clone(),
+                values,
+            };
+            [Step::Delete { key }, Step::Collection(fill)]
+        };
+        Plan {
+            steps: (0..LISTS).flat_map(fill).collect(),
+        }
     }
 
     fn start(&self, random: Rng) -> AppendClient {

@@ -1,12 +1,11 @@
-//! A client's own collections, which no other client changes.
+//! A client's own collections, which no other client changes at the same time.
 //!
 //! After a transaction of unknown outcome the client begins with other keys: the contents of the earlier ones are
-//! those before or after the transaction.
+//! those before or after the transaction. A client of a later round goes on with keys whose contents are known.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fastrand::Rng;
 use history::Value;
@@ -22,10 +21,17 @@ const KEYS: usize = 2;
 /// Fields, members and elements are below.
 const NUMBERS: Value = 400;
 
+/// The most groups of keys that are kept from one round to the next.
+const MOST_KEPT: usize = 32;
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub struct OwnCollections {
-    /// The first group of keys of this round.
+    /// The contents at the end of the last round of groups that clients go on with.
+    kept: BTreeMap<u64, CollectionModel>,
+    /// Those of them that no client has yet.
+    free: Mutex<Vec<u64>>,
+    /// The first group of keys that is new in this round.
     first: u64,
     /// The next group of keys that a client begins with.
     next: Arc<AtomicU64>,
@@ -86,6 +92,12 @@ fn read(kind: OwnKind, key: String) -> CollectionStep {
     }
 }
 
+/// Returns what the reads of a group show.
+fn contents(group: u64, model: &CollectionModel) -> Vec<Seen> {
+    let mut model = model.clone();
+    reads(group).map(|step| model.apply(&step)).collect()
+}
+
 fn apply(model: &mut CollectionModel, step: &Step) -> Seen {
     match step {
         Step::Collection(step) => model.apply(step),
@@ -95,8 +107,10 @@ fn apply(model: &mut CollectionModel, step: &Step) -> Seen {
 }
 
 impl OwnCollections {
-    fn groups(&self) -> Range<u64> {
-        self.first..self.next.load(Ordering::Relaxed)
+    /// Returns the groups of this round.
+    fn groups(&self) -> impl Iterator<Item = u64> {
+        let new = self.first..self.next.load(Ordering::Relaxed);
+        self.kept.keys().copied().chain(new)
     }
 }
 
@@ -115,7 +129,18 @@ impl Workload for OwnCollections {
             groups: BTreeMap::new(),
             expected: Default::default(),
         };
-        client.begin_group();
+        match self
+            .free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+        {
+            Some(group) => {
+                client.group = group;
+                client.groups.insert(group, vec![self.kept[&group].clone()]);
+            }
+            None => client.begin_group(),
+        }
         client
     }
 
@@ -127,32 +152,36 @@ impl Workload for OwnCollections {
     }
 
     fn check(&mut self, clients: Vec<OwnClient>, found: Option<&[Seen]>) -> Vec<String> {
-        let groups = self.groups();
-        self.first = groups.end;
-        let mut models = BTreeMap::new();
+        let groups: Vec<u64> = self.groups().collect();
+        self.first = self.next.load(Ordering::Relaxed);
+        let mut models: BTreeMap<u64, Vec<CollectionModel>> = BTreeMap::new();
+        let kept = std::mem::take(&mut self.kept).into_iter();
+        models.extend(kept.map(|(group, model)| (group, vec![model])));
         clients
             .into_iter()
             .for_each(|client| models.extend(client.groups));
-        let Some(found) = found else {
-            return Vec::new();
-        };
         let mut complaints = Vec::new();
-        for (group, found) in groups.zip(found.chunks(KINDS.len() * KEYS)) {
+        let found = found.unwrap_or_default().chunks(KINDS.len() * KEYS);
+        for (group, found) in groups.into_iter().zip(found) {
             let possible = models.remove(&group).unwrap_or_default();
-            let mut contents = possible.into_iter().map(|mut model| {
-                let seen = reads(group).map(|step| model.apply(&step));
-                seen.collect::<Vec<Seen>>()
-            });
-            let likely = contents.next().unwrap_or_default();
-            if likely == found || contents.any(|other| other == found) {
+            let contents = possible.iter().map(|model| contents(group, model));
+            let contents: Vec<Vec<Seen>> = contents.collect();
+            if contents.iter().any(|one| one == found) {
+                // A transaction of unknown outcome may take effect later.
+                if let ([_], true) = (&possible[..], self.kept.len() < MOST_KEPT) {
+                    self.kept
+                        .extend(possible.into_iter().map(|one| (group, one)));
+                }
                 continue;
             }
+            let likely = contents.into_iter().next().unwrap_or_default();
             let mut pairs = reads(group).zip(found.iter().zip(&likely));
             let differs = pairs.find(|(_, (found, likely))| found != likely);
             complaints.extend(differs.map(|(step, (found, likely))| {
                 format!("{} has {found:?} instead of {likely:?}", step.key())
             }));
         }
+        self.free = Mutex::new(self.kept.keys().copied().collect());
         complaints
     }
 }

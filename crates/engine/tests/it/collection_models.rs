@@ -1,0 +1,321 @@
+//! Random transactions on lists, hashes, sets and sorted sets, small and large ones, beside a model: what they
+//! answer, what snapshots have, and what restarts make of the log up to any transaction, with a checkpoint and
+//! without.
+//!
+//! With a planted bug of collections the test requires that the bug is found.
+
+use std::panic;
+
+use base::Op;
+use base::nested::NestedItem;
+use base::partition::OwnedReply;
+use base::planted::{self, Bug};
+use base::transaction::{ExpireWhen, Expiry, ValueCall};
+use fastrand::Rng;
+use kumiki_engine::{Snapshot, SnapshotEntry};
+use testkit::Reply;
+use testkit::workload::collections::own::OwnCollections;
+use testkit::workload::{
+    Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, Times, Workload,
+};
+use values::{StoredValue, hashes, lists, sets, sorted_sets};
+
+use crate::support::{Entries, Logged, World};
+
+/// Returns the number of a command on one key.
+fn command(name: &str) -> u16 {
+    match name {
+        "LPUSH" => lists::LPUSH,
+        "RPUSH" => lists::RPUSH,
+        "LPOP" => lists::LPOP,
+        "RPOP" => lists::RPOP,
+        "LTRIM" => lists::LTRIM,
+        "LRANGE" => lists::LRANGE,
+        "HSET" => hashes::HSET,
+        "HINCRBY" => hashes::HINCRBY,
+        "HDEL" => hashes::HDEL,
+        "HGETALL" => hashes::HGETALL,
+        "SADD" => sets::SADD,
+        "SREM" => sets::SREM,
+        "SMEMBERS" => sets::SMEMBERS,
+        "ZADD" => sorted_sets::ZADD,
+        "ZINCRBY" => sorted_sets::ZINCRBY,
+        "ZREM" => sorted_sets::ZREM,
+        "ZRANGE" => sorted_sets::ZRANGE,
+        other => panic!("{other}"),
+    }
+}
+
+fn call(words: &[String]) -> ValueCall<'_> {
+    let args: Vec<&[u8]> = words[2..].iter().map(|word| word.as_bytes()).collect();
+    ValueCall {
+        command: command(&words[0]),
+        seed: 0,
+        args: args[..].into(),
+    }
+}
+
+/// Returns the reply as a server gives it.
+fn reply_of(reply: &OwnedReply) -> Reply {
+    let nested = match reply {
+        OwnedReply::Ok => return Reply::Status("OK".to_owned()),
+        OwnedReply::Nil => return Reply::Null,
+        OwnedReply::Int(number) => return Reply::Int(*number),
+        OwnedReply::Bytes(bytes) => return Reply::Bulk(bytes.clone()),
+        OwnedReply::Nested(nested) => nested,
+        other => panic!("{other:?}"),
+    };
+    let mut items: Vec<Reply> = Vec::new();
+    let mut is_array = false;
+    for item in nested.items() {
+        items.push(match item {
+            NestedItem::Nil => Reply::Null,
+            NestedItem::Ok => Reply::Status("OK".to_owned()),
+            NestedItem::Int(number) => Reply::Int(number),
+            NestedItem::Double(number) | NestedItem::Decimal(number) => {
+                Reply::Bulk(number.to_string().into_bytes())
+            }
+            NestedItem::Bytes(bytes) => Reply::Bulk(bytes.to_vec()),
+            _ => {
+                is_array = true;
+                continue;
+            }
+        });
+    }
+    match is_array {
+        true => Reply::Array(items),
+        false => items.remove(0),
+    }
+}
+
+/// Returns the result of a step that was answered so.
+fn seen(step: &CollectionStep, reply: &OwnedReply) -> Seen {
+    let reply = match (reply_of(reply), &step.request()[0][..]) {
+        (Reply::Null, "LRANGE" | "HGETALL" | "SMEMBERS" | "ZRANGE") => Reply::Array(Vec::new()),
+        (reply, _) => reply,
+    };
+    let seen = step.seen(&reply);
+    seen.unwrap_or_else(|| panic!("{step:?} was answered with {reply:?}"))
+}
+
+/// A world, the model of its collections, and earlier states of both.
+struct Modelled {
+    world: World,
+    model: CollectionModel,
+    /// The length of the log after each plan, and the model then.
+    states: Vec<(usize, CollectionModel)>,
+    snapshots: Vec<(Snapshot, usize)>,
+    reads: Plan,
+}
+
+impl Modelled {
+    /// Executes a step with the operations that a server makes of it.
+    fn execute(&mut self, step: &Step) -> Seen {
+        let world = &self.world;
+        let step = match step {
+            Step::Collection(step) => step,
+            Step::Delete { key } => {
+                let key = key.as_bytes();
+                let [OwnedReply::Int(count)] = world.run(&[Op::Delete { key }])[..] else {
+                    panic!("a delete returns a count");
+                };
+                self.model.remove(step.key());
+                return Seen::Deleted(count == 1);
+            }
+            other => panic!("{other:?}"),
+        };
+        let expected = self.model.apply(step);
+        let key = step.key().as_bytes();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let (first, second): (Vec<String>, Vec<String>) = match step {
+            CollectionStep::Copy { from, to } | CollectionStep::Rename { from, to } => {
+                let replies = world.run(&[Op::GetAny { key }]);
+                let [OwnedReply::Value(kind, value)] = &replies[..] else {
+                    return Seen::Value(Some(0));
+                };
+                let put = Op::PutAny {
+                    key: to.as_bytes(),
+                    kind: *kind,
+                    value,
+                    expiry: Expiry::Never,
+                };
+                if matches!(step, CollectionStep::Copy { .. }) {
+                    world.run(&[put]);
+                    return Seen::Value(Some(1));
+                }
+                let key = from.as_bytes();
+                world.run(&[put, Op::Delete { key }]);
+                return Seen::Done;
+            }
+            CollectionStep::Expire { .. } => {
+                let (expiry, when) = (Expiry::AtMs(1 << 40), ExpireWhen::Always);
+                return seen(step, &world.run(&[Op::Expire { key, expiry, when }])[0]);
+            }
+            CollectionStep::MoveElement { from, to } => {
+                let push = expected.value().map(|value| value.to_string());
+                let push = push.map(|value| words(&["LPUSH", to, &value]));
+                (words(&["RPOP", from]), push.unwrap_or_default())
+            }
+            CollectionStep::MoveMember { from, to, member } => {
+                let members = vec![*member];
+                let (key, to) = (from.clone(), to.clone());
+                let (remove, add) = (
+                    CollectionStep::RemoveMembers {
+                        key,
+                        members: members.clone(),
+                    },
+                    CollectionStep::AddMembers { key: to, members },
+                );
+                let is_there = expected == Seen::Value(Some(1));
+                let add = is_there.then(|| add.request());
+                (remove.request(), add.unwrap_or_default())
+            }
+            step => (step.request(), Vec::new()),
+        };
+        let both = [&first, &second].into_iter();
+        let ops = both
+            .filter(|words| !words.is_empty())
+            .map(|words| Op::Call {
+                key: words[1].as_bytes(),
+                call: call(words),
+            });
+        let replies = self.world.run(&ops.collect::<Vec<Op<'_>>>());
+        seen(step, &replies[0])
+    }
+
+    fn run(&mut self, plan: &Plan) -> Ended {
+        let seen = plan.steps.iter().map(|step| self.execute(step)).collect();
+        let logged = self.world.log.entries.lock().len();
+        self.states.push((logged, self.model.clone()));
+        Ended::Committed(seen)
+    }
+
+    fn state(&self, rng: &mut Rng) -> usize {
+        rng.usize(..self.states.len())
+    }
+
+    /// Checks all contents of a world.
+    fn check(&self, world: &World, model: &CollectionModel) {
+        let mut model = model.clone();
+        for step in self.steps() {
+            let words = step.request();
+            let op = Op::Call {
+                key: words[1].as_bytes(),
+                call: call(&words),
+            };
+            assert_eq!(seen(step, &world.run(&[op])[0]), model.apply(step));
+        }
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &CollectionStep> {
+        self.reads.steps.iter().map(|step| match step {
+            Step::Collection(step) => step,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Checks all contents of a snapshot.
+    fn check_snapshot(&self, snapshot: &Snapshot, state: usize) {
+        let mut model = self.states[state].1.clone();
+        let mut worker = self.world.worker();
+        for step in self.steps() {
+            let words = step.request();
+            let read = |entry: SnapshotEntry<'_>| {
+                let bytes = entry.value.bytes();
+                let stored = StoredValue::new(entry.kind, &bytes);
+                let outcome = values::execute(&call(&words), Some(stored), 0).expect("it suits");
+                seen(step, &OwnedReply::from(&outcome.reply))
+            };
+            let found = worker.read_snapshot(snapshot, words[1].as_bytes(), read);
+            let expected = model.apply(step);
+            let nothing = [Seen::Numbers(Vec::new()), Seen::Entries(Vec::new())];
+            match found {
+                Some(found) => assert_eq!(found, expected),
+                None => assert!(nothing.contains(&expected), "{step:?} misses {expected:?}"),
+            }
+        }
+    }
+
+    /// Restores the log up to a transaction.
+    fn restart(&self, rng: &mut Rng) {
+        let (length, model) = &self.states[self.state(rng)];
+        let log = self.world.log.entries.lock()[..*length].to_vec();
+        self.check(&self.world.restarted_with(log), model);
+    }
+
+    /// Restores a snapshot, as a checkpoint has it, and the log from somewhere before it up to somewhere behind.
+    fn restart_from(&self, snapshot: &Snapshot, state: usize, rng: &mut Rng) {
+        let (end, model) = &self.states[rng.usize(state..self.states.len())];
+        let start = rng.usize(..=self.states[state].0);
+        let mut entries: Entries = Vec::new();
+        let put = |entry: Option<SnapshotEntry<'_>>| {
+            entries.extend(entry.map(|entry| {
+                let put = Logged::Put {
+                    key: entry.key.to_vec(),
+                    value: entry.value.bytes().into_owned(),
+                    kind: entry.kind,
+                    generation: entry.generation,
+                    deadline: entry.deadline,
+                    origin: None,
+                };
+                (entry.tid, vec![put])
+            }));
+            true
+        };
+        let mut worker = self.world.worker();
+        assert_eq!(worker.copy_snapshot(snapshot, b"", None, put), None);
+        entries.extend_from_slice(&self.world.log.entries.lock()[start..*end]);
+        self.check(&self.world.restarted_with(entries), model);
+    }
+}
+
+fn run(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let workload = OwnCollections::default();
+    let mut client = workload.start(rng.fork());
+    let mut modelled = Modelled {
+        world: World::without_read_atomic(),
+        model: CollectionModel::default(),
+        states: vec![(0, CollectionModel::default())],
+        snapshots: Vec::new(),
+        reads: workload.reads(),
+    };
+    for _ in 0..600 {
+        let plan = client.plan();
+        let ended = modelled.run(&plan);
+        client.end(&plan, &ended, Times::default()).unwrap();
+        match rng.u32(..12) {
+            0..2 => {
+                let snapshot = modelled.world.engine.snapshot();
+                let state = modelled.states.len() - 1;
+                modelled.snapshots.push((snapshot, state));
+            }
+            2..4 if !modelled.snapshots.is_empty() => {
+                let at = rng.usize(..modelled.snapshots.len());
+                let (snapshot, state) = modelled.snapshots.swap_remove(at);
+                modelled.check_snapshot(&snapshot, state);
+                modelled.restart_from(&snapshot, state, rng);
+            }
+            4 => modelled.restart(rng),
+            5..8 => modelled.world.tidy(),
+            _ => {}
+        }
+    }
+    modelled.check(&modelled.world, &modelled.model);
+}
+
+#[test]
+fn collections_are_as_their_models_in_all_states() {
+    let run = || (0..8).for_each(run);
+    let bugs = [
+        Bug::ForgottenElements,
+        Bug::RepeatedElements,
+        Bug::OldElements,
+        Bug::SharedNode,
+    ];
+    if bugs.into_iter().any(planted::is) {
+        panic::catch_unwind(run).expect_err("there is a bug to find");
+    } else {
+        run();
+    }
+}
