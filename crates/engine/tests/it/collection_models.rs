@@ -1,10 +1,10 @@
 //! Random transactions on lists, hashes, sets and sorted sets, small and large ones, beside a model: what they
-//! answer, what snapshots have, and what restarts make of the log up to any transaction, with a checkpoint and
-//! without.
+//! answer, what snapshots have, what restarts make of the log up to any transaction, with a checkpoint and
+//! without, and what replicas have.
 //!
 //! With a planted bug of collections the test requires that the bug is found.
 
-use std::panic;
+use std::panic::{self, UnwindSafe};
 
 use base::Op;
 use base::nested::NestedItem;
@@ -20,7 +20,8 @@ use testkit::workload::{
 };
 use values::{StoredValue, hashes, lists, sets, sorted_sets};
 
-use crate::support::{Entries, Logged, World};
+use crate::support::replica::{Replica, stager};
+use crate::support::{Entries, Logged, World, holder};
 
 /// Returns the number of a command on one key.
 fn command(name: &str) -> u16 {
@@ -52,6 +53,13 @@ fn call(words: &[String]) -> ValueCall<'_> {
         command: command(&words[0]),
         seed: 0,
         args: args[..].into(),
+    }
+}
+
+fn operation(words: &[String]) -> Op<'_> {
+    Op::Call {
+        key: words[1].as_bytes(),
+        call: call(words),
     }
 }
 
@@ -98,6 +106,97 @@ fn seen(step: &CollectionStep, reply: &OwnedReply) -> Seen {
     seen.unwrap_or_else(|| panic!("{step:?} was answered with {reply:?}"))
 }
 
+/// Executes a step on a model, and the operations that a server makes of it, of which `run` executes those of one
+/// transaction.
+fn execute(
+    model: &mut CollectionModel,
+    step: &Step,
+    mut run: impl FnMut(&CollectionModel, &[Op<'_>]) -> Vec<OwnedReply>,
+) -> Seen {
+    let step = match step {
+        Step::Collection(step) => step,
+        Step::Delete { key } => {
+            model.remove(key);
+            let key = key.as_bytes();
+            let [OwnedReply::Int(count)] = run(model, &[Op::Delete { key }])[..] else {
+                panic!("a delete returns a count");
+            };
+            return Seen::Deleted(count == 1);
+        }
+        other => panic!("{other:?}"),
+    };
+    let before = model.clone();
+    let expected = model.apply(step);
+    let key = step.key().as_bytes();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let (first, second): (Vec<String>, Vec<String>) = match step {
+        CollectionStep::Copy { from, to } | CollectionStep::Rename { from, to } => {
+            let replies = run(&before, &[Op::GetAny { key }]);
+            let [OwnedReply::Value(kind, value)] = &replies[..] else {
+                return Seen::Value(Some(0));
+            };
+            let put = Op::PutAny {
+                key: to.as_bytes(),
+                kind: *kind,
+                value,
+                expiry: Expiry::Never,
+            };
+            if matches!(step, CollectionStep::Copy { .. }) {
+                run(model, &[put]);
+                return Seen::Value(Some(1));
+            }
+            let key = from.as_bytes();
+            run(model, &[put, Op::Delete { key }]);
+            return Seen::Done;
+        }
+        CollectionStep::Expire { .. } => {
+            let (expiry, when) = (Expiry::AtMs(1 << 40), ExpireWhen::Always);
+            return seen(step, &run(model, &[Op::Expire { key, expiry, when }])[0]);
+        }
+        CollectionStep::MoveElement { from, to } => {
+            let push = expected.value().map(|value| value.to_string());
+            let push = push.map(|value| words(&["LPUSH", to, &value]));
+            (words(&["RPOP", from]), push.unwrap_or_default())
+        }
+        CollectionStep::MoveMember { from, to, member } => {
+            let members = vec![*member];
+            let (key, to) = (from.clone(), to.clone());
+            let (remove, add) = (
+                CollectionStep::RemoveMembers {
+                    key,
+                    members: members.clone(),
+                },
+                CollectionStep::AddMembers { key: to, members },
+            );
+            let is_there = expected == Seen::Value(Some(1));
+            let add = is_there.then(|| add.request());
+            (remove.request(), add.unwrap_or_default())
+        }
+        step => (step.request(), Vec::new()),
+    };
+    let both = [&first, &second].into_iter();
+    let ops = both
+        .filter(|words| !words.is_empty())
+        .map(|words| operation(words));
+    seen(step, &run(model, &ops.collect::<Vec<Op<'_>>>())[0])
+}
+
+/// Checks all contents, which `run` reads, against a model.
+fn check(reads: &Plan, model: &CollectionModel, mut run: impl FnMut(&[Op<'_>]) -> Vec<OwnedReply>) {
+    let mut model = model.clone();
+    for step in steps(reads) {
+        let found = seen(step, &run(&[operation(&step.request())])[0]);
+        assert_eq!(found, model.apply(step), "{step:?}");
+    }
+}
+
+fn steps(plan: &Plan) -> impl Iterator<Item = &CollectionStep> {
+    plan.steps.iter().map(|step| match step {
+        Step::Collection(step) => step,
+        other => panic!("{other:?}"),
+    })
+}
+
 /// A world, the model of its collections, and earlier states of both.
 struct Modelled {
     world: World,
@@ -106,88 +205,47 @@ struct Modelled {
     states: Vec<(usize, CollectionModel)>,
     snapshots: Vec<(Snapshot, usize)>,
     reads: Plan,
+    rng: Rng,
+    /// The number of the last prepared attempt.
+    attempts: u64,
 }
 
 impl Modelled {
-    /// Executes a step with the operations that a server makes of it.
-    fn execute(&mut self, step: &Step) -> Seen {
-        let world = &self.world;
-        let step = match step {
-            Step::Collection(step) => step,
-            Step::Delete { key } => {
-                let key = key.as_bytes();
-                let [OwnedReply::Int(count)] = world.run(&[Op::Delete { key }])[..] else {
-                    panic!("a delete returns a count");
-                };
-                self.model.remove(step.key());
-                return Seen::Deleted(count == 1);
-            }
-            other => panic!("{other:?}"),
-        };
-        let expected = self.model.apply(step);
-        let key = step.key().as_bytes();
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let (first, second): (Vec<String>, Vec<String>) = match step {
-            CollectionStep::Copy { from, to } | CollectionStep::Rename { from, to } => {
-                let replies = world.run(&[Op::GetAny { key }]);
-                let [OwnedReply::Value(kind, value)] = &replies[..] else {
-                    return Seen::Value(Some(0));
-                };
-                let put = Op::PutAny {
-                    key: to.as_bytes(),
-                    kind: *kind,
-                    value,
-                    expiry: Expiry::Never,
-                };
-                if matches!(step, CollectionStep::Copy { .. }) {
-                    world.run(&[put]);
-                    return Seen::Value(Some(1));
-                }
-                let key = from.as_bytes();
-                world.run(&[put, Op::Delete { key }]);
-                return Seen::Done;
-            }
-            CollectionStep::Expire { .. } => {
-                let (expiry, when) = (Expiry::AtMs(1 << 40), ExpireWhen::Always);
-                return seen(step, &world.run(&[Op::Expire { key, expiry, when }])[0]);
-            }
-            CollectionStep::MoveElement { from, to } => {
-                let push = expected.value().map(|value| value.to_string());
-                let push = push.map(|value| words(&["LPUSH", to, &value]));
-                (words(&["RPOP", from]), push.unwrap_or_default())
-            }
-            CollectionStep::MoveMember { from, to, member } => {
-                let members = vec![*member];
-                let (key, to) = (from.clone(), to.clone());
-                let (remove, add) = (
-                    CollectionStep::RemoveMembers {
-                        key,
-                        members: members.clone(),
-                    },
-                    CollectionStep::AddMembers { key: to, members },
-                );
-                let is_there = expected == Seen::Value(Some(1));
-                let add = is_there.then(|| add.request());
-                (remove.request(), add.unwrap_or_default())
-            }
-            step => (step.request(), Vec::new()),
-        };
-        let both = [&first, &second].into_iter();
-        let ops = both
-            .filter(|words| !words.is_empty())
-            .map(|words| Op::Call {
-                key: words[1].as_bytes(),
-                call: call(words),
-            });
-        let replies = self.world.run(&ops.collect::<Vec<Op<'_>>>());
-        seen(step, &replies[0])
-    }
-
     fn run(&mut self, plan: &Plan) -> Ended {
-        let seen = plan.steps.iter().map(|step| self.execute(step)).collect();
+        let mut model = self.model.clone();
+        let steps = plan.steps.iter();
+        let seen =
+            steps.map(|step| execute(&mut model, step, |after, ops| self.transact(after, ops)));
+        let seen = seen.collect();
+        self.model = model;
         let logged = self.world.log.entries.lock().len();
         self.states.push((logged, self.model.clone()));
         Ended::Committed(seen)
+    }
+
+    /// Executes a transaction, after which the contents are those of a model: at once, or in two phases, beside
+    /// attempts that are aborted and restarts in between.
+    fn transact(&mut self, after: &CollectionModel, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        let only_reads = ops.iter().all(Op::is_read_only);
+        if only_reads || self.rng.u32(..4) > 0 {
+            return self.world.run(ops);
+        }
+        let mut worker = self.world.worker();
+        if self.rng.bool() {
+            self.attempts += 1;
+            self.world.prepare(&mut worker, self.attempts, ops).unwrap();
+            worker.abort(holder(self.attempts).id).unwrap();
+        }
+        self.attempts += 1;
+        let replies = self.world.prepare(&mut worker, self.attempts, ops).unwrap();
+        let id = holder(self.attempts).id;
+        if self.rng.u32(..24) == 0 {
+            let restarted = self.world.restarted();
+            restarted.worker().commit(id).unwrap();
+            self.check(&restarted, after);
+        }
+        worker.commit(id).unwrap();
+        replies
     }
 
     fn state(&self, rng: &mut Rng) -> usize {
@@ -196,29 +254,14 @@ impl Modelled {
 
     /// Checks all contents of a world.
     fn check(&self, world: &World, model: &CollectionModel) {
-        let mut model = model.clone();
-        for step in self.steps() {
-            let words = step.request();
-            let op = Op::Call {
-                key: words[1].as_bytes(),
-                call: call(&words),
-            };
-            assert_eq!(seen(step, &world.run(&[op])[0]), model.apply(step));
-        }
-    }
-
-    fn steps(&self) -> impl Iterator<Item = &CollectionStep> {
-        self.reads.steps.iter().map(|step| match step {
-            Step::Collection(step) => step,
-            other => panic!("{other:?}"),
-        })
+        check(&self.reads, model, |ops| world.run(ops));
     }
 
     /// Checks all contents of a snapshot.
     fn check_snapshot(&self, snapshot: &Snapshot, state: usize) {
         let mut model = self.states[state].1.clone();
         let mut worker = self.world.worker();
-        for step in self.steps() {
+        for step in steps(&self.reads) {
             let words = step.request();
             let read = |entry: SnapshotEntry<'_>| {
                 let bytes = entry.value.bytes();
@@ -279,6 +322,8 @@ fn run(seed: u64) {
         states: vec![(0, CollectionModel::default())],
         snapshots: Vec::new(),
         reads: workload.reads(),
+        rng: rng.fork(),
+        attempts: 0,
     };
     for _ in 0..600 {
         let plan = client.plan();
@@ -304,18 +349,79 @@ fn run(seed: u64) {
     modelled.check(&modelled.world, &modelled.model);
 }
 
+/// Demands that `run` panics if one of these bugs was chosen, and that it does not otherwise.
+fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
+    if bugs.iter().copied().any(planted::is) {
+        panic::catch_unwind(run).expect_err("there is a bug to find");
+    } else {
+        run();
+    }
+}
+
 #[test]
 fn collections_are_as_their_models_in_all_states() {
-    let run = || (0..8).for_each(run);
     let bugs = [
         Bug::ForgottenElements,
         Bug::RepeatedElements,
         Bug::OldElements,
         Bug::SharedNode,
     ];
-    if bugs.into_iter().any(planted::is) {
-        panic::catch_unwind(run).expect_err("there is a bug to find");
-    } else {
-        run();
+    judge(&bugs, || (0..4).for_each(run));
+}
+
+/// A leader, a follower from the beginning on, and one that loads a snapshot now and then.
+fn replicate(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let workload = OwnCollections::default();
+    let mut client = workload.start(rng.fork());
+    let (leader, follower, mut late) = (Replica::new(), Replica::new(), None::<Replica>);
+    let mut model = CollectionModel::default();
+    let (mut number, reads) = (0, workload.reads());
+    for _ in 0..400 {
+        let plan = client.plan();
+        let mut seen = Vec::new();
+        for step in &plan.steps {
+            seen.push(execute(&mut model, step, |_, ops| {
+                if ops.iter().all(Op::is_read_only) {
+                    return leader.execute(ops).unwrap();
+                }
+                number += 1;
+                let staged = leader.stage(number, ops).unwrap();
+                if staged.writes > 0 {
+                    let entry = leader.entry();
+                    let others = [Some(&follower), late.as_ref()].into_iter().flatten();
+                    [&leader]
+                        .into_iter()
+                        .chain(others)
+                        .for_each(|one| one.apply(&entry));
+                }
+                leader.engine.release(stager(number).id);
+                staged.replies
+            }));
+        }
+        client
+            .end(&plan, &Ended::Committed(seen), Times::default())
+            .unwrap();
+        match rng.u32(..40) {
+            0 => {
+                let replica = Replica::new();
+                replica.load(&leader);
+                late = Some(replica);
+            }
+            1..4 => leader.tidy(),
+            4..7 => follower.tidy(),
+            _ => {}
+        }
     }
+    for replica in [Some(&leader), Some(&follower), late.as_ref()] {
+        let Some(replica) = replica else { continue };
+        check(&reads, &model, |ops| replica.execute(ops).unwrap());
+        assert_eq!(replica.hash(), leader.hash());
+    }
+}
+
+#[test]
+fn replicas_have_the_collections_of_their_leader() {
+    let bugs = [Bug::ForgottenElements, Bug::SharedNode];
+    judge(&bugs, || (0..4).for_each(replicate));
 }
