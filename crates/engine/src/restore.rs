@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use base::planted::{self, Bug};
 use base::{Change, Epoch, Tid, Timestamp, TransactionId, database};
 use hashbrown::HashMap;
 
@@ -144,7 +145,10 @@ impl Restorer {
         } else {
             version.tid()
         };
-        let newer = &edits[edits.partition_point(|edit| edit.tid <= known)..];
+        let newer = match planted::is(Bug::OldElements) {
+            true => edits,
+            false => &edits[edits.partition_point(|edit| edit.tid <= known)..],
+        };
         let Some(last) = newer.last() else {
             return Ok(());
         };
@@ -153,7 +157,8 @@ impl Restorer {
         };
         let mut base = known;
         for edit in newer {
-            if edit.base != base || version.is_absent() {
+            let is_missing = edit.base != base && !planted::is(Bug::OldElements);
+            if is_missing || version.is_absent() {
                 return Err(missing());
             }
             base = edit.tid;
@@ -161,7 +166,8 @@ impl Restorer {
         let new = match last.part {
             EditedPart::Bytes { .. } => edited_string(version, newer),
             EditedPart::Elements { deadline, .. } => {
-                let changes = newer.iter().map(|edit| edit.bytes);
+                let again = planted::is(Bug::RepeatedElements).then_some(last);
+                let changes = newer.iter().chain(again).map(|edit| edit.bytes);
                 edited_version(version, deadline, changes)
             }
         };

@@ -23,6 +23,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::Tid;
+use base::planted::{self, Bug};
 use base::transaction::Kind;
 use values::tree::VersionStamp;
 use values::{CollectionEditor, CollectionRoots, CollectionView, ReplacedTrees};
@@ -172,7 +173,10 @@ impl VersionTree {
             _ if self.base.is_none() => return self.log_whole(),
             _ => {}
         }
-        let log = self.editor().map_or(Vec::new(), |editor| editor.take_log());
+        let mut log = self.editor().map_or(Vec::new(), |editor| editor.take_log());
+        if planted::is(Bug::ForgottenElements) {
+            log.clear();
+        }
         // SAFETY: contract 3.
         unsafe { *self.logged.get() = LoggedForm::Elements(log) };
     }

@@ -1,5 +1,6 @@
 //! Tests of the engine: transactions, holds, snapshots, replicas.
 
+mod collection_models;
 mod collections;
 mod databases;
 mod driven;

@@ -2,6 +2,7 @@
 
 use base::nested::NestedItem;
 use base::partition::OwnedReply;
+use base::planted::{self, Bug};
 use base::transaction::ValueCall;
 use base::{OpError, database};
 use resp::{Args, Writer};
@@ -223,8 +224,11 @@ fn pop_first(
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
     let names = args.range(1..args.len() - 1);
-    let Some((key, OwnedReply::Bytes(element))) =
-        call_at_first(names, turns, keys, (side.pop(), &[]))?
+    let command: (u16, &[&[u8]]) = match planted::is(Bug::DoubledPop) && !turns.is_first {
+        true => (values::lists::LINDEX, &[side.index()]),
+        false => (side.pop(), &[]),
+    };
+    let Some((key, OwnedReply::Bytes(element))) = call_at_first(names, turns, keys, command)?
     else {
         writer.null_array();
         return Ok(WaitFinding::Nothing);

@@ -1,6 +1,7 @@
 //! Transactions in several steps that run within one transaction of this node's partition.
 
 use base::OpError;
+use base::planted::{self, Bug};
 
 use super::executor::Executor;
 use crate::connection::Connection;
@@ -44,7 +45,9 @@ impl Executor {
             return self.end_without(connection, transaction, observed);
         }
         answer(connection, &mut transaction, None);
-        self.hold_reply(connection, from, observed);
+        if !planted::is(Bug::EarlyMove) {
+            self.hold_reply(connection, from, observed);
+        }
         self.keep(transaction);
     }
 }
