@@ -35,6 +35,20 @@ pub enum Bug {
     ForgottenGrace,
     /// Slots are renewed with versions that are not durable yet.
     EarlyRenewal,
+    /// The log gets a change of a large collection without its elements.
+    ForgottenElements,
+    /// A recovery applies the last change of a collection's elements twice.
+    RepeatedElements,
+    /// A recovery applies changes of elements to a collection that is newer than they are.
+    OldElements,
+    /// A leaf of a collection is changed in place although older versions have it.
+    SharedNode,
+    /// Nodes are freed with a version that leaves although an older version has them.
+    EarlyFreeing,
+    /// A client that has waited for an element of a list gets it, and the list keeps it.
+    DoubledPop,
+    /// Commands that read before they write are answered before they are durable.
+    EarlyMove,
 }
 
 /// Returns `true` if this process has this bug; always `false` in a build without planted bugs.
@@ -62,7 +76,7 @@ mod chosen {
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Bug; 12] = [
+        pub const ALL: [Bug; 19] = [
             Bug::EarlyReply,
             Bug::NoValidation,
             Bug::IgnoredHolds,
@@ -75,6 +89,13 @@ mod chosen {
             Bug::ForgottenToken,
             Bug::ForgottenGrace,
             Bug::EarlyRenewal,
+            Bug::ForgottenElements,
+            Bug::RepeatedElements,
+            Bug::OldElements,
+            Bug::SharedNode,
+            Bug::EarlyFreeing,
+            Bug::DoubledPop,
+            Bug::EarlyMove,
         ];
 
         /// Returns the name that [`VARIABLE`] has for it.
@@ -93,6 +114,13 @@ mod chosen {
                 Bug::ForgottenToken => "forgotten-token",
                 Bug::ForgottenGrace => "forgotten-grace",
                 Bug::EarlyRenewal => "early-renewal",
+                Bug::ForgottenElements => "forgotten-elements",
+                Bug::RepeatedElements => "repeated-elements",
+                Bug::OldElements => "old-elements",
+                Bug::SharedNode => "shared-node",
+                Bug::EarlyFreeing => "early-freeing",
+                Bug::DoubledPop => "doubled-pop",
+                Bug::EarlyMove => "early-move",
             }
         }
     }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use base::planted::{self, Bug};
 use base::{Change, Epoch, Tid, Timestamp, TransactionId, database};
 use hashbrown::HashMap;
 
@@ -120,6 +121,7 @@ impl Restorer {
         new.set_tid(tid);
         let nodes = publish_tree(old, new);
         self.publish(record, seen, new);
+        self.thread.engine.note_field_deadlines(record, old, new);
         if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
                 let place = (database::number(record.key()), version.generation());
@@ -143,7 +145,10 @@ impl Restorer {
         } else {
             version.tid()
         };
-        let newer = &edits[edits.partition_point(|edit| edit.tid <= known)..];
+        let newer = match planted::is(Bug::OldElements) {
+            true => edits,
+            false => &edits[edits.partition_point(|edit| edit.tid <= known)..],
+        };
         let Some(last) = newer.last() else {
             return Ok(());
         };
@@ -152,7 +157,8 @@ impl Restorer {
         };
         let mut base = known;
         for edit in newer {
-            if edit.base != base || version.is_absent() {
+            let is_missing = edit.base != base && !planted::is(Bug::OldElements);
+            if is_missing || version.is_absent() {
                 return Err(missing());
             }
             base = edit.tid;
@@ -160,7 +166,8 @@ impl Restorer {
         let new = match last.part {
             EditedPart::Bytes { .. } => edited_string(version, newer),
             EditedPart::Elements { deadline, .. } => {
-                let changes = newer.iter().map(|edit| edit.bytes);
+                let again = planted::is(Bug::RepeatedElements).then_some(last);
+                let changes = newer.iter().chain(again).map(|edit| edit.bytes);
                 edited_version(version, deadline, changes)
             }
         };

@@ -9,6 +9,7 @@
 //! | [`model`] | a history in memory |
 //! | [`json`] | a history as JSON lines: the documented format, for other checkers too |
 //! | [`recorder`] | records from many threads |
+//! | [`appends`] | judges transactions that append to lists |
 //! | [`check`] | serializable, read atomic, both also strictly; [`verdict`] says what they found |
 //!
 //! ```
@@ -27,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod appends;
 pub mod check;
 pub mod json;
 pub mod model;

@@ -9,11 +9,13 @@
 //! |---|---|---|
 //! | [`transfers`] | amounts that move between accounts | the sum is the same in every audit; each balance lies between what acknowledged transfers and those of unknown outcome make of it |
 //! | [`counters`] | counters that clients increment and read | each lies between the acknowledged increments and those with an unknown outcome; no answer goes back; no value is given twice |
+//! | [`collections`] | lists, hashes, sets and sorted sets: appends, transfers, moves, pops that wait, and a client's own collections | see there |
 //! | [`mixed`] | few hot keys: reads and writes, inserts, deletes, scans | crate `history` accepts what was recorded |
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`bounds`] | the bounds of a number |
+//! | [`CollectionStep`], [`CollectionModel`] | operations on collections, as commands and on a model |
 //! | [`resp`], [`ops`] | plans as commands of Redis, by a connection, and as operations of a store in this process |
 //! | [`Serial`] | a reference subject: one lock around a map |
 //!
@@ -29,10 +31,13 @@
 //! ```
 
 pub mod bounds;
+mod collection_step;
+pub mod collections;
 pub mod counters;
 pub mod mixed;
 pub mod ops;
 pub mod resp;
+mod seen;
 mod serial;
 pub mod transfers;
 
@@ -44,14 +49,17 @@ use history::{Outcome, Value};
 
 use crate::error::TestkitError;
 
+pub use collection_step::{CollectionModel, CollectionStep};
+pub use collections::Collections;
 pub use counters::Counters;
+pub use seen::Seen;
 pub use serial::Serial;
 pub use transfers::Transfers;
 
 /// A workload that verifies itself.
 ///
 /// A harness executes [`Workload::setup`] before everything else. Then come rounds: it starts
-/// clients, executes their plans, reads [`Workload::keys`] when all have ended, and checks. A
+/// clients, executes their plans, then [`Workload::reads`] when all have ended, and checks. A
 /// transaction of unknown outcome may take effect in a later round, which the workload allows for.
 /// [`run`] is such a harness.
 pub trait Workload {
@@ -64,13 +72,12 @@ pub trait Workload {
     /// Makes a client, which draws its transactions from `random`.
     fn start(&self, random: Rng) -> Self::Client;
 
-    /// Returns the keys whose values are checked.
-    fn keys(&self) -> Vec<String>;
+    /// Returns the transaction that reads what is checked at the end.
+    fn reads(&self) -> Plan;
 
-    /// Checks what clients have seen, and the values of [`Workload::keys`] after all of them had
-    /// ended, if these were read. Returns complaints.
-    fn check(&mut self, clients: Vec<Self::Client>, found: Option<&[Option<Value>]>)
-    -> Vec<String>;
+    /// Checks what clients have seen, and the results of [`Workload::reads`] after all of them had
+    /// ended, if it was executed. Returns complaints.
+    fn check(&mut self, clients: Vec<Self::Client>, found: Option<&[Seen]>) -> Vec<String>;
 }
 
 /// A client of a workload, which runs one transaction after another.
@@ -192,22 +199,19 @@ where
             .collect()
     });
     let (clients, counts): (Vec<_>, Vec<_>) = ended?.into_iter().unzip();
-    let found = read(&mut connect(extent.processes), workload.keys());
+    let found = read(&mut connect(extent.processes), &workload.reads());
     match workload.check(clients, found.as_deref()).into_iter().next() {
         Some(complaint) => Err(TestkitError::Deviation(complaint)),
         None => Ok(counts.into_iter().fold(Counts::default(), Counts::plus)),
     }
 }
 
-/// Reads keys in one transaction, and returns their values; `None` if it does not commit.
-pub fn read(subject: &mut impl Subject, keys: Vec<String>) -> Option<Vec<Option<Value>>> {
-    let get = |key| Step::Get { key };
-    let Ended::Committed(seen) = subject.run(&Plan {
-        steps: keys.into_iter().map(get).collect(),
-    }) else {
-        return None;
-    };
-    Some(seen.iter().map(Seen::value).collect())
+/// Executes a transaction that reads, and returns its results; `None` if it does not commit.
+pub fn read(subject: &mut impl Subject, plan: &Plan) -> Option<Vec<Seen>> {
+    match subject.run(plan) {
+        Ended::Committed(seen) => Some(seen),
+        Ended::Aborted | Ended::Unknown => None,
+    }
 }
 
 /// One operation of a plan.
@@ -237,6 +241,8 @@ pub enum Step {
         /// The key.
         key: String,
     },
+    /// An operation on collections. Result: see [`CollectionStep`].
+    Collection(CollectionStep),
     /// Reads the first `limit` keys from `from` to `to`. Result: [`Seen::Pairs`].
     Scan {
         /// The first key, inclusive.
@@ -258,6 +264,17 @@ impl Step {
             | Step::Add { key, .. }
             | Step::Delete { key }
             | Step::Scan { from: key, .. } => key,
+            Step::Collection(step) => step.key(),
+        }
+    }
+}
+
+impl Plan {
+    /// Makes a transaction that reads keys.
+    pub fn reading(keys: impl IntoIterator<Item = String>) -> Plan {
+        let get = |key| Step::Get { key };
+        Plan {
+            steps: keys.into_iter().map(get).collect(),
         }
     }
 }
@@ -267,33 +284,6 @@ impl Step {
 pub struct Plan {
     /// The operations.
     pub steps: Vec<Step>,
-}
-
-/// The result of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// The write was done.
-    Done,
-    /// The key's value; `None` if it was absent.
-    Value(Option<Value>),
-    /// Like [`Seen::Value`], with the store's version of the key; see [`history::json`] for the
-    /// requirements on versions.
-    Versioned(Option<Value>, u64),
-    /// `true` if there was a key to delete.
-    Deleted(bool),
-    /// Keys and values, in the store's order.
-    Pairs(Vec<(String, Value)>),
-}
-
-impl Seen {
-    /// Returns the value of the key that was read or added to.
-    #[must_use]
-    pub fn value(&self) -> Option<Value> {
-        match self {
-            Seen::Value(value) | Seen::Versioned(value, _) => *value,
-            Seen::Done | Seen::Deleted(_) | Seen::Pairs(_) => None,
-        }
-    }
 }
 
 /// The outcome of a plan.
@@ -338,7 +328,10 @@ pub fn record(mut entry: HistoryEntry<'_>, plan: &Plan, ended: &Ended) {
                 match step {
                     Step::Put { key, value } => entry.write(key, *value, None),
                     Step::Delete { key } => entry.delete(key, None),
-                    Step::Get { .. } | Step::Add { .. } | Step::Scan { .. } => {}
+                    Step::Get { .. }
+                    | Step::Add { .. }
+                    | Step::Scan { .. }
+                    | Step::Collection(_) => {}
                 }
             }
             if *ended == Ended::Aborted {

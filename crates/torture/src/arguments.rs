@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use torture::bench::cell::BenchMode;
 use torture::cassandra::Paxos;
 use torture::chaos;
-use torture::crash::ServerDisk;
+use torture::crash::{CrashBug, ServerDisk};
 use torture::fuzz::Target;
 use torture::server::Program;
 use torture::sim::{self, SimulatedProtocol};
@@ -100,6 +100,10 @@ pub(crate) enum Task {
         /// Let the server make checkpoints all the time, and segments small.
         #[arg(long)]
         checkpoints: bool,
+        /// Build the server with this planted bug, and succeed only if it is found. Without a name: early-reply, or
+        /// early-decision in a cluster.
+        #[arg(long, value_enum, value_name = "BUG", conflicts_with = "redis")]
+        planted: Option<Option<CrashBug>>,
         #[command(flatten)]
         subject: Subject,
         /// Further arguments of the server, in place of settings of the log that change with
@@ -162,6 +166,10 @@ pub(crate) enum Task {
     },
     /// Trace system calls and check that the sync stands before each reply.
     Trace {
+        /// Build the server with a planted bug (it replies before the sync) and succeed only if the
+        /// bug is found.
+        #[arg(long, conflicts_with = "redis")]
+        planted: bool,
         #[command(flatten)]
         subject: Subject,
     },
@@ -292,6 +300,21 @@ pub(crate) enum Task {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// Compare hashes, lists, sets, sorted sets and streams with redis-server's: speed, memory, large ones.
+    BenchCollections {
+        /// Fewer and shorter runs.
+        #[arg(long)]
+        quick: bool,
+        /// Only these parts.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        parts: Vec<crate::bench::collections::options::Measurement>,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// How the server waits for its connections, as `--io` of `kumiki serve`.
+        #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
+        io: String,
+    },
     /// Serve by sending back what comes: the floor that the network sets to every server. `bench-redis` starts it.
     #[command(hide = true)]
     Echo {
@@ -306,12 +329,8 @@ pub(crate) enum Task {
 /// The server that a harness judges: by default, one that is built for it.
 #[derive(Args)]
 pub(crate) struct Subject {
-    /// Build the server with a planted bug (it replies before the sync) and succeed only if the
-    /// bug is found.
-    #[arg(long)]
-    pub(crate) planted: bool,
     /// Judge redis-server with `appendfsync always` instead, to check the harness itself.
-    #[arg(long, conflicts_with = "planted")]
+    #[arg(long)]
     redis: bool,
     /// Judge this binary instead of building one.
     #[arg(long, conflicts_with = "redis")]
@@ -319,19 +338,17 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Returns the server that is judged, built if need be; `bug` is the one that it gets with
-    /// `--planted`.
+    /// Returns the server that is judged, built if need be, with this planted bug.
     ///
     /// # Errors
     /// Returns an error if it cannot be built.
-    pub(crate) fn program(&self, bug: &'static str) -> Result<Program> {
+    pub(crate) fn program(&self, bug: Option<&'static str>) -> Result<Program> {
         if self.redis {
             let args = ["--appendonly", "yes", "--appendfsync", "always"].map(String::from);
             return Ok(Program::Redis {
                 args: args.to_vec(),
             });
         }
-        let bug = self.planted.then_some(bug);
         program(self.binary.clone(), bug, vec![])
     }
 }

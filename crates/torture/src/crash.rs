@@ -9,9 +9,12 @@
 //! A kill alone loses nothing that reached the page cache. On the disk `forgetful`, which keeps
 //! unsynced data in the process's own memory, a kill loses all of it, as a power failure does.
 //!
+//! As many connections again run the workload [`testkit::workload::collections`], which judges itself.
+//!
 //! With checkpoints, segments and the log between two checkpoints are so small that kills meet
 //! checkpoints, rotations and removals in every state; [`coverage`] says how often they did.
 
+pub mod collections;
 pub mod coverage;
 pub mod ledger;
 pub mod load;
@@ -31,7 +34,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
+use testkit::SetOnDrop;
+use testkit::workload::{Collections, Workload};
 
+use crate::chaos::session::World;
+use crate::crash::collections::DrivenClient;
 use crate::crash::coverage::CrashCoverage;
 use crate::crash::ledger::CrashLedger;
 use crate::crash::load::{CrashRound, Log, SOON_MS, Ticks, drive};
@@ -101,6 +108,35 @@ pub enum ServerDisk {
     Forgetful,
 }
 
+/// A bug that must be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CrashBug {
+    /// The server replies before the sync.
+    EarlyReply,
+    /// A node of a cluster votes for a transaction before its part is durable.
+    EarlyDecision,
+    /// A client that has waited for an element of a list gets it, and the list keeps it.
+    DoubledPop,
+    /// Commands that read before they write are answered before they are durable.
+    EarlyMove,
+    /// A recovery applies the last change of a collection's elements twice.
+    RepeatedElements,
+}
+
+impl CrashBug {
+    /// Returns the name by which it is planted.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            CrashBug::EarlyReply => "early-reply",
+            CrashBug::EarlyDecision => "early-decision",
+            CrashBug::DoubledPop => "doubled-pop",
+            CrashBug::EarlyMove => "early-move",
+            CrashBug::RepeatedElements => "repeated-elements",
+        }
+    }
+}
+
 /// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -162,6 +198,9 @@ pub fn run(program: &Program, options: &Options) -> Result<CrashVerdict> {
             crash.coverage.require()?;
         }
     }
+    if sum.is_clean() && options.rounds >= WIPE && sum.collections == 0 {
+        bail!("no transaction on collections took effect");
+    }
     if !sum.is_clean() {
         print!("{}", sum.complaints());
         println!(
@@ -185,6 +224,7 @@ struct Crash<'a> {
     ticks: Ticks,
     dir: TempDir,
     ledger: CrashLedger,
+    collections: Collections,
     server: ServerUnderTest,
     coverage: CrashCoverage,
     /// The actions on the server since the directory was begun.
@@ -198,6 +238,8 @@ impl<'a> Crash<'a> {
         let mut events = Vec::new();
         let mut server = start(program, options, &dir, &mut rng, &mut events)?;
         server.wait_ready()?;
+        let collections = Collections::default();
+        collections::set_up(&collections, vec![server.addr()])?;
         Ok(Crash {
             program,
             options,
@@ -205,6 +247,7 @@ impl<'a> Crash<'a> {
             ticks: Ticks::default(),
             dir,
             ledger: CrashLedger::new(options.connections),
+            collections,
             server,
             coverage: CrashCoverage::default(),
             events,
@@ -217,7 +260,7 @@ impl<'a> Crash<'a> {
 
     /// Runs one round. The server runs before it, and after it unless it refused to start.
     fn round(&mut self) -> Result<CrashVerdict> {
-        let logs = self.load_and_kill()?;
+        let (logs, driven) = self.load_and_kill()?;
         let ended = Instant::now();
         self.coverage.look(&self.dir.path().join("data"))?;
         if let Err(refusal) = self.restart()? {
@@ -227,10 +270,13 @@ impl<'a> Crash<'a> {
         let gone = Duration::from_millis(SOON_MS + 20);
         thread::sleep(gone.saturating_sub(ended.elapsed()));
         let found = FoundKeys::read(&mut self.server.connect()?)?;
-        Ok(self.ledger.judge(logs, &found))
+        let mut verdict = self.ledger.judge(logs, &found);
+        let addresses = vec![self.server.addr()];
+        collections::check(&mut self.collections, driven, addresses, &mut verdict)?;
+        Ok(verdict)
     }
 
-    fn load_and_kill(&mut self) -> Result<Vec<Log>> {
+    fn load_and_kill(&mut self) -> Result<(Vec<Log>, Vec<DrivenClient>)> {
         let connections = self.options.connections;
         let start = Barrier::new(connections + 1);
         let (ending, armed) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -243,13 +289,25 @@ impl<'a> Crash<'a> {
             pid: self.server.pid(),
         };
         let rngs: Vec<_> = (0..connections).map(|_| self.rng.fork()).collect();
+        let world = World::new(vec![self.server.addr()]);
+        let clients: Vec<_> = (0..connections)
+            .map(|_| (self.collections.start(self.rng.fork()), self.rng.fork()))
+            .collect();
         let after = Duration::from_micros(self.rng.u64(1000..LOAD_MS * 1000));
         let end = End::draw(&mut self.rng);
         self.events
             .push(format!("ended after {after:?} of load: {end:?}"));
         let server = &mut self.server;
         thread::scope(|scope| {
-            let round = &round;
+            let (round, world) = (&round, &world);
+            let _ended = SetOnDrop(&world.over);
+            let driven = clients.into_iter().map(|(client, rng)| {
+                let may_fail = || round.ending.load(Ordering::SeqCst);
+                scope.spawn(move || {
+                    collections::drive(world, client, rng, may_fail, || round.kill_if_armed())
+                })
+            });
+            let driven: Vec<_> = driven.collect();
             let drivers: Vec<_> = rngs
                 .into_iter()
                 .enumerate()
@@ -258,11 +316,16 @@ impl<'a> Crash<'a> {
             start.wait();
             thread::sleep(after);
             let ended = end.bring(server, round);
+            world.over.store(true, Ordering::SeqCst);
+            let driven = driven.into_iter();
+            let driven = driven
+                .map(|one| one.join().expect("a client panicked"))
+                .collect();
             let logs = drivers
                 .into_iter()
                 .map(|d| d.join().expect("a driver panicked"))
                 .collect();
-            ended.map(|()| logs)
+            ended.map(|()| (logs, driven))
         })
     }
 
@@ -310,11 +373,11 @@ impl<'a> Crash<'a> {
             acknowledged: 1,
             ..CrashVerdict::default()
         };
-        if !found.cells.is_empty() {
-            verdict.lost.push(format!(
-                "FLUSHALL, of which {} keys are left",
-                found.cells.len()
-            ));
+        let left = found.cells.len() + found.collections;
+        if left > 0 {
+            verdict
+                .lost
+                .push(format!("FLUSHALL, of which {left} keys are left"));
         }
         Ok(verdict)
     }
@@ -327,7 +390,9 @@ impl<'a> Crash<'a> {
         self.coverage.forget_files();
         self.ledger = CrashLedger::new(self.options.connections);
         self.server = self.start()?;
-        self.server.wait_ready()
+        self.server.wait_ready()?;
+        self.collections = Collections::default();
+        collections::set_up(&self.collections, vec![self.server.addr()])
     }
 
     /// Stops the server and leaves its data in place. Returns the directory.
@@ -410,12 +475,12 @@ pub fn require_clean(verdict: &CrashVerdict) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the planted bug shows as loss; otherwise the harness is blind.
+/// Checks that the planted bug was found; otherwise the harness is blind.
 ///
 /// # Errors
-/// Returns an error if nothing was found lost.
-pub fn require_loss(verdict: &CrashVerdict) -> Result<()> {
-    if verdict.lost.is_empty() {
+/// Returns an error if there is no complaint.
+pub fn require_found(verdict: &CrashVerdict) -> Result<()> {
+    if verdict.is_clean() {
         bail!("the planted bug was not found: {verdict}");
     }
     println!("crash: the planted bug was found");

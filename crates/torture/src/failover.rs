@@ -1,9 +1,9 @@
 //! How long a replicated partition is without a leader: the leader dies under load, again and again.
 //!
-//! In one round, the serving node gets a signal at a random moment, while clients count up and
-//! follow redirects, as clients of Redis Cluster do; another node serves; the ended one is started
-//! again, and the next round begins when it has all entries. Real processes on loopback, with the
-//! defaults of `kumiki serve` and logs on the disk.
+//! In one round, the serving node gets a signal at a random moment, while clients count up, others change
+//! collections ([`testkit::workload::collections`]), and all follow redirects, as clients of Redis Cluster do; another
+//! node serves; the ended one is started again, and the next round begins when it has all entries. Real processes on
+//! loopback, with the defaults of `kumiki serve` and logs on the disk.
 //!
 //! | module | what |
 //! |---|---|
@@ -23,8 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tempfile::TempDir;
-use testkit::workload::counters::Counting;
-use testkit::workload::{self, Counters, Counts, Workload};
+use testkit::workload::{self, Collections, Counts, Seen, Workload};
 
 use self::round::{End, FailoverRound};
 use self::writer::Ack;
@@ -37,7 +36,7 @@ use crate::status::ReportedStatus;
 use testkit::SetOnDrop;
 use xtask::interrupt;
 
-/// Clients.
+/// Clients that count, and as many that change collections.
 const WRITERS: usize = 4;
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -153,28 +152,47 @@ impl FaultInjector<'_> {
     /// Runs all rounds, under load, and the judgement.
     fn play(&mut self) -> Result<Vec<FailoverRound>> {
         let (world, acks) = (self.world, self.acks);
-        let counters = writer::counters(WRITERS);
-        convergence::set_up(world, PATIENCE, &counters.setup())?;
+        let (counters, collections) = (writer::counters(WRITERS), Collections::default());
+        for plan in [counters.setup(), collections.setup()] {
+            convergence::set_up(world, PATIENCE, &plan)?;
+        }
         let rngs: Vec<_> = (0..WRITERS).map(|_| self.rng.fork()).collect();
-        let (rounds, books) = thread::scope(|scope| {
+        let (rounds, counted, collected) = thread::scope(|scope| {
             let _ended = SetOnDrop(&world.over);
-            let drive = |mut rng: fastrand::Rng| {
-                let client = counters.start(rng.fork());
-                let session = ChaosSession::new(world, PATIENCE, rng);
-                scope.spawn(move || writer::write(world, client, session, acks))
-            };
-            let writers: Vec<_> = rngs.into_iter().map(drive).collect();
+            let session = |rng| ChaosSession::new(world, PATIENCE, rng);
+            let (mut counting, mut collecting) = (Vec::new(), Vec::new());
+            for mut rng in rngs {
+                let (client, own) = (counters.start(rng.fork()), session(rng.fork()));
+                counting.push(scope.spawn(move || writer::write(world, client, own, Some(acks))));
+                let (client, own) = (collections.start(rng.fork()), session(rng));
+                collecting.push(scope.spawn(move || writer::write(world, client, own, None)));
+            }
             let rounds = self.rounds();
             world.over.store(true, Ordering::SeqCst);
-            let books = writers.into_iter().map(|one| one.join().expect("no panic"));
-            (rounds, books.collect::<Vec<_>>())
+            let counted = counting
+                .into_iter()
+                .map(|one| one.join().expect("no panic"));
+            let collected = collecting
+                .into_iter()
+                .map(|one| one.join().expect("no panic"));
+            (
+                rounds,
+                counted.collect::<Vec<_>>(),
+                collected.collect::<Vec<_>>(),
+            )
         });
         // A wrong answer is more specific than the failure of a round.
         if let [wrong, ..] = &world.wrong.lock()[..] {
             bail!("{wrong}");
         }
         let rounds = rounds?;
-        self.judge(counters, books)?;
+        let nodes = self.options.nodes;
+        println!(
+            "failover: {nodes} nodes, election time-out {:?}, seed {}",
+            self.options.election, self.options.seed
+        );
+        self.judge("writes", counters, counted)?;
+        self.judge("transactions on collections", collections, collected)?;
         Ok(rounds)
     }
 
@@ -307,30 +325,35 @@ impl FaultInjector<'_> {
         ReportedStatus::of(self.world.addresses[index])
     }
 
-    /// Reads all counters. The writers have ended.
-    fn judge(&mut self, mut counters: Counters, done: Vec<(Counting, Counts)>) -> Result<()> {
+    /// Judges a workload whose clients have ended.
+    fn judge<W: Workload>(
+        &mut self,
+        transactions: &str,
+        mut workload: W,
+        done: Vec<(W::Client, Counts)>,
+    ) -> Result<()> {
+        let (clients, counts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
         let mut session = ChaosSession::new(self.world, PATIENCE, self.rng.fork());
         let deadline = Instant::now() + RECOVERY;
-        let found = loop {
+        let found: Vec<Seen> = loop {
             interrupt::check()?;
-            if let Some(found) = workload::read(&mut session, counters.keys()) {
+            if let Some(found) = workload::read(&mut session, &workload.reads()) {
                 break found;
             }
             ensure!(
                 Instant::now() < deadline,
-                "the counters cannot be read in the end"
+                "the keys of a workload cannot be read in the end"
             );
         };
-        let (clients, counts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
-        if let [wrong, ..] = &counters.check(clients, Some(&found))[..] {
+        if let [wrong, ..] = &workload.check(clients, Some(&found))[..] {
             bail!("{wrong}");
         }
         let acknowledged: u64 = counts.iter().map(|counts| counts.committed).sum();
         let unknown: u64 = counts.iter().map(|counts| counts.unknown).sum();
+        ensure!(acknowledged > 0, "no {transactions} took effect");
         println!(
-            "failover: {} nodes, election time-out {:?}, seed {}: {acknowledged} writes were \
-             acknowledged and are there, each once; {unknown} had an unknown outcome",
-            self.options.nodes, self.options.election, self.options.seed
+            "failover: {acknowledged} {transactions} were acknowledged and are there, each once; \
+             {unknown} had an unknown outcome"
         );
         Ok(())
     }

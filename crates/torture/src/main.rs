@@ -78,53 +78,47 @@ fn run(task: Task) -> Result<()> {
             disk,
             seed,
             connections,
-            cluster: Some(nodes),
+            cluster,
             checkpoints,
-            subject,
-            server,
-        } => {
-            let options = crash::nodes::Options {
-                rounds,
-                seed: seed.unwrap_or_else(|| fastrand::u64(..)),
-                nodes,
-                connections,
-                keep: !subject.planted,
-                checkpoints,
-            };
-            let bug = subject.planted.then_some("early-decision");
-            let program = program(subject.binary, bug, server)?.with(disk.arguments());
-            let verdict = crash::nodes::run(&program, &options)?;
-            match subject.planted {
-                true => crash::nodes::require_found(&verdict),
-                false => crash::require_clean(&verdict),
-            }
-        }
-        Task::Crash {
-            rounds,
-            disk,
-            seed,
-            connections,
-            cluster: None,
-            checkpoints,
+            planted,
             subject,
             server,
         } => {
             let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-            let options = crash::Options {
-                rounds,
-                seed,
-                connections,
-                keep: !subject.planted,
-                checkpoints,
-                server,
+            let default = match cluster {
+                Some(_) => crash::CrashBug::EarlyDecision,
+                None => crash::CrashBug::EarlyReply,
             };
-            let verdict = crash::run(
-                &subject.program("early-reply")?.with(disk.arguments()),
-                &options,
-            )?;
-            match subject.planted {
-                true => crash::require_loss(&verdict),
-                false => crash::require_clean(&verdict),
+            let bug = planted.map(|bug| bug.unwrap_or(default).name());
+            let keep = planted.is_none();
+            let verdict = match cluster {
+                Some(nodes) => {
+                    let options = crash::nodes::Options {
+                        rounds,
+                        seed,
+                        nodes,
+                        connections,
+                        keep,
+                        checkpoints,
+                    };
+                    let program = program(subject.binary, bug, server)?.with(disk.arguments());
+                    crash::nodes::run(&program, &options)?
+                }
+                None => {
+                    let options = crash::Options {
+                        rounds,
+                        seed,
+                        connections,
+                        keep,
+                        checkpoints,
+                        server,
+                    };
+                    crash::run(&subject.program(bug)?.with(disk.arguments()), &options)?
+                }
+            };
+            match bug {
+                Some(_) => crash::require_found(&verdict),
+                None => crash::require_clean(&verdict),
             }
         }
         Task::Chaos {
@@ -171,9 +165,10 @@ fn run(task: Task) -> Result<()> {
             };
             failover::run(&program(given, None, args)?, &options)
         }
-        Task::Trace { subject } => {
-            let complaints = trace::run(&subject.program("early-reply")?)?;
-            match subject.planted {
+        Task::Trace { planted, subject } => {
+            let bug = planted.then_some("early-reply");
+            let complaints = trace::run(&subject.program(bug)?)?;
+            match planted {
                 true => trace::require_early(&complaints),
                 false => trace::require_clean(&complaints),
             }
@@ -288,6 +283,21 @@ fn run(task: Task) -> Result<()> {
                 io,
             };
             bench::hostile::run(&published(given)?, &options)
+        }
+        Task::BenchCollections {
+            quick,
+            parts,
+            binary: given,
+            io,
+        } => {
+            let (rounds, requests) = if quick { (1, 200_000) } else { (5, 400_000) };
+            let options = bench::collections::options::Options {
+                rounds,
+                requests,
+                parts,
+                io,
+            };
+            bench::collections::run(&published(given)?, &options)
         }
         Task::Echo { listen, io } => bench::echo::run(listen, &io),
     }

@@ -46,20 +46,66 @@ pub(crate) fn sql() -> Result<()> {
     execute(build::cargo_test().args(line.split(' ')))
 }
 
-/// Tests that must find a bug, each with the bug chosen that it finds.
-const PLANTED_TESTS: &[(&str, &str, &str)] = &[
-    ("early-reply", "kumiki-journal", "crash::one_logger"),
-    ("ignored-holds", "kumiki-engine", "ignored_holds::"),
-    ("no-validation", "kumiki-store", "histories::"),
-    ("early-renewal", "kumiki-cluster", "protocol::renewals::"),
+/// Tests that must find a bug, each with the bug chosen that it finds: the bug, the package, the test program, and
+/// the name.
+const PLANTED_TESTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "early-reply",
+        "kumiki-journal",
+        "--test=it",
+        "crash::one_logger",
+    ),
+    (
+        "ignored-holds",
+        "kumiki-engine",
+        "--test=it",
+        "ignored_holds::",
+    ),
+    ("no-validation", "kumiki-store", "--test=it", "histories::"),
+    (
+        "early-renewal",
+        "kumiki-cluster",
+        "--test=it",
+        "protocol::renewals::",
+    ),
+    (
+        "forgotten-elements",
+        "kumiki-engine",
+        "--test=it",
+        "collection_models::",
+    ),
+    (
+        "repeated-elements",
+        "kumiki-engine",
+        "--test=it",
+        "collection_models::",
+    ),
+    (
+        "old-elements",
+        "kumiki-engine",
+        "--test=it",
+        "collection_models::",
+    ),
+    (
+        "shared-node",
+        "kumiki-engine",
+        "--test=it",
+        "collection_models::",
+    ),
+    (
+        "early-freeing",
+        "kumiki-values",
+        "--lib",
+        "models::planted_bugs",
+    ),
 ];
 
 /// Runs each test with its bug chosen; the test must find it.
 pub(crate) fn planted_in_tests() -> Result<()> {
-    for (bug, package, filter) in PLANTED_TESTS {
+    for (bug, package, program, filter) in PLANTED_TESTS {
         let mut command = cargo();
         command.args(["test", "--profile", build::PROFILE]);
-        command.args(["--package", package, "--test", "it"]);
+        command.args(["--package", package, program]);
         build::planted(&mut command)?;
         command.args(["--", filter]).env(build::PLANTED, bug);
         execute(&mut command)?;

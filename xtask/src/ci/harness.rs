@@ -64,7 +64,7 @@ const CHECKPOINT_ROUND: Duration = Duration::from_millis(900);
 /// Seeds of which one must show a planted bug; the first that does ends them. Of twenty trials the longest
 /// took 218.
 const PLANTED_SEEDS: u64 = 1000;
-/// Rounds in which a planted bug must show; the first loss ends them.
+/// Rounds in which a planted bug must show; the first complaint ends them.
 const PLANTED_ROUNDS: u64 = 100;
 
 /// The protocols that are simulated, and the bugs that their simulations must find.
@@ -200,7 +200,14 @@ impl Harness {
     }
 
     pub(crate) fn planted_in_crashes(&self) -> Result<()> {
-        self.find(&format!("crash --rounds {PLANTED_ROUNDS} --planted"))
+        [
+            "early-reply",
+            "doubled-pop",
+            "early-move",
+            "repeated-elements",
+        ]
+        .into_iter()
+        .try_for_each(|bug| self.find(&format!("crash --rounds {PLANTED_ROUNDS} --planted {bug}")))
     }
 
     pub(crate) fn planted_in_cluster_crashes(&self) -> Result<()> {

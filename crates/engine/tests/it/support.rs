@@ -49,7 +49,7 @@ pub(crate) enum Logged {
 }
 
 /// The log's contents, transaction by transaction.
-type Entries = Vec<(Tid, Vec<Logged>)>;
+pub(crate) type Entries = Vec<(Tid, Vec<Logged>)>;
 
 /// A log in memory.
 #[derive(Clone, Default)]
@@ -238,6 +238,11 @@ impl World {
     /// Returns the world after a restart: the log is read, in no particular order.
     pub(crate) fn restarted(&self) -> World {
         let entries = self.log.entries.lock().clone();
+        self.restarted_with(entries)
+    }
+
+    /// Returns a world that is restored from these changes, with the limits and the time of this one.
+    pub(crate) fn restarted_with(&self, entries: Entries) -> World {
         let log = Log {
             entries: Arc::new(Mutex::new(entries.clone())),
             ..Log::default()

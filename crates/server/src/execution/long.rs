@@ -38,14 +38,15 @@ impl Executor {
             }
         }
         let mut transaction = self.long_transaction();
-        let is_script = matches!(command.kind, CommandKind::Script(_));
-        if is_script && self.runs_in_place(connection, &mut transaction, (command, args)) {
-            return self.keep(transaction);
-        }
         let at = (connection.session.database, self.time_ms());
         transaction.begin(CommandCall::new(command, args), at);
         transaction.set_turns(turns);
-        self.continue_long(connection, transaction);
+        match command.kind {
+            CommandKind::Compound(_) | CommandKind::Libraries(_) => {
+                self.continue_long(connection, transaction);
+            }
+            _ => self.begin_in_place(connection, transaction),
+        }
     }
 
     /// Returns a transaction that can begin.
@@ -94,6 +95,7 @@ impl Executor {
                     self.close_for_replies(connection);
                     None
                 }
+                NextStep::End(_) => unreachable!("the run is not in place"),
             };
             match continues {
                 Some(again) => transaction = again,

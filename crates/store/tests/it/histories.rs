@@ -59,6 +59,7 @@ fn step(txn: &mut Txn<'_>, step: &Step) -> Result<Seen, TransactionError> {
             Seen::Value(Some(sum))
         }
         Step::Delete { key } => Seen::Deleted(txn.delete(key.as_bytes())?),
+        Step::Collection(step) => panic!("{step:?} is not of this workload"),
         Step::Scan { from, to, limit } => {
             let pairs = txn.scan(from.as_bytes(), to.as_deref().map(str::as_bytes), *limit)?;
             Seen::Pairs(

@@ -15,7 +15,7 @@ use fastrand::Rng;
 use history::Value;
 
 use super::bounds::Bounds;
-use super::{Client, Ended, Plan, Step, Times, Workload};
+use super::{Client, Ended, Plan, Seen, Step, Times, Workload};
 use crate::error::TestkitError;
 
 /// The options of the workload.
@@ -73,6 +73,14 @@ impl Counters {
             options,
         }
     }
+
+    /// Returns the keys.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        (0..self.options.counters)
+            .map(|counter| self.options.key(counter))
+            .collect()
+    }
 }
 
 impl Workload for Counters {
@@ -95,13 +103,11 @@ impl Workload for Counters {
         }
     }
 
-    fn keys(&self) -> Vec<String> {
-        (0..self.options.counters)
-            .map(|counter| self.options.key(counter))
-            .collect()
+    fn reads(&self) -> Plan {
+        Plan::reading(self.keys())
     }
 
-    fn check(&mut self, clients: Vec<Counting>, found: Option<&[Option<Value>]>) -> Vec<String> {
+    fn check(&mut self, clients: Vec<Counting>, found: Option<&[Seen]>) -> Vec<String> {
         let mut answers = Vec::new();
         for client in clients {
             answers.extend(client.answers);
@@ -111,8 +117,8 @@ impl Workload for Counters {
         let mut complaints = judge(&answers);
         for (counter, value) in found.unwrap_or_default().iter().enumerate() {
             let name = self.options.key(counter);
-            complaints.extend(match value {
-                Some(value) => self.bounds[counter].judge(&name, *value),
+            complaints.extend(match value.value() {
+                Some(value) => self.bounds[counter].judge(&name, value),
                 None => Some(format!("{name} is gone")),
             });
         }
@@ -205,7 +211,6 @@ fn backwards(counter: usize, answers: &[&Answer]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Seen;
 
     fn answer(start: u64, end: u64, value: Value, is_increment: bool) -> Answer {
         Answer {
@@ -273,10 +278,23 @@ mod tests {
             let plan = client.plan();
             client.end(&plan, &ended, Times::default()).unwrap();
         }
-        assert!(counters.check(vec![client], Some(&[Some(1)])).is_empty());
-        assert!(counters.check(Vec::new(), Some(&[Some(2)])).is_empty());
+        assert!(
+            counters
+                .check(vec![client], Some(&[Seen::Value(Some(1))]))
+                .is_empty()
+        );
+        assert!(
+            counters
+                .check(Vec::new(), Some(&[Seen::Value(Some(2))]))
+                .is_empty()
+        );
         for wrong in [Some(0), Some(3), None] {
-            assert_eq!(counters.check(Vec::new(), Some(&[wrong])).len(), 1);
+            assert_eq!(
+                counters
+                    .check(Vec::new(), Some(&[Seen::Value(wrong)]))
+                    .len(),
+                1
+            );
         }
     }
 }

@@ -17,6 +17,9 @@ pub fn texts(plan: &Plan) -> Vec<String> {
 }
 
 /// Returns the operation of a step. `text` is the value that it puts.
+///
+/// # Panics
+/// Panics if the step is one on collections.
 #[must_use]
 pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
     match step {
@@ -31,6 +34,7 @@ pub fn op<'a>(step: &'a Step, text: &'a str) -> Op<'a> {
         Step::Delete { key } => Op::Delete {
             key: key.as_bytes(),
         },
+        Step::Collection(step) => panic!("there is no operation for {step:?}"),
         Step::Scan { from, to, limit } => Op::Scan {
             from: from.as_bytes(),
             to: to.as_deref().map(str::as_bytes),

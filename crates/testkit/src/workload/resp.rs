@@ -6,6 +6,7 @@
 //! | put | `SET` | `OK` |
 //! | add | `INCRBY`, `DECRBY` | the sum |
 //! | delete | `DEL` | 1 or 0 |
+//! | on collections | see [`CollectionStep`](super::CollectionStep) | |
 //!
 //! A plan of several steps is a block: `MULTI`, the commands, `EXEC`; or a script that calls the commands.
 //! Scans have no command.
@@ -71,6 +72,7 @@ fn request(step: &Step) -> Vec<String> {
         }
         Step::Add { key, delta } => words(&["INCRBY", key, &delta.to_string()]),
         Step::Delete { key } => words(&["DEL", key]),
+        Step::Collection(step) => step.request(),
         Step::Scan { .. } => panic!("there is no command for {step:?}"),
     }
 }
@@ -104,6 +106,7 @@ fn seen(step: &Step, reply: &Reply) -> Result<Seen, TestkitError> {
         (Step::Put { .. }, Reply::Status(_)) => Some(Seen::Done),
         (Step::Add { .. }, Reply::Int(sum)) => Some(Seen::Value(Some(*sum))),
         (Step::Delete { .. }, Reply::Int(count)) => Some(Seen::Deleted(*count == 1)),
+        (Step::Collection(step), reply) => step.seen(reply),
         _ => None,
     }
     .ok_or_else(|| TestkitError::deviation(format!("{step:?} was answered with {reply:?}")))

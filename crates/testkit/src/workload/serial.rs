@@ -6,12 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use history::Value;
 
-use super::{Ended, Plan, Seen, Step, Subject};
+use super::{CollectionModel, Ended, Plan, Seen, Step, Subject};
 
 /// A map behind one lock, which is strictly serializable. Clones share the map.
 #[derive(Clone, Default)]
 pub struct Serial {
-    map: Arc<Mutex<BTreeMap<String, Value>>>,
+    contents: Arc<Mutex<Contents>>,
+}
+
+#[derive(Clone, Default)]
+struct Contents {
+    map: BTreeMap<String, Value>,
+    collections: CollectionModel,
 }
 
 impl Serial {
@@ -20,21 +26,31 @@ impl Serial {
     pub fn new() -> Serial {
         Serial::default()
     }
+
+    /// Returns another map with the same contents.
+    #[cfg(test)]
+    pub(super) fn copied(&self) -> Serial {
+        let contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        Serial {
+            contents: Arc::new(Mutex::new(contents.clone())),
+        }
+    }
 }
 
 impl Subject for Serial {
     fn run(&mut self, plan: &Plan) -> Ended {
-        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        Ended::Committed(
-            plan.steps
-                .iter()
-                .map(|step| apply(&mut map, step))
-                .collect(),
-        )
+        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        let Contents { map, collections } = &mut *contents;
+        let steps = plan.steps.iter().map(|step| match step {
+            Step::Collection(step) => collections.apply(step),
+            Step::Delete { key } if collections.remove(key) => Seen::Deleted(true),
+            step => apply(map, step),
+        });
+        Ended::Committed(steps.collect())
     }
 }
 
-/// Does one step of a plan on a map.
+/// Does one step of a plan on a map, but none on collections.
 pub(super) fn apply(map: &mut BTreeMap<String, Value>, step: &Step) -> Seen {
     match step {
         Step::Get { key } => Seen::Value(map.get(key).copied()),
@@ -48,6 +64,7 @@ pub(super) fn apply(map: &mut BTreeMap<String, Value>, step: &Step) -> Seen {
             Seen::Value(Some(*sum))
         }
         Step::Delete { key } => Seen::Deleted(map.remove(key).is_some()),
+        Step::Collection(step) => panic!("{step:?} is not one on a map"),
         Step::Scan { from, to, limit } => {
             let to = to.as_deref();
             // An empty range makes `range` panic, and has no pairs here.

@@ -140,6 +140,12 @@ impl Transfers {
             options,
         }
     }
+
+    /// Returns the keys.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        self.options.accounts().collect()
+    }
 }
 
 impl Workload for Transfers {
@@ -163,11 +169,11 @@ impl Workload for Transfers {
         }
     }
 
-    fn keys(&self) -> Vec<String> {
-        self.options.accounts().collect()
+    fn reads(&self) -> Plan {
+        Plan::reading(self.keys())
     }
 
-    fn check(&mut self, clients: Vec<Teller>, found: Option<&[Option<Value>]>) -> Vec<String> {
+    fn check(&mut self, clients: Vec<Teller>, found: Option<&[Seen]>) -> Vec<String> {
         for client in clients {
             let pairs = self.balances.iter_mut().zip(client.changes);
             pairs.for_each(|(balance, changes)| balance.merge(changes));
@@ -175,11 +181,11 @@ impl Workload for Transfers {
         let Some(found) = found else {
             return Vec::new();
         };
-        let lost = self.options.judge_balances(found.iter().copied());
+        let lost = self.options.judge_balances(found.iter().map(Seen::value));
         let mut complaints: Vec<String> = lost.err().iter().map(Lost::to_string).collect();
         let pairs = self.balances.iter().zip(found).enumerate();
         complaints.extend(pairs.filter_map(|(number, (bounds, value))| {
-            bounds.judge(&self.options.account(number), (*value)?)
+            bounds.judge(&self.options.account(number), value.value()?)
         }));
         complaints
     }
@@ -265,7 +271,10 @@ mod tests {
             all
         };
         assert!(transfers.check(vec![client], None).is_empty());
-        let mut check = |found: &[Option<Value>]| transfers.check(Vec::new(), Some(found));
+        let mut check = |found: &[Option<Value>]| {
+            let found: Vec<Seen> = found.iter().copied().map(Seen::Value).collect();
+            transfers.check(Vec::new(), Some(&found))
+        };
         assert!(check(&balances(&[done])).is_empty());
         // A transfer of unknown outcome may take effect in a later round.
         assert!(check(&balances(&[done, unknown])).is_empty());

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use history::recorder::HistoryLog;
 use history::{History, HistoryOp, Outcome, Value};
 
-use super::load::{Books, REGISTERS, Values, register};
+use super::load::{Books, FoundBooks, REGISTERS, register};
 use super::nodes::{PartitionNodes, client_address};
 use super::session::{ChaosAnswer, ChaosSession, World};
 use testkit::workload::resp::number;
-use testkit::workload::{Ended, Plan, Subject, Workload};
+use testkit::workload::{self, Ended, Plan, Seen, Step, Subject, Workload};
 use testkit::{Client, Reply};
 use xtask::interrupt;
 
@@ -49,7 +49,7 @@ pub fn set_up(world: &World, patience: Duration, plan: &Plan) -> Result<()> {
     while !matches!(session.run(plan), Ended::Committed(_)) {
         interrupt::check()?;
         if begun.elapsed() > SERVING {
-            bail!("counters and accounts could not be set up within {SERVING:?}");
+            bail!("a workload could not be set up within {SERVING:?}");
         }
     }
     Ok(())
@@ -61,6 +61,7 @@ pub struct ComparedKeys {
     names: Vec<String>,
     counters: usize,
     accounts: usize,
+    collections: Plan,
 }
 
 /// The values of [`ComparedKeys`].
@@ -69,11 +70,12 @@ pub struct NodeValues {
     values: Vec<Option<Value>>,
     counters: usize,
     accounts: usize,
+    collections: Vec<Seen>,
 }
 
 impl ComparedKeys {
-    /// Returns the registers of this round, counters, accounts, and the registers of earlier
-    /// rounds.
+    /// Returns the registers of this round, counters, accounts, collections, and the registers of
+    /// earlier rounds.
     #[must_use]
     pub fn of(round: u64, books: &Books, earlier: impl Iterator<Item = String>) -> ComparedKeys {
         let (counters, accounts) = (books.counters.keys(), books.transfers.keys());
@@ -81,6 +83,7 @@ impl ComparedKeys {
         ComparedKeys {
             counters: counters.len(),
             accounts: accounts.len(),
+            collections: books.collections.reads(),
             names: registers
                 .chain(counters)
                 .chain(accounts)
@@ -94,12 +97,13 @@ impl ComparedKeys {
         ["MGET"].into_iter().chain(names).collect()
     }
 
-    fn found(&self, reply: &Reply) -> Option<NodeValues> {
+    fn found(&self, reply: &Reply, collections: Vec<Seen>) -> Option<NodeValues> {
         match reply {
             Reply::Array(items) if items.len() == self.names.len() => Some(NodeValues {
                 values: items.iter().map(number).collect(),
                 counters: self.counters,
                 accounts: self.accounts,
+                collections,
             }),
             _ => None,
         }
@@ -113,11 +117,16 @@ impl NodeValues {
         &self.values[..REGISTERS]
     }
 
-    /// Returns the values of counters, and of accounts.
+    /// Returns what was found of the books.
     #[must_use]
-    pub fn books(&self) -> [Values<'_>; 2] {
+    pub fn books(&self) -> FoundBooks {
         let (counters, rest) = self.values[REGISTERS..].split_at(self.counters);
-        [counters, &rest[..self.accounts]]
+        let seen = |values: &[Option<Value>]| values.iter().copied().map(Seen::Value).collect();
+        FoundBooks {
+            counters: seen(counters),
+            accounts: seen(&rest[..self.accounts]),
+            collections: self.collections.clone(),
+        }
     }
 
     /// Returns the values of registers of earlier rounds.
@@ -170,10 +179,11 @@ fn read_leader(
     round: u64,
     log: &mut HistoryLog<'_>,
 ) -> Option<NodeValues> {
+    let collections = workload::read(session, &keys.collections)?;
     let mut entry = log.begin();
     let answer = session.ask(&[&keys.request()]);
     let found = match &answer {
-        ChaosAnswer::Done(replies) => keys.found(&replies[0]),
+        ChaosAnswer::Done(replies) => keys.found(&replies[0], collections),
         _ => None,
     };
     let seen = found.iter().flat_map(NodeValues::registers).enumerate();
@@ -191,7 +201,16 @@ fn read_node(id: u16, keys: &ComparedKeys) -> Result<NodeValues> {
     let mut client = Client::connect_within(client_address(id), patience)?;
     client.expect(&["READONLY"])?;
     let reply = client.expect(&keys.request())?;
-    keys.found(&reply)
+    let mut collections = Vec::with_capacity(keys.collections.steps.len());
+    for step in &keys.collections.steps {
+        let Step::Collection(step) = step else {
+            bail!("{step:?} is none on collections");
+        };
+        let reply = client.expect(&step.request())?;
+        let seen = step.seen(&reply);
+        collections.push(seen.with_context(|| format!("{step:?} was answered with {reply:?}"))?);
+    }
+    keys.found(&reply, collections)
         .with_context(|| format!("its answer is malformed: {reply:?}"))
 }
 
@@ -208,7 +227,15 @@ fn difference(
         Err(error) => Some(format!("node {id} cannot be read: {error:#}")),
         Ok(found) => {
             let mut pairs = led.values.iter().zip(&found.values).zip(&keys.names);
-            let ((led, found), name) = pairs.find(|((led, found), _)| led != found)?;
+            if let Some(((led, found), name)) = pairs.find(|((led, found), _)| led != found) {
+                return Some(format!(
+                    "node {id} has {found:?} under {name}, the leader {led:?}"
+                ));
+            }
+            let steps = keys.collections.steps.iter();
+            let mut pairs = led.collections.iter().zip(&found.collections).zip(steps);
+            let ((led, found), step) = pairs.find(|((led, found), _)| led != found)?;
+            let name = step.key();
             Some(format!(
                 "node {id} has {found:?} under {name}, the leader {led:?}"
             ))
@@ -245,16 +272,29 @@ mod tests {
         let counters = books.counters.keys().len();
         let all = REGISTERS + counters + books.transfers.keys().len() + 1;
         let items: Vec<Reply> = (0..all as i64).map(bulk).collect();
-        let found = keys.found(&Reply::Array(items)).unwrap();
+        let seen = vec![Seen::Numbers(vec![1]); keys.collections.steps.len()];
+        let found = keys.found(&Reply::Array(items), seen).unwrap();
         assert_eq!(found.registers()[1], Some(1));
-        assert_eq!(found.books()[0][0], Some(REGISTERS as i64));
-        assert_eq!(found.books()[1][0], Some((REGISTERS + counters) as i64));
+        let FoundBooks {
+            counters: first,
+            accounts,
+            collections,
+        } = found.books();
+        assert_eq!(first[0], Seen::Value(Some(REGISTERS as i64)));
+        assert_eq!(
+            accounts[0],
+            Seen::Value(Some((REGISTERS + counters) as i64))
+        );
+        assert_eq!(collections[0], Seen::Numbers(vec![1]));
         assert_eq!(found.earlier(), [Some(all as i64 - 1)]);
-        assert_eq!(keys.found(&Reply::Array(vec![bulk(1)])), None);
+        assert_eq!(keys.found(&Reply::Array(vec![bulk(1)]), Vec::new()), None);
 
         let mut other = found.clone();
         let same = [(1, Ok(found.clone())), (2, Ok(other.clone()))];
         assert_eq!(difference(&keys, Some(&found), &same), None);
+        other.collections[2] = Seen::Numbers(Vec::new());
+        let said = difference(&keys, Some(&found), &[(2, Ok(other.clone()))]).unwrap();
+        assert!(said.contains(keys.collections.steps[2].key()), "{said}");
         other.values[all - 1] = None;
         let said = difference(&keys, Some(&found), &[(2, Ok(other))]).unwrap();
         assert!(said.contains("node 2") && said.contains("r6:0"), "{said}");

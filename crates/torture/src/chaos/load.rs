@@ -5,10 +5,10 @@
 //! | `GET`; `GETSET`; `SET`, of values that no other client writes | the history |
 //! | blocks of two `GETSET`, and of three `GET` | the history |
 //! | `WATCH`, `GET`, `GET`, and a block of two `SET` | the history |
-//! | those of [`Counters`] and [`Transfers`] | these workloads |
+//! | those of [`Counters`], [`Transfers`] and [`Collections`], which are half of all | these workloads |
 //!
-//! Registers belong to a round: its history begins empty, and is judged by itself. Counters and
-//! accounts stay.
+//! Registers belong to a round: its history begins empty, and is judged by itself. Counters,
+//! accounts and collections stay.
 
 use std::thread;
 use std::time::Duration;
@@ -19,22 +19,34 @@ use history::{Outcome, Value};
 use super::session::{ChaosAnswer, ChaosSession, World};
 use testkit::workload::resp::number;
 use testkit::workload::{
-    Client, Counters, Ended, Subject, Times, Transfers, Workload, counters, transfers,
+    Client, Collections, Counters, Ended, Seen, Subject, Times, Transfers, Workload, counters,
+    transfers,
 };
 use testkit::{Reply, TestkitError};
 
 /// Registers of a round.
 pub const REGISTERS: usize = 6;
-/// Values that were found under keys, in their order.
-pub type Values<'a> = &'a [Option<Value>];
 
-/// Counters and accounts, which stay over all rounds.
+/// What stays over all rounds.
 #[derive(Debug)]
 pub struct Books {
     /// Counters that all clients increment.
     pub counters: Counters,
     /// Accounts between which all clients move amounts.
     pub transfers: Transfers,
+    /// Collections that all clients change.
+    pub collections: Collections,
+}
+
+/// What was found in the end, for each part of the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundBooks {
+    /// Counters.
+    pub counters: Vec<Seen>,
+    /// Accounts.
+    pub accounts: Vec<Seen>,
+    /// Collections.
+    pub collections: Vec<Seen>,
 }
 
 impl Books {
@@ -55,26 +67,26 @@ impl Books {
                 scans: false,
                 ..transfers::Options::default()
             }),
+            collections: Collections::default(),
         }
     }
 
-    /// Judges what the workers of a round have seen, and the final values of counters and accounts,
-    /// if they were read. Returns complaints.
-    pub fn check(&mut self, done: Vec<Done>, found: Option<[Values<'_>; 2]>) -> Vec<String> {
-        let (mut complaints, mut counting, mut tellers) = (Vec::new(), Vec::new(), Vec::new());
+    /// Judges what the workers of a round have seen, and what was found in the end, if it was read. Returns complaints.
+    pub fn check(&mut self, done: Vec<Done>, found: Option<&FoundBooks>) -> Vec<String> {
+        let (mut complaints, mut counting) = (Vec::new(), Vec::new());
+        let (mut tellers, mut collecting) = (Vec::new(), Vec::new());
         for one in done {
             complaints.extend(one.complaints);
             counting.push(one.counting);
             tellers.push(one.teller);
+            collecting.push(one.collecting);
         }
-        complaints.extend(
-            self.counters
-                .check(counting, found.map(|[counters, _]| counters)),
-        );
-        complaints.extend(
-            self.transfers
-                .check(tellers, found.map(|[_, accounts]| accounts)),
-        );
+        let found_counters = found.map(|found| &found.counters[..]);
+        complaints.extend(self.counters.check(counting, found_counters));
+        let found_accounts = found.map(|found| &found.accounts[..]);
+        complaints.extend(self.transfers.check(tellers, found_accounts));
+        let found_collections = found.map(|found| &found.collections[..]);
+        complaints.extend(self.collections.check(collecting, found_collections));
         complaints
     }
 }
@@ -85,11 +97,12 @@ impl Default for Books {
     }
 }
 
-/// A worker's operations on counters and accounts.
+/// A worker's operations on counters, accounts and collections.
 #[derive(Debug)]
 pub struct Done {
     counting: <Counters as Workload>::Client,
     teller: <Transfers as Workload>::Client,
+    collecting: <Collections as Workload>::Client,
     complaints: Vec<String>,
 }
 
@@ -129,6 +142,7 @@ impl<'a> ChaosWorker<'a> {
             done: Done {
                 counting: books.counters.start(rng.fork()),
                 teller: books.transfers.start(rng.fork()),
+                collecting: books.collections.start(rng.fork()),
                 complaints: Vec::new(),
             },
             rng,
@@ -143,29 +157,27 @@ impl<'a> ChaosWorker<'a> {
     #[must_use]
     pub fn run(mut self) -> Done {
         while !self.world.is_over() {
-            match self.rng.u32(0..100) {
+            match self.rng.u32(0..200) {
                 0..30 => self.get(),
                 30..45 => self.get_set(),
                 45..48 => self.set(),
                 48..56 => self.block(),
                 56..64 => self.watched(),
                 64..70 => self.view(),
-                70..88 => {
-                    let Done { counting, .. } = &mut self.done;
-                    let done = transact(self.world, &mut self.session, counting);
-                    let complaint = done.err().map(|error| error.to_string());
-                    self.done.complaints.extend(complaint);
-                }
-                _ => {
-                    let Done { teller, .. } = &mut self.done;
-                    let done = transact(self.world, &mut self.session, teller);
-                    let complaint = done.err().map(|error| error.to_string());
-                    self.done.complaints.extend(complaint);
-                }
+                70..88 => self.transact(|done| &mut done.counting),
+                88..100 => self.transact(|done| &mut done.teller),
+                _ => self.transact(|done| &mut done.collecting),
             }
             thread::sleep(Duration::from_micros(self.rng.u64(0..3000)));
         }
         self.done
+    }
+
+    /// Executes the next transaction of a workload.
+    fn transact<C: Client>(&mut self, client: impl Fn(&mut Done) -> &mut C) {
+        let done = transact(self.world, &mut self.session, client(&mut self.done));
+        let complaint = done.err().map(|error| error.to_string());
+        self.done.complaints.extend(complaint);
     }
 
     fn register(&mut self) -> String {

@@ -133,7 +133,12 @@ impl Life {
             .try_for_each(|id| life.nodes.start(network, id))?;
         life.serve()?;
         let world = World::new(life.nodes.addresses());
-        for plan in [life.books.counters.setup(), life.books.transfers.setup()] {
+        let Books {
+            counters,
+            transfers,
+            collections,
+        } = &life.books;
+        for plan in [counters.setup(), transfers.setup(), collections.setup()] {
             convergence::set_up(&world, PATIENCE, &plan)?;
         }
         Ok(life)
@@ -269,7 +274,7 @@ impl Life {
         let found_in_books = found.map(NodeValues::books);
         report.complain(
             PromiseKind::Inconsistent,
-            self.books.check(done, found_in_books),
+            self.books.check(done, found_in_books.as_ref()),
         );
         self.unknown.extend(convergence::unknown_values(&history));
         if let Some(found) = found {

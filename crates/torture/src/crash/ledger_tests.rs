@@ -65,7 +65,10 @@ fn found(cells: &[(String, Vec<u8>)]) -> FoundKeys {
             )
         })
         .collect();
-    FoundKeys { cells }
+    FoundKeys {
+        cells,
+        ..FoundKeys::default()
+    }
 }
 
 fn own(cells: &[(usize, u64)]) -> FoundKeys {

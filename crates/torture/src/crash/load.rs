@@ -71,6 +71,16 @@ pub struct CrashRound<'a> {
     pub pid: Pid,
 }
 
+impl CrashRound<'_> {
+    /// Kills the server, if a thread that reads a success is to do so.
+    pub fn kill_if_armed(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            // It may have ended already, which is as good.
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
 /// Drives one connection until the server goes away.
 #[must_use]
 pub fn drive(round: &CrashRound<'_>, connection: usize, rng: fastrand::Rng) -> Log {
@@ -149,10 +159,7 @@ impl Driver<'_> {
         }
         match record.op.judge(&last) {
             Ok(shown) => {
-                if self.round.armed.swap(false, Ordering::SeqCst) {
-                    // It may have ended already, which is as good.
-                    let _ = kill_process(self.round.pid, Signal::KILL);
-                }
+                self.round.kill_if_armed();
                 record.acked = Some((self.round.ticks.next(), shown));
                 self.acked += 1;
                 true

@@ -48,6 +48,16 @@ pub struct CrashNodeRound<'a> {
     pub refused: &'a Mutex<Vec<String>>,
 }
 
+impl CrashNodeRound<'_> {
+    /// Kills the processes that a thread which reads a success is to kill.
+    pub fn kill_victims(&self) {
+        for pid in self.victims.lock().drain(..) {
+            // It may have ended already, which is as good.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
 /// Drives one connection to the node at `addr` until the round is over, and connects again when
 /// the node comes back.
 #[must_use]
@@ -164,10 +174,7 @@ impl Driver<'_> {
             Reply::Error(text) if is_unknown(text) => self.log.records.push(record),
             _ => match record.op.judge(last) {
                 Ok(shown) => {
-                    for pid in self.round.victims.lock().drain(..) {
-                        // It may have ended already, which is as good.
-                        let _ = kill_process(pid, Signal::KILL);
-                    }
+                    self.round.kill_victims();
                     record.acked = Some((self.round.ticks.next(), shown));
                     self.log.records.push(record);
                 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use testkit::workload::collections;
 use testkit::{Client, Reply};
 
 /// A judgement over one or more rounds.
@@ -13,6 +14,8 @@ use testkit::{Client, Reply};
 pub struct CrashVerdict {
     /// Writes whose success the server had reported.
     pub acknowledged: u64,
+    /// Transactions on collections that took effect.
+    pub collections: u64,
     /// Acknowledged writes, or values that were shown, of which nothing is left.
     pub lost: Vec<String>,
     /// Transactions of which only a part is there.
@@ -31,6 +34,7 @@ impl CrashVerdict {
     /// Adds another round's judgement.
     pub fn add(&mut self, other: CrashVerdict) {
         self.acknowledged += other.acknowledged;
+        self.collections += other.collections;
         self.lost.extend(other.lost);
         self.partial.extend(other.partial);
         self.wrong.extend(other.wrong);
@@ -62,9 +66,10 @@ impl fmt::Display for CrashVerdict {
         )?;
         write!(
             f,
-            ", partial = {}, wrong = {}",
+            ", partial = {}, wrong = {}, transactions on collections = {}",
             self.partial.len(),
-            self.wrong.len()
+            self.wrong.len(),
+            self.collections
         )
     }
 }
@@ -81,10 +86,12 @@ pub struct FoundCell {
 }
 
 /// All keys as they were found after a restart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FoundKeys {
     /// Every key that the server listed.
     pub cells: BTreeMap<String, FoundCell>,
+    /// The number of keys of collections, which it also listed.
+    pub collections: usize,
 }
 
 impl FoundKeys {
@@ -104,6 +111,9 @@ impl FoundKeys {
             };
             names.push(String::from_utf8(key).context("KEYS listed a key that no client sent")?);
         }
+        let all = names.len();
+        names.retain(|name| !name.starts_with(collections::PREFIX));
+        let collections = all - names.len();
         for name in &names {
             client.push(&["GET", name]);
             client.push(&["PTTL", name]);
@@ -126,7 +136,7 @@ impl FoundKeys {
                 }
             }
         }
-        Ok(FoundKeys { cells })
+        Ok(FoundKeys { cells, collections })
     }
 
     /// Returns the bytes of a key.

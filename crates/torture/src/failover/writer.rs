@@ -1,11 +1,12 @@
-//! Clients that count up without an end, and the writes that were acknowledged to them.
+//! Clients that count up without an end, with the writes that were acknowledged to them, and clients of other
+//! workloads beside them.
 
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use testkit::workload::counters::{Counting, Options};
-use testkit::workload::{Counters, Counts, Ended};
+use testkit::workload::counters::Options;
+use testkit::workload::{Client, Counters, Counts, Ended};
 
 use crate::chaos::load::transact;
 use crate::chaos::session::{ChaosSession, World};
@@ -32,19 +33,20 @@ pub fn counters(count: usize) -> Counters {
     })
 }
 
-/// Counts up until the load is over, and follows redirects. Wrong answers go to the world.
-pub fn write(
+/// Executes a client's transactions until the load is over, and follows redirects. `acks` gets what was
+/// acknowledged. Wrong answers go to the world.
+pub fn write<C: Client>(
     world: &World,
-    mut client: Counting,
+    mut client: C,
     mut session: ChaosSession<'_>,
-    acks: &Mutex<Vec<Ack>>,
-) -> (Counting, Counts) {
+    acks: Option<&Mutex<Vec<Ack>>>,
+) -> (C, Counts) {
     let mut counts = Counts::default();
     while !world.is_over() {
         match transact(world, &mut session, &mut client) {
             Ok(ended) => {
                 counts.count(&ended);
-                if matches!(ended, Ended::Committed(_)) {
+                if let (Ended::Committed(_), Some(acks)) = (ended, acks) {
                     let (at, node) = (world.now(), session.node());
                     acks.lock().push(Ack { at, node });
                 }

@@ -142,7 +142,7 @@ impl<O: TreeOrder> TreeEditor<O> {
         let capacity = self.store.read(node).capacity();
         let is_own = self.store.is_own(node);
         let has_room = spliced.count() == 1 || bytes <= self.limits.leaf_bytes;
-        if is_own && has_room && bytes <= capacity && capacity / 2 <= bytes {
+        if self.store.may_change(node) && has_room && bytes <= capacity && capacity / 2 <= bytes {
             let replaced = spliced.replaced;
             splice::<O>(&mut self.store.write(node), replaced, &runs);
             return EditedNode::One(node);

@@ -13,6 +13,8 @@
 
 use std::marker::PhantomData;
 
+use base::planted::{self, Bug};
+
 use super::node::NodePtr;
 use super::node_store::{NodeStore, ReplacedNode};
 use super::{NodeLimits, TreeEditor, TreeOrder, TreeView, VersionStamp};
@@ -175,6 +177,9 @@ impl ReplacedNodes {
     /// Takes those nodes out of the list that were not born later than `older`, and returns them. The time
     /// that it takes is proportional to the nodes that were.
     pub fn split_off_older(&mut self, older: VersionStamp) -> ReplacedNodes {
+        if planted::is(Bug::EarlyFreeing) {
+            return ReplacedNodes::default();
+        }
         let mut all = std::mem::take(self);
         let mut split = ReplacedNodes::default();
         while let Some((pointer, with_children)) = all.pop() {

@@ -38,7 +38,7 @@ pub(crate) fn until_stopped(
 
 /// Checks the balances, once all nodes are there again, against what the clients have seen.
 pub(crate) fn check(mut workload: Transfers, clients: Vec<Teller>, subject: &mut impl Subject) {
-    let found = eventually_some("all accounts are read", || read(subject, workload.keys()));
+    let found = eventually_some("all accounts are read", || read(subject, &workload.reads()));
     let complaints = workload.check(clients, Some(&found));
     assert!(complaints.is_empty(), "{complaints:?}");
 }

@@ -303,7 +303,7 @@ impl Footprint {
                 }
             }
             Step::Scan { from, to, limit } => self.scan(map, step, from, to.as_deref(), *limit),
-            Step::Add { .. } => panic!("no plan of this workload adds"),
+            Step::Add { .. } | Step::Collection(_) => panic!("{step:?} is not of this workload"),
         }
     }
 

@@ -1,51 +1,57 @@
-//! Checks the invariants of a tree's nodes, and collects their addresses.
+//! Checks that a tree's nodes exist, and their invariants, and collects their addresses.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::super::inner::InnerRef;
 use super::super::leaf::{LeafRef, leaf_bytes};
 use super::super::node::NodeRef;
 use super::super::{NodeLimits, TreeOrder, TreeView};
+use super::registry;
 
-/// Checks each node of a tree, and adds their addresses to `reached`.
+/// Checks each node of a tree, which this thread has made, and adds their addresses to `reached`.
 pub(super) fn check_nodes<O: TreeOrder>(
     tree: &TreeView<'_, O>,
     limits: NodeLimits,
     reached: &mut HashSet<usize>,
 ) {
     if let Some(root) = tree.root() {
+        check_node::<O>(root, (limits, &registry::nodes()), [None, None], reached);
         assert!(root.height() == 0 || root.count() > 1, "a thin root");
-        check_node::<O>(root, limits, [None, None], reached);
     }
 }
 
 fn check_node<O: TreeOrder>(
     node: NodeRef<'_>,
-    limits: NodeLimits,
+    (limits, existing): (NodeLimits, &HashMap<usize, usize>),
     [low, high]: [Option<&[u8]>; 2],
     reached: &mut HashSet<usize>,
 ) {
-    reached.insert(node.pointer().address());
+    let address = node.pointer().address();
+    assert!(
+        existing.contains_key(&address),
+        "a node that can be reached is freed"
+    );
+    reached.insert(address);
     if node.height() == 0 {
         return check_leaf::<O>(node, limits, [low, high]);
     }
     let inner = InnerRef::<O>::new(node);
     assert!((1..=limits.children).contains(&inner.count()));
+    let bound = |index: usize| O::KEYED.then(|| inner.separator(index));
     let mut total = 0;
     for index in 0..inner.count() {
         let child = inner.child(index);
-        assert_eq!(child.height() + 1, node.height());
-        assert!(child.birth() <= node.birth(), "a child is younger");
-        assert_eq!(child.total(), inner.total(index));
-        total += child.total();
-        let bound = |index: usize| O::KEYED.then(|| inner.separator(index));
         let begin = if index > 0 { bound(index) } else { low };
         let end = if index + 1 < inner.count() {
             bound(index + 1)
         } else {
             high
         };
-        check_node::<O>(child, limits, [begin, end], reached);
+        check_node::<O>(child, (limits, existing), [begin, end], reached);
+        assert_eq!(child.height() + 1, node.height());
+        assert!(child.birth() <= node.birth(), "a child is younger");
+        assert_eq!(child.total(), inner.total(index));
+        total += child.total();
     }
     assert_eq!(total, node.total());
 }

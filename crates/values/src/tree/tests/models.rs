@@ -1,6 +1,9 @@
 //! Random changes of trees and of models of them.
 
 use std::collections::BTreeMap;
+use std::panic;
+
+use base::planted::{self, Bug};
 
 use super::super::{NodeLimits, TreeBuilder, TreeEditor, TreeView};
 use super::{ALL_LIMITS, KeyChain, PositionChain, SMALL};
@@ -211,6 +214,22 @@ fn positions_with_versions(limits: NodeLimits, seed: u64) {
 fn trees_of_positions_are_as_vectors_in_all_versions() {
     for limits in ALL_LIMITS {
         (0..4).for_each(|seed| positions_with_versions(limits, seed));
+    }
+}
+
+#[test]
+fn planted_bugs_of_versions_are_found() {
+    let run = || {
+        keys_with_versions(SMALL, 5);
+        positions_with_versions(SMALL, 5);
+    };
+    if [Bug::SharedNode, Bug::EarlyFreeing]
+        .into_iter()
+        .any(planted::is)
+    {
+        panic::catch_unwind(run).expect_err("there is a bug to find");
+    } else {
+        run();
     }
 }
 

@@ -1,0 +1,427 @@
+//! Random transactions on lists, hashes, sets and sorted sets, small and large ones, beside a model: what they
+//! answer, what snapshots have, what restarts make of the log up to any transaction, with a checkpoint and
+//! without, and what replicas have.
+//!
+//! With a planted bug of collections the test requires that the bug is found.
+
+use std::panic::{self, UnwindSafe};
+
+use base::Op;
+use base::nested::NestedItem;
+use base::partition::OwnedReply;
+use base::planted::{self, Bug};
+use base::transaction::{ExpireWhen, Expiry, ValueCall};
+use fastrand::Rng;
+use kumiki_engine::{Snapshot, SnapshotEntry};
+use testkit::Reply;
+use testkit::workload::collections::own::OwnCollections;
+use testkit::workload::{
+    Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, Times, Workload,
+};
+use values::{StoredValue, hashes, lists, sets, sorted_sets};
+
+use crate::support::replica::{Replica, stager};
+use crate::support::{Entries, Logged, World, holder};
+
+/// Returns the number of a command on one key.
+fn command(name: &str) -> u16 {
+    match name {
+        "LPUSH" => lists::LPUSH,
+        "RPUSH" => lists::RPUSH,
+        "LPOP" => lists::LPOP,
+        "RPOP" => lists::RPOP,
+        "LTRIM" => lists::LTRIM,
+        "LRANGE" => lists::LRANGE,
+        "HSET" => hashes::HSET,
+        "HINCRBY" => hashes::HINCRBY,
+        "HDEL" => hashes::HDEL,
+        "HGETALL" => hashes::HGETALL,
+        "SADD" => sets::SADD,
+        "SREM" => sets::SREM,
+        "SMEMBERS" => sets::SMEMBERS,
+        "ZADD" => sorted_sets::ZADD,
+        "ZINCRBY" => sorted_sets::ZINCRBY,
+        "ZREM" => sorted_sets::ZREM,
+        "ZRANGE" => sorted_sets::ZRANGE,
+        other => panic!("{other}"),
+    }
+}
+
+fn call(words: &[String]) -> ValueCall<'_> {
+    let args: Vec<&[u8]> = words[2..].iter().map(|word| word.as_bytes()).collect();
+    ValueCall {
+        command: command(&words[0]),
+        seed: 0,
+        args: args[..].into(),
+    }
+}
+
+fn operation(words: &[String]) -> Op<'_> {
+    Op::Call {
+        key: words[1].as_bytes(),
+        call: call(words),
+    }
+}
+
+/// Returns the reply as a server gives it.
+fn reply_of(reply: &OwnedReply) -> Reply {
+    let nested = match reply {
+        OwnedReply::Ok => return Reply::Status("OK".to_owned()),
+        OwnedReply::Nil => return Reply::Null,
+        OwnedReply::Int(number) => return Reply::Int(*number),
+        OwnedReply::Bytes(bytes) => return Reply::Bulk(bytes.clone()),
+        OwnedReply::Nested(nested) => nested,
+        other => panic!("{other:?}"),
+    };
+    let mut items: Vec<Reply> = Vec::new();
+    let mut is_array = false;
+    for item in nested.items() {
+        items.push(match item {
+            NestedItem::Nil => Reply::Null,
+            NestedItem::Ok => Reply::Status("OK".to_owned()),
+            NestedItem::Int(number) => Reply::Int(number),
+            NestedItem::Double(number) | NestedItem::Decimal(number) => {
+                Reply::Bulk(number.to_string().into_bytes())
+            }
+            NestedItem::Bytes(bytes) => Reply::Bulk(bytes.to_vec()),
+            _ => {
+                is_array = true;
+                continue;
+            }
+        });
+    }
+    match is_array {
+        true => Reply::Array(items),
+        false => items.remove(0),
+    }
+}
+
+/// Returns the result of a step that was answered so.
+fn seen(step: &CollectionStep, reply: &OwnedReply) -> Seen {
+    let reply = match (reply_of(reply), &step.request()[0][..]) {
+        (Reply::Null, "LRANGE" | "HGETALL" | "SMEMBERS" | "ZRANGE") => Reply::Array(Vec::new()),
+        (reply, _) => reply,
+    };
+    let seen = step.seen(&reply);
+    seen.unwrap_or_else(|| panic!("{step:?} was answered with {reply:?}"))
+}
+
+/// Executes a step on a model, and the operations that a server makes of it, of which `run` executes those of one
+/// transaction.
+fn execute(
+    model: &mut CollectionModel,
+    step: &Step,
+    mut run: impl FnMut(&CollectionModel, &[Op<'_>]) -> Vec<OwnedReply>,
+) -> Seen {
+    let step = match step {
+        Step::Collection(step) => step,
+        Step::Delete { key } => {
+            model.remove(key);
+            let key = key.as_bytes();
+            let [OwnedReply::Int(count)] = run(model, &[Op::Delete { key }])[..] else {
+                panic!("a delete returns a count");
+            };
+            return Seen::Deleted(count == 1);
+        }
+        other => panic!("{other:?}"),
+    };
+    let before = model.clone();
+    let expected = model.apply(step);
+    let key = step.key().as_bytes();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let (first, second): (Vec<String>, Vec<String>) = match step {
+        CollectionStep::Copy { from, to } | CollectionStep::Rename { from, to } => {
+            let replies = run(&before, &[Op::GetAny { key }]);
+            let [OwnedReply::Value(kind, value)] = &replies[..] else {
+                return Seen::Value(Some(0));
+            };
+            let put = Op::PutAny {
+                key: to.as_bytes(),
+                kind: *kind,
+                value,
+                expiry: Expiry::Never,
+            };
+            if matches!(step, CollectionStep::Copy { .. }) {
+                run(model, &[put]);
+                return Seen::Value(Some(1));
+            }
+            let key = from.as_bytes();
+            run(model, &[put, Op::Delete { key }]);
+            return Seen::Done;
+        }
+        CollectionStep::Expire { .. } => {
+            let (expiry, when) = (Expiry::AtMs(1 << 40), ExpireWhen::Always);
+            return seen(step, &run(model, &[Op::Expire { key, expiry, when }])[0]);
+        }
+        CollectionStep::MoveElement { from, to } => {
+            let push = expected.value().map(|value| value.to_string());
+            let push = push.map(|value| words(&["LPUSH", to, &value]));
+            (words(&["RPOP", from]), push.unwrap_or_default())
+        }
+        CollectionStep::MoveMember { from, to, member } => {
+            let members = vec![*member];
+            let (key, to) = (from.clone(), to.clone());
+            let (remove, add) = (
+                CollectionStep::RemoveMembers {
+                    key,
+                    members: members.clone(),
+                },
+                CollectionStep::AddMembers { key: to, members },
+            );
+            let is_there = expected == Seen::Value(Some(1));
+            let add = is_there.then(|| add.request());
+            (remove.request(), add.unwrap_or_default())
+        }
+        step => (step.request(), Vec::new()),
+    };
+    let both = [&first, &second].into_iter();
+    let ops = both
+        .filter(|words| !words.is_empty())
+        .map(|words| operation(words));
+    seen(step, &run(model, &ops.collect::<Vec<Op<'_>>>())[0])
+}
+
+/// Checks all contents, which `run` reads, against a model.
+fn check(reads: &Plan, model: &CollectionModel, mut run: impl FnMut(&[Op<'_>]) -> Vec<OwnedReply>) {
+    let mut model = model.clone();
+    for step in steps(reads) {
+        let found = seen(step, &run(&[operation(&step.request())])[0]);
+        assert_eq!(found, model.apply(step), "{step:?}");
+    }
+}
+
+fn steps(plan: &Plan) -> impl Iterator<Item = &CollectionStep> {
+    plan.steps.iter().map(|step| match step {
+        Step::Collection(step) => step,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// A world, the model of its collections, and earlier states of both.
+struct Modelled {
+    world: World,
+    model: CollectionModel,
+    /// The length of the log after each plan, and the model then.
+    states: Vec<(usize, CollectionModel)>,
+    snapshots: Vec<(Snapshot, usize)>,
+    reads: Plan,
+    rng: Rng,
+    /// The number of the last prepared attempt.
+    attempts: u64,
+}
+
+impl Modelled {
+    fn run(&mut self, plan: &Plan) -> Ended {
+        let mut model = self.model.clone();
+        let steps = plan.steps.iter();
+        let seen =
+            steps.map(|step| execute(&mut model, step, |after, ops| self.transact(after, ops)));
+        let seen = seen.collect();
+        self.model = model;
+        let logged = self.world.log.entries.lock().len();
+        self.states.push((logged, self.model.clone()));
+        Ended::Committed(seen)
+    }
+
+    /// Executes a transaction, after which the contents are those of a model: at once, or in two phases, beside
+    /// attempts that are aborted and restarts in between.
+    fn transact(&mut self, after: &CollectionModel, ops: &[Op<'_>]) -> Vec<OwnedReply> {
+        let only_reads = ops.iter().all(Op::is_read_only);
+        if only_reads || self.rng.u32(..4) > 0 {
+            return self.world.run(ops);
+        }
+        let mut worker = self.world.worker();
+        if self.rng.bool() {
+            self.attempts += 1;
+            self.world.prepare(&mut worker, self.attempts, ops).unwrap();
+            worker.abort(holder(self.attempts).id).unwrap();
+        }
+        self.attempts += 1;
+        let replies = self.world.prepare(&mut worker, self.attempts, ops).unwrap();
+        let id = holder(self.attempts).id;
+        if self.rng.u32(..24) == 0 {
+            let restarted = self.world.restarted();
+            restarted.worker().commit(id).unwrap();
+            self.check(&restarted, after);
+        }
+        worker.commit(id).unwrap();
+        replies
+    }
+
+    fn state(&self, rng: &mut Rng) -> usize {
+        rng.usize(..self.states.len())
+    }
+
+    /// Checks all contents of a world.
+    fn check(&self, world: &World, model: &CollectionModel) {
+        check(&self.reads, model, |ops| world.run(ops));
+    }
+
+    /// Checks all contents of a snapshot.
+    fn check_snapshot(&self, snapshot: &Snapshot, state: usize) {
+        let mut model = self.states[state].1.clone();
+        let mut worker = self.world.worker();
+        for step in steps(&self.reads) {
+            let words = step.request();
+            let read = |entry: SnapshotEntry<'_>| {
+                let bytes = entry.value.bytes();
+                let stored = StoredValue::new(entry.kind, &bytes);
+                let outcome = values::execute(&call(&words), Some(stored), 0).expect("it suits");
+                seen(step, &OwnedReply::from(&outcome.reply))
+            };
+            let found = worker.read_snapshot(snapshot, words[1].as_bytes(), read);
+            let expected = model.apply(step);
+            let nothing = [Seen::Numbers(Vec::new()), Seen::Entries(Vec::new())];
+            match found {
+                Some(found) => assert_eq!(found, expected),
+                None => assert!(nothing.contains(&expected), "{step:?} misses {expected:?}"),
+            }
+        }
+    }
+
+    /// Restores the log up to a transaction.
+    fn restart(&self, rng: &mut Rng) {
+        let (length, model) = &self.states[self.state(rng)];
+        let log = self.world.log.entries.lock()[..*length].to_vec();
+        self.check(&self.world.restarted_with(log), model);
+    }
+
+    /// Restores a snapshot, as a checkpoint has it, and the log from somewhere before it up to somewhere behind.
+    fn restart_from(&self, snapshot: &Snapshot, state: usize, rng: &mut Rng) {
+        let (end, model) = &self.states[rng.usize(state..self.states.len())];
+        let start = rng.usize(..=self.states[state].0);
+        let mut entries: Entries = Vec::new();
+        let put = |entry: Option<SnapshotEntry<'_>>| {
+            entries.extend(entry.map(|entry| {
+                let put = Logged::Put {
+                    key: entry.key.to_vec(),
+                    value: entry.value.bytes().into_owned(),
+                    kind: entry.kind,
+                    generation: entry.generation,
+                    deadline: entry.deadline,
+                    origin: None,
+                };
+                (entry.tid, vec![put])
+            }));
+            true
+        };
+        let mut worker = self.world.worker();
+        assert_eq!(worker.copy_snapshot(snapshot, b"", None, put), None);
+        entries.extend_from_slice(&self.world.log.entries.lock()[start..*end]);
+        self.check(&self.world.restarted_with(entries), model);
+    }
+}
+
+fn run(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let workload = OwnCollections::default();
+    let mut client = workload.start(rng.fork());
+    let mut modelled = Modelled {
+        world: World::without_read_atomic(),
+        model: CollectionModel::default(),
+        states: vec![(0, CollectionModel::default())],
+        snapshots: Vec::new(),
+        reads: workload.reads(),
+        rng: rng.fork(),
+        attempts: 0,
+    };
+    for _ in 0..600 {
+        let plan = client.plan();
+        let ended = modelled.run(&plan);
+        client.end(&plan, &ended, Times::default()).unwrap();
+        match rng.u32(..12) {
+            0..2 => {
+                let snapshot = modelled.world.engine.snapshot();
+                let state = modelled.states.len() - 1;
+                modelled.snapshots.push((snapshot, state));
+            }
+            2..4 if !modelled.snapshots.is_empty() => {
+                let at = rng.usize(..modelled.snapshots.len());
+                let (snapshot, state) = modelled.snapshots.swap_remove(at);
+                modelled.check_snapshot(&snapshot, state);
+                modelled.restart_from(&snapshot, state, rng);
+            }
+            4 => modelled.restart(rng),
+            5..8 => modelled.world.tidy(),
+            _ => {}
+        }
+    }
+    modelled.check(&modelled.world, &modelled.model);
+}
+
+/// Demands that `run` panics if one of these bugs was chosen, and that it does not otherwise.
+fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
+    if bugs.iter().copied().any(planted::is) {
+        panic::catch_unwind(run).expect_err("there is a bug to find");
+    } else {
+        run();
+    }
+}
+
+#[test]
+fn collections_are_as_their_models_in_all_states() {
+    let bugs = [
+        Bug::ForgottenElements,
+        Bug::RepeatedElements,
+        Bug::OldElements,
+        Bug::SharedNode,
+    ];
+    judge(&bugs, || (0..4).for_each(run));
+}
+
+/// A leader, a follower from the beginning on, and one that loads a snapshot now and then.
+fn replicate(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let workload = OwnCollections::default();
+    let mut client = workload.start(rng.fork());
+    let (leader, follower, mut late) = (Replica::new(), Replica::new(), None::<Replica>);
+    let mut model = CollectionModel::default();
+    let (mut number, reads) = (0, workload.reads());
+    for _ in 0..400 {
+        let plan = client.plan();
+        let mut seen = Vec::new();
+        for step in &plan.steps {
+            seen.push(execute(&mut model, step, |_, ops| {
+                if ops.iter().all(Op::is_read_only) {
+                    return leader.execute(ops).unwrap();
+                }
+                number += 1;
+                let staged = leader.stage(number, ops).unwrap();
+                if staged.writes > 0 {
+                    let entry = leader.entry();
+                    let others = [Some(&follower), late.as_ref()].into_iter().flatten();
+                    [&leader]
+                        .into_iter()
+                        .chain(others)
+                        .for_each(|one| one.apply(&entry));
+                }
+                leader.engine.release(stager(number).id);
+                staged.value
+            }));
+        }
+        client
+            .end(&plan, &Ended::Committed(seen), Times::default())
+            .unwrap();
+        match rng.u32(..40) {
+            0 => {
+                let replica = Replica::new();
+                replica.load(&leader);
+                late = Some(replica);
+            }
+            1..4 => leader.tidy(),
+            4..7 => follower.tidy(),
+            _ => {}
+        }
+    }
+    for replica in [Some(&leader), Some(&follower), late.as_ref()] {
+        let Some(replica) = replica else { continue };
+        check(&reads, &model, |ops| replica.execute(ops).unwrap());
+        assert_eq!(replica.hash(), leader.hash());
+    }
+}
+
+#[test]
+fn replicas_have_the_collections_of_their_leader() {
+    let bugs = [Bug::ForgottenElements, Bug::SharedNode];
+    judge(&bugs, || (0..4).for_each(replicate));
+}

@@ -1,0 +1,502 @@
+//! Operations on lists, hashes, sets and sorted sets, as commands of Redis and on a model. Elements, fields,
+//! members, values and scores are whole numbers; members of sets are written as text, because a set of integers
+//! has a form of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use history::Value;
+
+use super::seen::Seen;
+use crate::Reply;
+
+/// An operation on one or two collections.
+///
+/// The result is [`Seen::Value`] unless it says otherwise: a number, an element, or `None` if there was none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectionStep {
+    /// Adds elements at the head of a list, one after another. Result: the length.
+    PushHead {
+        /// The list.
+        key: String,
+        /// The elements.
+        values: Vec<Value>,
+    },
+    /// Adds elements at the tail of a list. Result: the length.
+    PushTail {
+        /// The list.
+        key: String,
+        /// The elements.
+        values: Vec<Value>,
+    },
+    /// Removes the first element of a list. Result: the element.
+    PopHead {
+        /// The list.
+        key: String,
+    },
+    /// Removes the first element of a list, and waits for one if there is none. Not for a plan of several steps.
+    /// Result: the element.
+    AwaitHead {
+        /// The list.
+        key: String,
+        /// The longest wait.
+        wait: Duration,
+    },
+    /// Keeps the elements from `first` to `last` of a list, both included. Result: [`Seen::Done`].
+    Trim {
+        /// The list.
+        key: String,
+        /// The position of the first element.
+        first: usize,
+        /// The position of the last one.
+        last: usize,
+    },
+    /// Moves the last element of a list to the head of another one, or of the same. Result: the element.
+    MoveElement {
+        /// The list that has it.
+        from: String,
+        /// The list that gets it.
+        to: String,
+    },
+    /// Reads a list. Result: [`Seen::Numbers`], in the list's order.
+    Elements {
+        /// The list.
+        key: String,
+    },
+    /// Sets fields of a hash. Result: how many are new.
+    SetFields {
+        /// The hash.
+        key: String,
+        /// Fields and values.
+        fields: Vec<(Value, Value)>,
+    },
+    /// Adds to a field of a hash, where absent counts as 0. Result: the sum.
+    AddToField {
+        /// The hash.
+        key: String,
+        /// The field.
+        field: Value,
+        /// The number to add.
+        delta: Value,
+    },
+    /// Removes fields of a hash. Result: how many there were.
+    RemoveFields {
+        /// The hash.
+        key: String,
+        /// The fields.
+        fields: Vec<Value>,
+    },
+    /// Reads a hash. Result: [`Seen::Entries`], by field.
+    Fields {
+        /// The hash.
+        key: String,
+    },
+    /// Adds members to a set. Result: how many are new.
+    AddMembers {
+        /// The set.
+        key: String,
+        /// The members.
+        members: Vec<Value>,
+    },
+    /// Removes members of a set. Result: how many there were.
+    RemoveMembers {
+        /// The set.
+        key: String,
+        /// The members.
+        members: Vec<Value>,
+    },
+    /// Moves a member from a set to another one. Result: 1 if it was there.
+    MoveMember {
+        /// The set that has it.
+        from: String,
+        /// The set that gets it.
+        to: String,
+        /// The member.
+        member: Value,
+    },
+    /// Reads a set. Result: [`Seen::Numbers`], sorted.
+    Members {
+        /// The set.
+        key: String,
+    },
+    /// Sets scores of members of a sorted set. Result: how many are new.
+    SetScores {
+        /// The sorted set.
+        key: String,
+        /// Members and scores.
+        scores: Vec<(Value, Value)>,
+    },
+    /// Adds to a score of a sorted set, where absent counts as 0. Result: the sum.
+    AddToScore {
+        /// The sorted set.
+        key: String,
+        /// The member.
+        member: Value,
+        /// The number to add.
+        delta: Value,
+    },
+    /// Removes members of a sorted set. Result: how many there were.
+    RemoveScores {
+        /// The sorted set.
+        key: String,
+        /// The members.
+        members: Vec<Value>,
+    },
+    /// Reads a sorted set. Result: [`Seen::Entries`], by member.
+    Scores {
+        /// The sorted set.
+        key: String,
+    },
+    /// Copies a collection in place of another one. Result: 1 if it was there.
+    Copy {
+        /// The collection.
+        from: String,
+        /// The key that gets the copy.
+        to: String,
+    },
+    /// Moves a collection, which exists, to another key. Result: [`Seen::Done`].
+    Rename {
+        /// Its key.
+        from: String,
+        /// The key that gets it.
+        to: String,
+    },
+    /// Gives a key a deadline in the far future. Result: 1 if it exists.
+    Expire {
+        /// The key.
+        key: String,
+    },
+}
+
+/// The beginning of members of sets.
+const MEMBER: &str = "member ";
+
+/// The form of a reply.
+enum Form {
+    Done,
+    /// A number or nothing.
+    Number,
+    /// A key and an element, or nothing.
+    KeyAndElement,
+    Numbers,
+    SortedNumbers,
+    Entries,
+}
+
+impl CollectionStep {
+    /// Returns the key; of two, the first one.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            CollectionStep::PushHead { key, .. }
+            | CollectionStep::PushTail { key, .. }
+            | CollectionStep::PopHead { key }
+            | CollectionStep::AwaitHead { key, .. }
+            | CollectionStep::Trim { key, .. }
+            | CollectionStep::Elements { key }
+            | CollectionStep::SetFields { key, .. }
+            | CollectionStep::AddToField { key, .. }
+            | CollectionStep::RemoveFields { key, .. }
+            | CollectionStep::Fields { key }
+            | CollectionStep::AddMembers { key, .. }
+            | CollectionStep::RemoveMembers { key, .. }
+            | CollectionStep::Members { key }
+            | CollectionStep::SetScores { key, .. }
+            | CollectionStep::AddToScore { key, .. }
+            | CollectionStep::RemoveScores { key, .. }
+            | CollectionStep::Scores { key }
+            | CollectionStep::Expire { key } => key,
+            CollectionStep::MoveElement { from, .. }
+            | CollectionStep::MoveMember { from, .. }
+            | CollectionStep::Copy { from, .. }
+            | CollectionStep::Rename { from, .. } => from,
+        }
+    }
+
+    /// Returns the command.
+    #[must_use]
+    pub fn request(&self) -> Vec<String> {
+        fn words(name: &str, key: &str, numbers: impl IntoIterator<Item = Value>) -> Vec<String> {
+            let numbers = numbers.into_iter().map(|number| number.to_string());
+            let head = [name, key].map(str::to_owned);
+            head.into_iter().chain(numbers).collect()
+        }
+        let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let with_members = |name: &str, key: &str, members: &[Value]| {
+            let members = members.iter().map(|member| format!("{MEMBER}{member}"));
+            let head = [name, key].map(str::to_owned);
+            head.into_iter().chain(members).collect()
+        };
+        match self {
+            CollectionStep::PushHead { key, values } => words("LPUSH", key, values.clone()),
+            CollectionStep::PushTail { key, values } => words("RPUSH", key, values.clone()),
+            CollectionStep::PopHead { key } => text(&["LPOP", key]),
+            CollectionStep::AwaitHead { key, wait } => {
+                text(&["BLPOP", key, &wait.as_secs_f64().to_string()])
+            }
+            CollectionStep::Trim { key, first, last } => {
+                text(&["LTRIM", key, &first.to_string(), &last.to_string()])
+            }
+            CollectionStep::MoveElement { from, to } => text(&["LMOVE", from, to, "RIGHT", "LEFT"]),
+            CollectionStep::Elements { key } => text(&["LRANGE", key, "0", "-1"]),
+            CollectionStep::SetFields { key, fields } => words(
+                "HSET",
+                key,
+                fields.iter().flat_map(|&(field, value)| [field, value]),
+            ),
+            CollectionStep::AddToField { key, field, delta } => {
+                words("HINCRBY", key, [*field, *delta])
+            }
+            CollectionStep::RemoveFields { key, fields } => words("HDEL", key, fields.clone()),
+            CollectionStep::Fields { key } => text(&["HGETALL", key]),
+            CollectionStep::AddMembers { key, members } => with_members("SADD", key, members),
+            CollectionStep::RemoveMembers { key, members } => with_members("SREM", key, members),
+            CollectionStep::MoveMember { from, to, member } => {
+                text(&["SMOVE", from, to, &format!("{MEMBER}{member}")])
+            }
+            CollectionStep::Members { key } => text(&["SMEMBERS", key]),
+            CollectionStep::SetScores { key, scores } => words(
+                "ZADD",
+                key,
+                scores.iter().flat_map(|&(member, score)| [score, member]),
+            ),
+            CollectionStep::AddToScore { key, member, delta } => {
+                words("ZINCRBY", key, [*delta, *member])
+            }
+            CollectionStep::RemoveScores { key, members } => words("ZREM", key, members.clone()),
+            CollectionStep::Scores { key } => text(&["ZRANGE", key, "0", "-1", "WITHSCORES"]),
+            CollectionStep::Copy { from, to } => text(&["COPY", from, to, "REPLACE"]),
+            CollectionStep::Rename { from, to } => text(&["RENAME", from, to]),
+            CollectionStep::Expire { key } => text(&["EXPIRE", key, "100000"]),
+        }
+    }
+
+    fn form(&self) -> Form {
+        match self {
+            CollectionStep::Trim { .. } | CollectionStep::Rename { .. } => Form::Done,
+            CollectionStep::AwaitHead { .. } => Form::KeyAndElement,
+            CollectionStep::Elements { .. } => Form::Numbers,
+            CollectionStep::Members { .. } => Form::SortedNumbers,
+            CollectionStep::Fields { .. } | CollectionStep::Scores { .. } => Form::Entries,
+            _ => Form::Number,
+        }
+    }
+
+    /// Returns the result of the reply to [`CollectionStep::request`], or `None` if no server should give it.
+    #[must_use]
+    pub fn seen(&self, reply: &Reply) -> Option<Seen> {
+        let numbers = |items: &[Reply]| items.iter().map(number).collect::<Option<Vec<Value>>>();
+        match (self.form(), reply) {
+            (Form::Done, Reply::Status(_)) => Some(Seen::Done),
+            (Form::Number, Reply::Null) => Some(Seen::Value(None)),
+            (Form::Number, _) => number(reply).map(|number| Seen::Value(Some(number))),
+            (Form::KeyAndElement, Reply::Null | Reply::NullArray) => Some(Seen::Value(None)),
+            (Form::KeyAndElement, Reply::Array(items)) => match &items[..] {
+                [Reply::Bulk(key), element] if key == self.key().as_bytes() => {
+                    number(element).map(|number| Seen::Value(Some(number)))
+                }
+                _ => None,
+            },
+            (Form::Numbers, Reply::Array(items)) => numbers(items).map(Seen::Numbers),
+            (Form::SortedNumbers, Reply::Array(items)) => {
+                let mut numbers = items.iter().map(member).collect::<Option<Vec<Value>>>()?;
+                numbers.sort_unstable();
+                Some(Seen::Numbers(numbers))
+            }
+            (Form::Entries, Reply::Array(items)) => {
+                let numbers = numbers(items)?;
+                let pairs = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+                let mut pairs: Vec<(Value, Value)> = pairs.collect();
+                pairs.sort_unstable();
+                numbers
+                    .len()
+                    .is_multiple_of(2)
+                    .then_some(Seen::Entries(pairs))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn number(reply: &Reply) -> Option<Value> {
+    match reply {
+        Reply::Int(number) => Some(*number),
+        Reply::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn member(reply: &Reply) -> Option<Value> {
+    match reply {
+        Reply::Bulk(text) => {
+            let text = std::str::from_utf8(text).ok()?;
+            text.strip_prefix(MEMBER)?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Collection {
+    List(Vec<Value>),
+    Set(BTreeSet<Value>),
+    /// A hash or a sorted set.
+    Map(BTreeMap<Value, Value>),
+}
+
+/// Collections by key. An empty one does not exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectionModel {
+    collections: BTreeMap<String, Collection>,
+}
+
+impl CollectionModel {
+    /// Removes a collection. Returns `false` if there is none.
+    pub fn remove(&mut self, key: &str) -> bool {
+        self.collections.remove(key).is_some()
+    }
+
+    /// Returns `true` if there is such a collection.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.collections.contains_key(key)
+    }
+
+    /// Executes a step.
+    ///
+    /// # Panics
+    /// Panics if the step does not suit the type of the collection, or renames one that does not exist.
+    pub fn apply(&mut self, step: &CollectionStep) -> Seen {
+        let seen = self.execute(step);
+        self.collections.retain(|_, collection| match collection {
+            Collection::List(list) => !list.is_empty(),
+            Collection::Set(set) => !set.is_empty(),
+            Collection::Map(map) => !map.is_empty(),
+        });
+        seen
+    }
+
+    fn execute(&mut self, step: &CollectionStep) -> Seen {
+        let count = |count: usize| Seen::Value(Some(count as Value));
+        match step {
+            CollectionStep::PushHead { key, values } => {
+                let list = self.list(key);
+                values.iter().for_each(|value| list.insert(0, *value));
+                count(list.len())
+            }
+            CollectionStep::PushTail { key, values } => {
+                let list = self.list(key);
+                list.extend(values);
+                count(list.len())
+            }
+            CollectionStep::PopHead { key } | CollectionStep::AwaitHead { key, .. } => {
+                let list = self.list(key);
+                Seen::Value((!list.is_empty()).then(|| list.remove(0)))
+            }
+            CollectionStep::Trim { key, first, last } => {
+                let list = self.list(key);
+                list.truncate(last + 1);
+                list.drain(..(*first).min(list.len()));
+                Seen::Done
+            }
+            CollectionStep::MoveElement { from, to } => {
+                let element = self.list(from).pop();
+                if let Some(element) = element {
+                    self.list(to).insert(0, element);
+                }
+                Seen::Value(element)
+            }
+            CollectionStep::Elements { key } => Seen::Numbers(self.list(key).clone()),
+            CollectionStep::SetFields { key, fields: pairs }
+            | CollectionStep::SetScores { key, scores: pairs } => {
+                let map = self.map(key);
+                let new = pairs
+                    .iter()
+                    .filter(|(at, value)| map.insert(*at, *value).is_none());
+                count(new.count())
+            }
+            CollectionStep::AddToField {
+                key,
+                field: at,
+                delta,
+            }
+            | CollectionStep::AddToScore {
+                key,
+                member: at,
+                delta,
+            } => {
+                let sum = self.map(key).entry(*at).or_default();
+                *sum += delta;
+                Seen::Value(Some(*sum))
+            }
+            CollectionStep::RemoveFields { key, fields: all }
+            | CollectionStep::RemoveScores { key, members: all } => {
+                let map = self.map(key);
+                count(all.iter().filter(|at| map.remove(at).is_some()).count())
+            }
+            CollectionStep::Fields { key } | CollectionStep::Scores { key } => Seen::Entries(
+                self.map(key)
+                    .iter()
+                    .map(|(at, value)| (*at, *value))
+                    .collect(),
+            ),
+            CollectionStep::AddMembers { key, members } => {
+                let set = self.set(key);
+                count(members.iter().filter(|member| set.insert(**member)).count())
+            }
+            CollectionStep::RemoveMembers { key, members } => {
+                let set = self.set(key);
+                count(members.iter().filter(|member| set.remove(member)).count())
+            }
+            CollectionStep::MoveMember { from, to, member } => {
+                let was_there = self.set(from).remove(member);
+                if was_there {
+                    self.set(to).insert(*member);
+                }
+                count(usize::from(was_there))
+            }
+            CollectionStep::Members { key } => {
+                Seen::Numbers(self.set(key).iter().copied().collect())
+            }
+            CollectionStep::Copy { from, to } => {
+                let source = self.collections.get(from).cloned();
+                let is_there = source.is_some();
+                if let Some(source) = source {
+                    self.collections.insert(to.clone(), source);
+                }
+                count(usize::from(is_there))
+            }
+            CollectionStep::Rename { from, to } => {
+                let source = self.collections.remove(from).expect("it exists");
+                self.collections.insert(to.clone(), source);
+                Seen::Done
+            }
+            CollectionStep::Expire { key } => count(usize::from(self.has(key))),
+        }
+    }
+
+    fn list(&mut self, key: &str) -> &mut Vec<Value> {
+        match self.entry(key, || Collection::List(Vec::new())) {
+            Collection::List(list) => list,
+            other => panic!("{key} is {other:?}"),
+        }
+    }
+
+    fn set(&mut self, key: &str) -> &mut BTreeSet<Value> {
+        match self.entry(key, || Collection::Set(BTreeSet::new())) {
+            Collection::Set(set) => set,
+            other => panic!("{key} is {other:?}"),
+        }
+    }
+
+    fn map(&mut self, key: &str) -> &mut BTreeMap<Value, Value> {
+        match self.entry(key, || Collection::Map(BTreeMap::new())) {
+            Collection::Map(map) => map,
+            other => panic!("{key} is {other:?}"),
+        }
+    }
+
+    fn entry(&mut self, key: &str, new: impl FnOnce() -> Collection) -> &mut Collection {
+        self.collections.entry(key.to_owned()).or_insert_with(new)
+    }
+}
