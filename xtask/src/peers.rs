@@ -34,6 +34,8 @@ pub enum PeerGroup {
     Node,
     /// A Redis client for Go, and a package that uses it.
     Go,
+    /// Job queues for Python and Ruby, and packages for Java that use Redis.
+    Queues,
     /// Cassandra, its drivers for Java, Python and Rust, cqlsh, and YCSB.
     Cassandra,
     /// PostgreSQL's command psql, and its clients psycopg 3, asyncpg and node-postgres.
@@ -55,6 +57,7 @@ impl PeerGroup {
         PeerGroup::Python,
         PeerGroup::Node,
         PeerGroup::Go,
+        PeerGroup::Queues,
         PeerGroup::Postgres,
         PeerGroup::SqlClients,
         PeerGroup::Twemproxy,
@@ -71,6 +74,7 @@ impl PeerGroup {
             PeerGroup::Python => "python",
             PeerGroup::Node => "node",
             PeerGroup::Go => "go",
+            PeerGroup::Queues => "queues",
             PeerGroup::Cassandra => "cassandra",
             PeerGroup::Postgres => "postgres",
             PeerGroup::SqlClients => "sql-clients",
@@ -155,6 +159,12 @@ const PEERS: &[Peer] = &[
         group: PeerGroup::Node,
         program: "npm",
         package: "npm",
+        version: "--version",
+    },
+    Peer {
+        group: PeerGroup::Queues,
+        program: "sidekiq",
+        package: "ruby-sidekiq",
         version: "--version",
     },
     Peer {
@@ -259,7 +269,14 @@ const LIBRARIES: &[Library] = &[
         group: PeerGroup::Python,
         name: "django-redis",
         version: "7.0.0",
-        beside: &["Django==5.2.19", "limits==5.8.0", "redis==7.1.1"],
+        beside: &[
+            "Django==5.2.19",
+            "limits==5.8.0",
+            "redis==7.1.1",
+            "rq==2.12.0",
+            "channels_redis==4.3.0",
+            "channels==4.3.2",
+        ],
         place: "python-frameworks/django_redis",
         installer: PIP,
         folder: "python-frameworks",
@@ -280,6 +297,47 @@ const LIBRARIES: &[Library] = &[
         installer: NPM,
         folder: "node-frameworks",
         join: "@",
+    },
+    Library {
+        group: PeerGroup::Node,
+        name: "bullmq",
+        version: "6.7.0",
+        beside: &[
+            "ioredis@5.8.2",
+            "redis@6.3.1",
+            "express@5.3.0",
+            "express-session@1.19.0",
+            "connect-redis@10.0.0",
+            "socket.io@4.8.4",
+            "socket.io-client@4.8.4",
+            "@socket.io/redis-adapter@8.3.0",
+            "@socket.io/redis-streams-adapter@0.3.1",
+        ],
+        place: "node-queues/node_modules/bullmq",
+        installer: NPM,
+        folder: "node-queues",
+        join: "@",
+    },
+    Library {
+        group: PeerGroup::Queues,
+        name: "celery",
+        version: "5.7.0",
+        beside: &["dramatiq==2.2.1", "huey==3.5.4", "redis==7.1.1"],
+        place: "python-queues/celery",
+        installer: PIP,
+        folder: "python-queues",
+        join: "==",
+    },
+    // It needs an older client.
+    Library {
+        group: PeerGroup::Queues,
+        name: "arq",
+        version: "0.28.0",
+        beside: &["redis==5.3.1"],
+        place: "python-arq/arq",
+        installer: PIP,
+        folder: "python-arq",
+        join: "==",
     },
     Library {
         group: PeerGroup::Postgres,
@@ -387,6 +445,7 @@ pub fn install(groups: &[PeerGroup]) -> Result<()> {
             PeerGroup::Cassandra,
             PeerGroup::Postgres,
             PeerGroup::SqlClients,
+            PeerGroup::Queues,
         ];
         has(group)
             || group == PeerGroup::Python && of_python.into_iter().any(has)
@@ -423,6 +482,11 @@ pub fn install(groups: &[PeerGroup]) -> Result<()> {
     if has(PeerGroup::Go) {
         go::GO_REDIS.install()?;
         go::REDSYNC.install()?;
+    }
+    if has(PeerGroup::Queues) {
+        maven::install()?;
+        maven::REDISSON.install()?;
+        maven::SPRING_SESSION.install()?;
     }
     if has(PeerGroup::SqlClients) {
         sql_clients::install()?;

@@ -27,6 +27,8 @@ pub enum Group {
     Node,
     /// The Redis client of Go and a package that uses it, in programs.
     Go,
+    /// Job queues of Python and Ruby, and packages of Java that use Redis.
+    Queues,
     /// Cassandra, its drivers for Java, Python and Rust, `cqlsh`, YCSB.
     Cassandra,
     /// `psql`, and the clients of PostgreSQL psycopg 3, asyncpg and node-postgres.
@@ -53,11 +55,12 @@ pub struct Selection {
 
 impl Group {
     /// All groups.
-    pub const ALL: [Group; 10] = [
+    pub const ALL: [Group; 11] = [
         Group::Redis,
         Group::Python,
         Group::Node,
         Group::Go,
+        Group::Queues,
         Group::Cassandra,
         Group::Postgres,
         Group::SqlClients,
@@ -75,6 +78,7 @@ impl Group {
             Group::Python => "python",
             Group::Node => "node",
             Group::Go => "go",
+            Group::Queues => "queues",
             Group::Cassandra => "cassandra",
             Group::Postgres => "postgres",
             Group::SqlClients => "sql-clients",

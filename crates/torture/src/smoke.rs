@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::server::{Program, ServerUnderTest};
 use xtask::process;
 
-/// The tests of redis-benchmark whose commands exist.
+/// Some tests of redis-benchmark; the test `redis_benchmark` of crate `cli` runs all of them.
 const TESTS: &str = "ping,set,get,incr,mset";
 
 /// Runs it.

@@ -22,6 +22,26 @@ pub(super) struct Jars {
     pub(super) wanted: &'static [[&'static str; 3]],
 }
 
+/// Objects of Java that a Redis server keeps: locks, maps, queues.
+pub(super) const REDISSON: Jars = Jars {
+    name: "redisson",
+    wanted: &[["org.redisson", "redisson", "3.52.0"]],
+};
+
+/// Sessions of web servers that a Redis server keeps, and the client that they use.
+pub(super) const SPRING_SESSION: Jars = Jars {
+    name: "spring-session",
+    wanted: &[
+        [
+            "org.springframework.session",
+            "spring-session-data-redis",
+            "4.0.4",
+        ],
+        ["io.lettuce", "lettuce-core", "7.2.3.RELEASE"],
+        ["org.springframework.data", "spring-data-redis", "4.0.6"],
+    ],
+};
+
 /// Debian's packages: Java with its compiler, which also runs a program from its source, and Maven.
 const PACKAGES: [&str; 2] = ["openjdk-17-jdk-headless", "maven"];
 /// Of one version, so that a new one changes nothing unasked.

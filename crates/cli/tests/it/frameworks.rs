@@ -1,16 +1,19 @@
-//! Packages of others that keep locks, counters and limits on a server, by scripts and by strings. Each does its
-//! documented job. The programs that use them are in `clients/`; docs/frameworks.md lists the packages.
+//! Packages of others that keep locks, counters, limits, sessions, messages and queues of jobs on a server. Each
+//! does its documented job. The programs that use them are in `clients/`; docs/frameworks.md lists the packages.
 //!
-//! `cargo xtask peers python node go` installs them. Without them a test says so and passes; with
+//! `cargo xtask peers python node go queues` installs them. Without them a test says so and passes; with
 //! `KUMIKI_REQUIRE_PEERS=1` it fails.
 
 use std::process::Command;
+use std::time::Duration;
 
 use testkit::peers::{self, Group};
+use testkit::process::Server;
+use testkit::{Client, eventually};
 
 use crate::support::clients::{run, script};
 use crate::support::cluster::{Cluster, Keeping};
-use crate::support::process::start_server;
+use crate::support::process::{proxy, serve, start_server};
 
 const NODES: usize = 2;
 
@@ -47,6 +50,64 @@ fn node_with_server(name: &str) {
         command.arg(server.address.port().to_string());
         assert_eq!(run(&command, ""), "done\n");
     }
+}
+
+/// Returns the command that runs a program of `queues/` in Python, but for the port, if its packages are
+/// installed, which lie beside `package`.
+fn python_queue(group: Group, package: &str, program: &str) -> Option<Command> {
+    let python = peers::program(group, "python3")?;
+    let package = peers::installed(group, package)?;
+    let mut command = Command::new(&python);
+    command.arg(script("queues/run.py")).arg(program);
+    command.env("PYTHONPATH", package.parent().expect("it lies in a folder"));
+    Some(command)
+}
+
+/// Runs a program of `queues/` in Python with a server.
+fn python_queue_with_server(group: Group, package: &str, program: &str) {
+    if let Some(mut command) = python_queue(group, package, program) {
+        let server = start_server(&["--ephemeral"]);
+        command.env("PORT", server.address.port().to_string());
+        assert_eq!(run(&command, ""), "done\n");
+    }
+}
+
+/// Returns the command that runs a part of a program of `queues/` in Node, but for the port, if its packages are
+/// installed.
+fn node_queue(program: &str, part: &str) -> Option<Command> {
+    let node = peers::program(Group::Node, "node")?;
+    let package = peers::installed(Group::Node, "node-queues/node_modules/bullmq")?;
+    let mut command = Command::new(&node);
+    command.arg(script("queues").join(program)).arg(part);
+    command.env("NODE_PATH", package.parent().expect("it lies in a folder"));
+    Some(command)
+}
+
+/// Runs a part of a program of `queues/` in Node with a server.
+fn node_queue_with_server(program: &str, part: &str) {
+    if let Some(mut command) = node_queue(program, part) {
+        let server = start_server(&["--ephemeral"]);
+        command.arg(server.address.port().to_string());
+        assert_eq!(run(&command, ""), "done\n");
+    }
+}
+
+/// Runs a program of `java-frameworks/` from its source with a server.
+fn java(jars: &str, program: &str) {
+    let (Some(jars), Some(java)) = (
+        peers::installed(Group::Queues, jars),
+        peers::find(Group::Queues, "Java 17", || cassandra::java().ok()),
+    ) else {
+        return;
+    };
+    let server = start_server(&["--ephemeral"]);
+    let mut command = Command::new(&java);
+    // It ends before it would pay to compile much of it.
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+    command.arg("-cp").arg(jars.join("*"));
+    command.arg(script("java-frameworks").join(program));
+    command.arg(server.address.port().to_string());
+    assert_eq!(run(&command, ""), "done\n");
 }
 
 #[test]
@@ -126,4 +187,135 @@ fn redsync_go_redis_and_rueidis_work_with_a_cluster() {
         command.arg("cluster").arg(cluster.address(0).to_string());
         assert_eq!(run(&command, ""), "done\n");
     }
+}
+
+#[test]
+fn rq_does_each_job_also_those_of_killed_workers() {
+    python_queue_with_server(Group::Python, "python-frameworks/rq", "rq_jobs");
+}
+
+#[test]
+fn channels_carry_messages_between_processes() {
+    let package = "python-frameworks/channels_redis";
+    python_queue_with_server(Group::Python, package, "channels_layers");
+}
+
+#[test]
+fn celery_does_each_task_also_those_of_killed_workers() {
+    python_queue_with_server(Group::Queues, "python-queues/celery", "celery_jobs");
+}
+
+#[test]
+fn celery_does_each_task_through_the_proxy() {
+    if let Some(mut command) = python_queue(Group::Queues, "python-queues/celery", "celery_jobs") {
+        let cluster = Cluster::start(3, Keeping::Nothing);
+        let proxy = proxy(&["--cluster", &cluster.file()]);
+        command.env("PORT", proxy.address.port().to_string());
+        assert_eq!(run(&command, ""), "done\n");
+    }
+}
+
+#[test]
+fn dramatiq_does_each_job_also_those_of_killed_workers() {
+    python_queue_with_server(Group::Queues, "python-queues/dramatiq", "dramatiq_jobs");
+}
+
+#[test]
+fn huey_does_each_task_once() {
+    python_queue_with_server(Group::Queues, "python-queues/huey", "huey_jobs");
+}
+
+#[test]
+fn arq_does_each_job_once() {
+    python_queue_with_server(Group::Queues, "python-arq/arq", "arq_jobs");
+}
+
+#[test]
+fn bullmq_does_each_job_once() {
+    node_queue_with_server("bullmq.js", "all");
+}
+
+#[test]
+fn bullmq_reports_each_event_once() {
+    node_queue_with_server("bullmq.js", "events");
+}
+
+#[test]
+fn bullmq_does_the_jobs_of_a_killed_worker() {
+    node_queue_with_server("bullmq.js", "kills");
+}
+
+#[test]
+fn bullmq_does_each_job_although_the_server_is_killed() {
+    let Some(mut command) = node_queue("bullmq.js", "kills") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let start = |address| {
+        let mut command = serve(address);
+        command.arg("--data").arg(dir.path());
+        command
+    };
+    let mut server = Server::start(|address, _| start(address));
+    let address = server.address;
+    command.arg(address.port().to_string());
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| run(&command, ""));
+        // The jobs have been added: a repetition of that would add them twice.
+        eventually("jobs are executed", || {
+            client.is_finished() || Client::connect(address).told("EXISTS done") == "1"
+        });
+        assert!(!client.is_finished(), "it ends before the server is killed");
+        for _ in 0..3 {
+            server.kill();
+            server = Server::insist_at(address, |address, _| start(address)).expect("it restarts");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        assert_eq!(client.join().expect("it ends well"), "done\n");
+    });
+}
+
+#[test]
+fn connect_redis_keeps_sessions() {
+    node_queue_with_server("web.js", "sessions");
+}
+
+#[test]
+fn socket_io_carries_messages_by_channels() {
+    node_queue_with_server("web.js", "messagesByChannels");
+}
+
+#[test]
+fn socket_io_carries_messages_by_sharded_channels() {
+    node_queue_with_server("web.js", "messagesByShardedChannels");
+}
+
+#[test]
+fn socket_io_carries_messages_by_streams() {
+    node_queue_with_server("web.js", "messagesByStreams");
+}
+
+#[test]
+fn sidekiq_does_each_job() {
+    let (Some(_), Some(ruby)) = (
+        peers::program(Group::Queues, "sidekiq"),
+        peers::program(Group::Queues, "ruby"),
+    ) else {
+        return;
+    };
+    let server = start_server(&["--ephemeral"]);
+    let mut command = Command::new(&ruby);
+    command.arg(script("queues/sidekiq_jobs.rb"));
+    command.env("REDIS_URL", format!("redis://{}/0", server.address));
+    assert_eq!(run(&command, ""), "done\n");
+}
+
+#[test]
+fn objects_of_redisson_work() {
+    java("redisson/lib", "RedissonObjects.java");
+}
+
+#[test]
+fn spring_session_keeps_finds_and_announces_sessions() {
+    java("spring-session/lib", "SpringSessions.java");
 }

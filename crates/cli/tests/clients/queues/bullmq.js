@@ -12,8 +12,14 @@ const connection = { host: "127.0.0.1", port, maxRetriesPerRequest: null };
 const client = new Redis(connection);
 // Milliseconds after which a condition counts as one that never holds.
 const PATIENCE = 60000;
-// The jobs of a worker that is silent for a second are given to others.
-const impatient = { connection, concurrency: 3, lockDuration: 1000, stalledInterval: 500 };
+// The jobs of a worker that is silent for a second are given to others, as often as that happens.
+const impatient = {
+  connection,
+  concurrency: 3,
+  lockDuration: 1000,
+  stalledInterval: 500,
+  maxStalledCount: 1000,
+};
 
 const sleep = (time) => new Promise((resolve) => setTimeout(resolve, time));
 

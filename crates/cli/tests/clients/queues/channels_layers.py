@@ -6,7 +6,7 @@ from channels_redis.core import RedisChannelLayer
 from channels_redis.pubsub import RedisPubSubChannelLayer
 
 from channels.exceptions import ChannelFull
-from workers import PATIENCE, URL, check, client
+from workers import PATIENCE, URL, check, client, wait
 
 MESSAGES = 50
 
@@ -20,12 +20,19 @@ async def collected(layer, channel, count):
     return sorted([(await receive(layer, channel))["number"] for _ in range(count)])
 
 
+def wait_for_subscription(layer, channel):
+    """Waits until the server knows a subscription, whose confirmation the layer does not await."""
+    if isinstance(layer, RedisPubSubChannelLayer):
+        wait(f"a subscription to {channel}", lambda: client.pubsub_numsub(channel) == [(channel, 1)])
+
+
 async def channels_and_groups(kind):
     # Two processes would have a layer each.
     sender, receiver = kind(hosts=[URL]), kind(hosts=[URL])
     numbers = list(range(MESSAGES))
 
     mailbox = await receiver.new_channel()
+    wait_for_subscription(receiver, mailbox)
     for number in numbers:
         await sender.send(mailbox, {"type": "note", "number": number})
     check("messages of a channel", await collected(receiver, mailbox, MESSAGES), numbers)
@@ -33,6 +40,8 @@ async def channels_and_groups(kind):
     members = [await receiver.new_channel() for _ in range(3)]
     for member in members:
         await receiver.group_add("room", member)
+        wait_for_subscription(receiver, member)
+    wait_for_subscription(receiver, "asgi__group__room")
     for number in numbers:
         await sender.group_send("room", {"type": "note", "number": number})
     received = await asyncio.gather(*(collected(receiver, one, MESSAGES) for one in members))
@@ -73,7 +82,6 @@ async def layers():
     await capacity()
     check("keys that are left", client.keys("asgi*"), [])
     print("done")
-
 
 
 def main():

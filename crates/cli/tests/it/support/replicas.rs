@@ -316,11 +316,7 @@ impl Replicas {
 
     /// Returns a client that follows redirects.
     pub(crate) fn client(&self) -> Follower {
-        Follower {
-            addresses: self.addresses.iter().map(|node| node.client).collect(),
-            at: 0,
-            client: None,
-        }
+        Follower::of(self.addresses.iter().map(|node| node.client).collect())
     }
 }
 
@@ -341,6 +337,25 @@ pub(crate) enum Outcome {
 }
 
 impl Follower {
+    /// Returns a client of the nodes at these addresses.
+    pub(crate) fn of(addresses: Vec<SocketAddr>) -> Follower {
+        Follower {
+            addresses,
+            at: 0,
+            client: None,
+        }
+    }
+
+    /// Sends a command on its connection, if it has one, and closes it, as a client that is killed.
+    pub(crate) fn die_after<A: AsRef<[u8]>>(&mut self, args: &[A]) {
+        if let Some((_, client)) = self.client.as_mut() {
+            client.push(args);
+            // A connection that the node has closed takes no command.
+            drop(client.flush());
+        }
+        self.leave();
+    }
+
     /// Sends a command until it is answered, or its outcome is unknown.
     ///
     /// # Panics
@@ -432,7 +447,8 @@ impl Follower {
         }
     }
 
-    fn leave(&mut self) {
+    /// Closes its connection, if it has one. The next call is sent to another node.
+    pub(crate) fn leave(&mut self) {
         self.client = None;
         self.at += 1;
         std::thread::sleep(Duration::from_millis(20));
