@@ -58,6 +58,16 @@ pub enum CollectionStep {
         /// The list that gets it.
         to: String,
     },
+    /// Moves the first element of a list to the tail of another one, or of the same, and waits for one if there is
+    /// none. Not for a plan of several steps. Result: the element.
+    AwaitMove {
+        /// The list that has it.
+        from: String,
+        /// The list that gets it.
+        to: String,
+        /// The longest wait.
+        wait: Duration,
+    },
     /// Reads a list. Result: [`Seen::Numbers`], in the list's order.
     Elements {
         /// The list.
@@ -207,6 +217,7 @@ impl CollectionStep {
             | CollectionStep::Scores { key }
             | CollectionStep::Expire { key } => key,
             CollectionStep::MoveElement { from, .. }
+            | CollectionStep::AwaitMove { from, .. }
             | CollectionStep::MoveMember { from, .. }
             | CollectionStep::Copy { from, .. }
             | CollectionStep::Rename { from, .. } => from,
@@ -238,6 +249,10 @@ impl CollectionStep {
                 text(&["LTRIM", key, &first.to_string(), &last.to_string()])
             }
             CollectionStep::MoveElement { from, to } => text(&["LMOVE", from, to, "RIGHT", "LEFT"]),
+            CollectionStep::AwaitMove { from, to, wait } => {
+                let wait = wait.as_secs_f64().to_string();
+                text(&["BLMOVE", from, to, "LEFT", "RIGHT", &wait])
+            }
             CollectionStep::Elements { key } => text(&["LRANGE", key, "0", "-1"]),
             CollectionStep::SetFields { key, fields } => words(
                 "HSET",
@@ -288,7 +303,7 @@ impl CollectionStep {
         let numbers = |items: &[Reply]| items.iter().map(number).collect::<Option<Vec<Value>>>();
         match (self.form(), reply) {
             (Form::Done, Reply::Status(_)) => Some(Seen::Done),
-            (Form::Number, Reply::Null) => Some(Seen::Value(None)),
+            (Form::Number, Reply::Null | Reply::NullArray) => Some(Seen::Value(None)),
             (Form::Number, _) => number(reply).map(|number| Seen::Value(Some(number))),
             (Form::KeyAndElement, Reply::Null | Reply::NullArray) => Some(Seen::Value(None)),
             (Form::KeyAndElement, Reply::Array(items)) => match &items[..] {
@@ -403,6 +418,14 @@ impl CollectionModel {
                 let element = self.list(from).pop();
                 if let Some(element) = element {
                     self.list(to).insert(0, element);
+                }
+                Seen::Value(element)
+            }
+            CollectionStep::AwaitMove { from, to, .. } => {
+                let list = self.list(from);
+                let element = (!list.is_empty()).then(|| list.remove(0));
+                if let Some(element) = element {
+                    self.list(to).push(element);
                 }
                 Seen::Value(element)
             }
