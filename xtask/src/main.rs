@@ -30,7 +30,8 @@ Harnesses, which are built when they are asked for (`cargo xtask NAME --help`):
   smoke          The README's first minute
   cluster        Start a cluster on this machine
   cassandra      Start Cassandra nodes on this machine
-  bench-cluster, bench-replicas, bench-redis, bench-hostile, bench-publish
+  bench-cluster, bench-replicas, bench-redis, bench-hostile, bench-publish,
+  bench-collections
                  Measure the real server";
 
 #[derive(Subcommand)]

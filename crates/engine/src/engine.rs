@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::database_table::DatabaseTable;
 use crate::epoch::Epochs;
+use crate::field_deadlines::FieldDeadlines;
 use crate::floors::Floors;
 use crate::holds::Holds;
 use crate::index::RecordIndex;
@@ -58,6 +59,7 @@ pub struct Engine {
     pub(crate) slots: Box<[CachePadded<WorkerSlot>]>,
     pub(crate) free_slots: Mutex<Vec<usize>>,
     pub(crate) expired: AtomicU64,
+    pub(crate) field_deadlines: FieldDeadlines,
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
@@ -125,6 +127,7 @@ impl Engine {
                 .collect(),
             free_slots: Mutex::new((1..=options.workers).rev().collect()),
             expired: AtomicU64::new(0),
+            field_deadlines: FieldDeadlines::default(),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
             memory_limit: AtomicU64::new(0),

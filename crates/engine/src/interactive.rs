@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use base::database;
 use base::transaction::{Expiry, OpError, When};
-use base::{Abort, Version};
+use base::{Abort, Op, Reply, Version};
 
+use crate::one_shot;
 use crate::strings;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
@@ -121,6 +122,25 @@ impl<'t> Txn<'t> {
                 ));
             });
         Ok(pairs)
+    }
+
+    /// Executes operations, and returns their replies.
+    ///
+    /// # Errors
+    /// After [`Abort::Precondition`] of an operation before all writes of the list, nothing of the list has
+    /// happened, and the transaction may go on. Any other error is to be passed on; it is
+    /// [`Abort::Unsupported`] for read-atomic keys, whose versions name all keys that a transaction writes.
+    pub fn execute(&mut self, ops: &[Op<'_>]) -> Result<&[Reply<'_>], TransactionError> {
+        let engine = &self.thread.engine;
+        engine.check_count(ops)?;
+        let covered = |op: &Op<'_>| op.key().is_some_and(|key| engine.read_atomic.covers(key));
+        if engine.read_atomic.any() && ops.iter().any(covered) {
+            let what = "read-atomic keys in a transaction of several steps".to_owned();
+            return Err(Abort::Unsupported { what }.into());
+        }
+        let from = self.txn.replies.len();
+        one_shot::run(self.thread, self.txn, ops)?;
+        Ok(&self.txn.replies[from..])
     }
 
     /// Returns the transaction's time: milliseconds since the Unix epoch, the stamp of its epoch.

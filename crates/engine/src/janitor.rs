@@ -43,6 +43,7 @@ use self::removal::{cut_history, cut_retained, remove};
 use crate::announce::{announce_expiry, is_system};
 use crate::engine::{Engine, JANITOR};
 use crate::epoch::EpochGuard;
+use crate::expiring_hashes::AwaitedHashes;
 use crate::lookaside::HintTable;
 use crate::record::{RecordRef, VersionRef};
 use crate::system_record;
@@ -72,6 +73,7 @@ pub struct Janitor {
     listing: Option<(Arc<HintTable>, Vec<u8>)>,
     /// The greatest deadline that was found passed.
     passed_ms: u64,
+    hashes: AwaitedHashes,
 }
 
 /// A read-atomic key that must be looked at again.
@@ -95,9 +97,9 @@ struct Sweep {
 pub struct JanitorReport {
     /// `true` if work is left that does not have to wait for a deadline.
     pub more: bool,
-    /// The next time at which a key expires, milliseconds since the Unix epoch.
+    /// The next time at which a key or a field expires, milliseconds since the Unix epoch.
     pub next_deadline_ms: Option<u64>,
-    /// The greatest deadline of a key that was found to have passed so far; 0: none. The log need not
+    /// The greatest deadline of a key or a field that was found to have passed so far; 0: none. The log need not
     /// know of a time after it.
     pub passed_ms: u64,
 }
@@ -119,6 +121,7 @@ impl Engine {
             swept: self.newest_generation().wrapping_sub(1),
             listing: None,
             passed_ms: 0,
+            hashes: AwaitedHashes::default(),
         }
     }
 }
@@ -138,6 +141,8 @@ impl Janitor {
             self.notice_flush(now);
             self.notice_snapshots(now);
             self.expire(now, budget);
+            let passed_ms = self.hashes.look(&engine, now.time_ms, budget);
+            self.passed_ms = self.passed_ms.max(passed_ms);
             self.look_at_retained(now, budget);
             let waiting = self.waiting.len().min(budget);
             for _ in 0..waiting {
@@ -162,6 +167,7 @@ impl Janitor {
             more: garbage
                 || !self.waiting.is_empty()
                 || !engine.queue.is_empty()
+                || !engine.field_deadlines.noted.is_empty()
                 || self.sweep.is_some()
                 || self.listing.is_some(),
             next_deadline_ms: {
@@ -170,7 +176,8 @@ impl Janitor {
                     let left = retained.due_ms.saturating_sub(self.clock.age_ms);
                     self.clock.seen_ms + left
                 });
-                deadline.into_iter().chain(retained).min()
+                let field = self.hashes.next_ms();
+                deadline.into_iter().chain(retained).chain(field).min()
             },
             passed_ms: self.passed_ms,
         }

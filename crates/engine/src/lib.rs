@@ -22,7 +22,7 @@
 //! | transaction | `transaction` | a transaction as a value: its reads, absences, scans and writes |
 //! | | `announce` | the events of what it has changed, for the listener |
 //! | | `version_ids`, `database_access`, `access` | the databases of its keys, and flushes; reading, writing and scanning keys within it |
-//! | | `fencing`, `libraries`, `deadlines`, `strings`, `calls`, `one_shot`, `open_transaction`, [`interactive`] | operations in terms of these; the ways to run them |
+//! | | `fencing`, `libraries`, `deadlines`, `strings`, `calls`, `one_shot`, [`interactive`] | operations in terms of these; the ways to run them |
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
 //! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
 //! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
@@ -91,7 +91,9 @@ mod edits;
 mod effects;
 pub mod engine;
 pub mod epoch;
+mod expiring_hashes;
 mod fencing;
+mod field_deadlines;
 mod floors;
 pub mod fuzz;
 mod garbage;
@@ -107,7 +109,6 @@ pub mod log;
 mod lookaside;
 mod memory_limit;
 mod one_shot;
-mod open_transaction;
 mod origin;
 mod pending_attempts;
 mod prepare;
@@ -145,7 +146,6 @@ pub use interactive::Txn;
 pub use janitor::{Janitor, JanitorReport};
 pub use load::Loader;
 pub use log::{Changes, LogFailure, NoLog, RedoLog};
-pub use open_transaction::OpenTransaction;
 pub use restore::Restorer;
 pub use restore_error::RestoreError;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry, SnapshotValue};

@@ -93,7 +93,7 @@ pub(crate) fn publish_tree(old: VersionRef, new: VersionRef) -> usize {
 fn replace_tree(old: u64, before: Option<&VersionTree>, tree: Option<&VersionTree>) -> usize {
     let (replaced, allocated) = tree.map_or((None, 0), |tree| tree.publish(old));
     if let Some(before) = before {
-        before.note_successor(replaced);
+        before.note_successor(replaced, allocated);
     }
     allocated
 }
@@ -145,6 +145,7 @@ pub(crate) fn install(
     if queue {
         engine.queue.push(record);
     }
+    engine.note_field_deadlines(record, old, new);
     let mut next = Some(old);
     while let Some(version) = next.filter(|&v| !v.is_never() && Some(v) != kept) {
         next = version.previous();

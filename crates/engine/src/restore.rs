@@ -121,6 +121,7 @@ impl Restorer {
         new.set_tid(tid);
         let nodes = publish_tree(old, new);
         self.publish(record, seen, new);
+        self.thread.engine.note_field_deadlines(record, old, new);
         if record != self.thread.engine.generation {
             for (version, by) in [(old, -1), (new, 1)] {
                 let place = (database::number(record.key()), version.generation());

@@ -37,6 +37,7 @@ use crate::commit::{append_staged, commit};
 use crate::decide::{TransactionDecision, applies};
 use crate::effects::write_of_effect;
 use crate::holds::deciding;
+use crate::interactive::Txn;
 use crate::log::{RecordWrite, RedoLog};
 use crate::one_shot;
 use crate::prepare::{self, abandon_reads, hold_all};
@@ -50,14 +51,16 @@ use crate::transaction_error::TransactionError;
 
 /// A transaction that was executed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Staged {
-    /// One reply for each operation: its answer once the entry is applied, or, without an entry, of
-    /// its reads.
-    pub replies: Vec<OwnedReply>,
+pub struct Staged<T> {
+    /// Its replies, one for each operation, or what its closure has returned: true once the entry is applied, or,
+    /// without an entry, of its reads.
+    pub value: T,
     /// The number of changes that went to the log. If there are none the transaction is done, and
     /// nothing is held; otherwise [`crate::Engine::release`] must follow the application of the
     /// entry, or the news that it was not submitted.
     pub writes: usize,
+    /// `true` if it has asked for the time.
+    pub returned_time: bool,
 }
 
 /// Executes the operations, holds the records that they read and will write as `holder`, and appends
@@ -68,19 +71,53 @@ pub(crate) fn stage(
     log: &mut impl RedoLog,
     (ops, holder): (&[Op<'_>], Holder),
     attempt: u32,
-) -> Result<Staged, TransactionError> {
+) -> Result<Staged<Vec<OwnedReply>>, TransactionError> {
     let outcome = one_shot::run(thread, txn, ops).and_then(|()| {
-        let (replies, writes) = (one_shot::owned_replies(txn), txn.writes.len());
-        let done = if writes == 0 {
-            commit(thread, txn, log)
-        } else {
-            let staging = Arc::clone(&thread.counters().staging);
-            let _staging = staging.lock();
-            hold_all(thread, txn, log, (holder, None), attempt)
-        };
-        done.map(|()| Staged { replies, writes })
+        let replies = one_shot::owned_replies(txn);
+        stage_effects(thread, txn, log, holder, attempt, replies)
     });
     outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
+}
+
+/// Runs `body`, holds the records that it has read and will write as `holder`, and appends its writes to the log.
+pub(crate) fn stage_transaction<T>(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    (body, holder): (
+        &mut impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+        Holder,
+    ),
+    attempt: u32,
+) -> Result<Staged<T>, TransactionError> {
+    let outcome = body(&mut Txn::new(thread, txn))
+        .and_then(|value| stage_effects(thread, txn, log, holder, attempt, value));
+    outcome.map_err(|error| abandon_reads(&thread.engine, txn, error))
+}
+
+/// Holds the records that a transaction has read and will write, and appends its writes to the log. One without
+/// writes is committed.
+fn stage_effects<T>(
+    thread: &mut ThreadContext,
+    txn: &mut TransactionState,
+    log: &mut impl RedoLog,
+    holder: Holder,
+    attempt: u32,
+    value: T,
+) -> Result<Staged<T>, TransactionError> {
+    let (writes, returned_time) = (txn.writes.len(), txn.returned_time);
+    if writes == 0 {
+        commit(thread, txn, log)?;
+    } else {
+        let staging = Arc::clone(&thread.counters().staging);
+        let _staging = staging.lock();
+        hold_all(thread, txn, log, (holder, None), attempt)?;
+    }
+    Ok(Staged {
+        value,
+        writes,
+        returned_time,
+    })
 }
 
 /// Prepares an attempt as [`prepare::prepare`].

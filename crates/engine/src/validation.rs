@@ -6,7 +6,7 @@ use base::{Epoch, Tid, TransactionId};
 
 use crate::engine::Engine;
 use crate::log::RecordWrite;
-use crate::record::RecordRef;
+use crate::record::{RecordRef, VersionRef};
 use crate::transaction::{ScanRead, TransactionState};
 use crate::transaction_error::TransactionError;
 use crate::word::{HELD, LOCK, WordValue};
@@ -105,14 +105,17 @@ pub(crate) fn scan_unchanged(
     same && expected.next().is_none()
 }
 
-/// Returns `true` if no deadline of a version that was read lies between the transaction's time and
-/// the stamp of `epoch`, and the transaction has not answered a time that differs from that stamp.
+/// Returns `true` if no deadline of a version that was read, or of a field of it, lies between the transaction's time
+/// and the stamp of `epoch`, and the transaction has not answered a time that differs from that stamp.
 pub(crate) fn no_deadline_passed(engine: &Engine, txn: &TransactionState, epoch: Epoch) -> bool {
     let (before, now) = (txn.time_ms, engine.epochs.stamp_ms(epoch));
     let passed = |deadline: u64| before < deadline && deadline <= now;
-    let of = |seen: &WordValue| RecordRef::version(*seen).deadline();
-    let mut reads = txn.reads.iter();
-    now == before || !txn.returned_time && !reads.any(|(_, seen)| of(seen).is_some_and(passed))
+    let has_passed = |version: VersionRef| {
+        version.deadline().is_some_and(passed)
+            || version.next_field_deadline(before).is_some_and(passed)
+    };
+    let mut versions = txn.reads.iter().map(|(_, seen)| RecordRef::version(*seen));
+    now == before || !txn.returned_time && !versions.any(has_passed)
 }
 
 /// Fails if one of the new keys lies in a range that another transaction than `except` holds. The

@@ -20,7 +20,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::Tid;
 use base::planted::{self, Bug};
@@ -36,6 +36,8 @@ pub(crate) struct VersionTree {
     base: Option<(u64, Tid)>,
     is_published: AtomicBool,
     is_unchanged: AtomicBool,
+    /// The bytes of the nodes that were made for the successor: about those of the nodes that it replaces.
+    successor_bytes: AtomicUsize,
     editor: UnsafeCell<Option<Box<CollectionEditor>>>,
     roots: UnsafeCell<Option<CollectionRoots>>,
     replaced: UnsafeCell<Option<ReplacedTrees>>,
@@ -74,6 +76,7 @@ impl VersionTree {
             base,
             is_published: AtomicBool::new(false),
             is_unchanged: AtomicBool::new(false),
+            successor_bytes: AtomicUsize::new(0),
             editor: UnsafeCell::new(Some(editor)),
             roots: UnsafeCell::new(None),
             replaced: UnsafeCell::new(None),
@@ -225,9 +228,10 @@ impl VersionTree {
         )
     }
 
-    /// Notes that another version has replaced this one. `replaced` are the nodes that it has not; `None`: it has
-    /// none of them.
-    pub(crate) fn note_successor(&self, replaced: Option<ReplacedTrees>) {
+    /// Notes that another version, with `bytes` of new nodes, has replaced this one. `replaced` are the nodes that
+    /// it has not; `None`: it has none of them.
+    pub(crate) fn note_successor(&self, replaced: Option<ReplacedTrees>, bytes: usize) {
+        self.successor_bytes.store(bytes, Ordering::Relaxed);
         let replaced = match (replaced, self.roots()) {
             (Some(replaced), _) => replaced,
             // SAFETY: there is one successor, which shares nothing.
@@ -236,6 +240,11 @@ impl VersionTree {
         };
         // SAFETY: contract 3: the record is locked.
         unsafe { *self.replaced.get() = Some(replaced) };
+    }
+
+    /// Returns the bytes of the nodes that were made for the version which has replaced this one.
+    pub(crate) fn successor_bytes(&self) -> usize {
+        self.successor_bytes.load(Ordering::Relaxed)
     }
 
     /// Takes the nodes that are to be freed with this version, which has left the chain: those that its successor

@@ -17,7 +17,7 @@ use base::participant::Sequenced;
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Change, Epoch, Op, Reply, Tid, Timestamp, TransactionId};
-use engine::{Changes, Engine, LogFailure, RedoLog};
+use engine::{Changes, Engine, LogFailure, RedoLog, Staged, TransactionError, Txn};
 
 use crate::options::Grouping;
 use crate::shared::MemberShared;
@@ -377,12 +377,43 @@ impl Worker {
         abort
     }
 
-    fn write(&mut self, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+    /// Runs `body` as one transaction, and runs it again whenever it meets a conflict. Its result may be shown as
+    /// the replies of [`Worker::execute`].
+    ///
+    /// # Errors
+    /// As [`Worker::execute`]; the error with which `body` gives up.
+    pub fn transact<T>(
+        &mut self,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+    ) -> Result<T, Abort> {
+        self.check_executes_first()?;
+        let shared = Arc::clone(&self.shared);
+        let _admitted = shared.tickets.admission();
+        self.begin()?;
+        self.check_room()?;
+        let execute = |worker: &mut engine::Worker<ChangeCollector>, holder| {
+            worker.log_mut().begin(&[]);
+            worker.stage_transaction(holder, &mut body)
+        };
+        let outcome = self.submit_staged(NO_SESSION, execute, |worker, _, time_ms| {
+            let mut payload = Vec::new();
+            worker.encode_changes(NO_SESSION, &[], time_ms, &mut payload);
+            payload
+        });
+        outcome.map(|(value, _)| value)
+    }
+
+    fn check_executes_first(&self) -> Result<(), Abort> {
         if self.is_naive() {
             let what = "the node was started with --naive, and takes writes of Redis clients alone"
                 .to_owned();
             return Err(Abort::Unavailable { what });
         }
+        Ok(())
+    }
+
+    fn write(&mut self, ops: &[Op<'_>], sequenced: Sequenced) -> Result<Vec<OwnedReply>, Abort> {
+        self.check_executes_first()?;
         let shared = Arc::clone(&self.shared);
         let admitted = shared.tickets.admission();
         self.begin()?;
@@ -401,12 +432,42 @@ impl Worker {
         outcome.map(|(replies, _)| replies)
     }
 
-    /// Executes and submits. The second result is `true` if there was anything to submit.
+    /// Executes operations and submits their entry. The second result is `true` if there was anything to submit.
     fn stage(
         &mut self,
         ops: &[Op<'_>],
         sequenced: Sequenced,
     ) -> Result<(Vec<OwnedReply>, bool), Abort> {
+        let execute = |worker: &mut engine::Worker<ChangeCollector>, holder| {
+            worker.log_mut().begin(ops);
+            worker.stage(ops, holder)
+        };
+        self.submit_staged(sequenced, execute, |worker, replies, time_ms| {
+            let mut payload = Vec::new();
+            if worker.inner.log().takes_operations {
+                encode_execution(sequenced, ops, time_ms, &mut payload);
+            } else {
+                let mut result = Vec::new();
+                if sequenced != NO_SESSION {
+                    write_replies(replies, &mut result);
+                }
+                worker.encode_changes(sequenced, &result, time_ms, &mut payload);
+            }
+            payload
+        })
+    }
+
+    /// Executes a transaction by `execute`, and submits the entry that `encode` makes of its result at its time.
+    /// The second result is `true` if there was anything to submit.
+    fn submit_staged<T>(
+        &mut self,
+        sequenced: Sequenced,
+        mut execute: impl FnMut(
+            &mut engine::Worker<ChangeCollector>,
+            Holder,
+        ) -> Result<Staged<T>, Abort>,
+        encode: impl Fn(&Worker, &T, u64) -> Vec<u8>,
+    ) -> Result<(T, bool), Abort> {
         loop {
             let id = TransactionId {
                 timestamp: Timestamp(self.shared.number()),
@@ -414,31 +475,20 @@ impl Worker {
             };
             let holder = Holder { id, age: YOUNGEST };
             self.shared.refresh();
-            self.inner.log_mut().begin(ops);
-            let staged = match self.inner.stage(ops, holder) {
+            let staged = match execute(&mut self.inner, holder) {
                 Ok(staged) => staged,
                 Err(abort) => return Err(self.note_abort(abort)),
             };
             let time_ms = self.inner.observed().time_ms;
             // A client's transaction becomes an entry even if it wrote nothing, so that it is
             // remembered. So does one that asks for the time, which the next leader must know.
-            let tells_time = ops.contains(&Op::Now);
-            if staged.writes == 0 && sequenced == NO_SESSION && !tells_time {
+            if staged.writes == 0 && sequenced == NO_SESSION && !staged.returned_time {
                 self.note_read(time_ms)?;
-                return Ok((staged.replies, false));
+                return Ok((staged.value, false));
             }
-            let mut payload = Vec::new();
-            if self.inner.log().takes_operations {
-                encode_execution(sequenced, ops, time_ms, &mut payload);
-            } else {
-                let mut result = Vec::new();
-                if sequenced != NO_SESSION {
-                    write_replies(&staged.replies, &mut result);
-                }
-                self.encode_changes(sequenced, &result, time_ms, &mut payload);
-            }
+            let payload = encode(self, &staged.value, time_ms);
             if self.submit(payload, sequenced, Some(id), time_ms) {
-                return Ok((staged.replies, true));
+                return Ok((staged.value, true));
             }
             self.shared.engine.release(id);
         }

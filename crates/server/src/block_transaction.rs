@@ -257,15 +257,16 @@ fn plan<'a>(
     let args = call.args();
     let first = ops.len();
     let planned = match call.command.kind {
-        CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) | CommandKind::Guard(plan) => {
-            plan(args, ops)
-        }
+        CommandKind::Guard(plan) => plan(args, ops),
         CommandKind::Databases(plan) => plan(args, limits, ops),
         CommandKind::Scan(from_key) | CommandKind::Keys(from_key) => match key {
             Ok(key) => (from_key.plan)(args, key, ops),
             Err(refusal) => Err(refusal.clone()),
         },
-        _ => return PlannedCommand::Local,
+        kind => match kind.plan() {
+            Some(plan) => plan(args, ops),
+            None => return PlannedCommand::Local,
+        },
     };
     let render = match planned {
         Ok(render) => render,

@@ -3,15 +3,15 @@
 //! A client that waits is in the queue of each of its keys. When a key changes, the first client of its queue
 //! gets the *turn*: its runtime executes its command again, on this key alone. If that has answered the
 //! client, the next one gets the turn, because more may be there; if nothing was there, so do those that wait
-//! for another type.
+//! for something else.
 //!
 //! Invariants:
-//! 1. At most one client has the turn of a key. Clients of a type get it in the order in which they began to
-//!    wait.
+//! 1. At most one client has the turn of a key. Clients get it in the order in which they began to wait.
 //! 2. A client is in the queues before it looks at its keys for the last time without a turn, and a commit
 //!    looks into the queues after its change can be read: none waits for a change that has happened.
 //! 3. A change during a turn is not lost: the turn begins again at the head of the queue.
-//! 4. A client that leaves a queue passes its turn on.
+//! 4. A client that leaves a queue passes its turn on. Without a change meanwhile it goes to those behind: the
+//!    key has nothing for the clients before.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,16 +32,28 @@ use crate::runtime_signal::{ClientTurn, RuntimeNews, RuntimeSignal};
 const LISTENS_ON_MS: u64 = 10_000;
 
 /// What a client waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AwaitedKind {
     /// Elements of a list.
     List,
     /// Members of a sorted set.
     SortedSet,
+    /// Entries of a stream behind an id of the client's own, which all clients can get.
+    Entries,
+    /// Entries of a stream that the consumer group with this name has not delivered.
+    GroupEntries(Arc<[u8]>),
+}
+
+impl AwaitedKind {
+    /// Returns `true` if a key that has nothing for a client that waits for this has nothing for one that waits
+    /// for `other`.
+    fn implies(&self, other: &AwaitedKind) -> bool {
+        self == other && *self != AwaitedKind::Entries
+    }
 }
 
 /// A client that waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WaitingClient {
     pub(crate) runtime: usize,
     /// The number of its connection in its runtime.
@@ -57,6 +69,9 @@ struct KeyQueue {
     turn: Option<KeyTurn>,
 }
 
+/// What a key has nothing of.
+type AbsentKinds = SmallVec<[AwaitedKind; 2]>;
+
 /// The turn of a key.
 struct KeyTurn {
     /// The wait that has it.
@@ -64,7 +79,7 @@ struct KeyTurn {
     /// `true` if the key has changed since.
     is_stale: bool,
     /// What the key has nothing of.
-    without: SmallVec<[AwaitedKind; 2]>,
+    without: AbsentKinds,
     handovers: Handovers,
 }
 
@@ -74,11 +89,11 @@ impl KeyQueue {
         &mut self,
         key: &[u8],
         ticket: u64,
-        (without, handovers): (SmallVec<[AwaitedKind; 2]>, Handovers),
+        (without, handovers): (AbsentKinds, Handovers),
         signals: &[RuntimeSignal],
     ) {
         let mut behind = self.clients.range(ticket + 1..);
-        let next = behind.find(|(_, client)| !without.contains(&client.kind));
+        let next = behind.find(|(_, client)| !implied(&without, &client.kind));
         self.turn = next.map(|(&ticket, client)| {
             let turn = ClientTurn {
                 connection: client.connection,
@@ -95,8 +110,35 @@ impl KeyQueue {
         });
     }
 
-    /// Has the first client look at the key, and then the others.
-    fn changed(&mut self, key: &[u8], handovers: Handovers, signals: &[RuntimeSignal]) {
+    /// Gives the turn of a client that has looked, or has left, to the next one.
+    fn give_on(&mut self, key: &[u8], turn: KeyTurn, signals: &[RuntimeSignal]) {
+        let (ticket, without) = match turn.is_stale {
+            true => (0, AbsentKinds::new()),
+            false => (turn.ticket, turn.without),
+        };
+        self.give(key, ticket, (without, turn.handovers), signals);
+    }
+
+    /// Has a client that has just begun to wait look at the key.
+    fn look_first(&mut self, key: &[u8], ticket: u64, signals: &[RuntimeSignal]) {
+        let kind = self.clients.get(&ticket).map(|client| &client.kind);
+        match (&mut self.turn, kind) {
+            // Otherwise the turn comes to it.
+            (Some(turn), Some(kind)) => turn.is_stale |= implied(&turn.without, kind),
+            _ => {
+                let nothing_known = (AbsentKinds::new(), Handovers::new());
+                self.give(key, ticket - 1, nothing_known, signals);
+            }
+        }
+    }
+
+    /// Has the first client look at the key, and then the others, but those that wait for what it has nothing of.
+    fn changed(
+        &mut self,
+        key: &[u8],
+        (without, handovers): (AbsentKinds, Handovers),
+        signals: &[RuntimeSignal],
+    ) {
         match &mut self.turn {
             Some(turn) => {
                 turn.is_stale = true;
@@ -108,7 +150,7 @@ impl KeyQueue {
                 let new: Handovers = handovers.into_iter().filter(is_new).collect();
                 turn.handovers.extend(new);
             }
-            None => self.give(key, 0, (SmallVec::new(), handovers), signals),
+            None => self.give(key, 0, (without, handovers), signals),
         }
     }
 
@@ -116,6 +158,11 @@ impl KeyQueue {
     fn take(&mut self, ticket: u64) -> Option<KeyTurn> {
         self.turn.take_if(|turn| turn.ticket == ticket)
     }
+}
+
+/// Returns `true` if a key without these has nothing for a client that waits for `kind`.
+fn implied(without: &[AwaitedKind], kind: &AwaitedKind) -> bool {
+    without.iter().any(|own| own.implies(kind))
 }
 
 /// The queues of all keys.
@@ -145,11 +192,12 @@ impl BlockedClients {
     }
 
     /// Returns those of these keys for which no client waits that waits for the same.
-    pub(crate) fn unawaited(&self, keys: &[Box<[u8]>], kind: AwaitedKind) -> Vec<Box<[u8]>> {
+    pub(crate) fn unawaited(&self, keys: &[Box<[u8]>], kind: &AwaitedKind) -> Vec<Box<[u8]>> {
         let table = self.table.lock();
         let is_awaited = |key: &[u8]| {
             let queue = table.queues.get(key);
-            queue.is_some_and(|queue| queue.clients.values().any(|other| other.kind == kind))
+            let mut others = queue.into_iter().flat_map(|queue| queue.clients.values());
+            others.any(|other| other.kind.implies(kind))
         };
         let keys = keys.iter().filter(|key| !is_awaited(key));
         keys.cloned().collect()
@@ -169,13 +217,11 @@ impl BlockedClients {
         let ticket = table.last_ticket;
         for key in keys {
             let queue = table.queues.entry(key.clone()).or_default();
-            let has_others = queue
-                .clients
-                .values()
-                .any(|other| other.kind == client.kind);
-            queue.clients.insert(ticket, client);
+            let mut others = queue.clients.values();
+            let has_others = others.any(|other| other.kind.implies(&client.kind));
+            queue.clients.insert(ticket, client.clone());
             if !has_others {
-                queue.changed(key, Handovers::new(), signals);
+                queue.look_first(key, ticket, signals);
             }
         }
         ticket
@@ -189,21 +235,22 @@ impl BlockedClients {
         (signals, now): (&[RuntimeSignal], Duration),
     ) {
         let mut table = self.table.lock();
+        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.ended_ms.store(now_ms, Ordering::Relaxed);
+        // Before the end of the turns, which others wait for: they do not see the client wait.
+        self.count.fetch_sub(1, Ordering::SeqCst);
         for key in keys {
             let Some(queue) = table.queues.get_mut(key) else {
                 continue;
             };
             queue.clients.remove(&ticket);
             if let Some(turn) = queue.take(ticket) {
-                queue.give(key, 0, (SmallVec::new(), turn.handovers), signals);
+                queue.give_on(key, turn, signals);
             }
             if queue.clients.is_empty() {
                 table.queues.remove(key);
             }
         }
-        let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.ended_ms.store(now_ms, Ordering::Relaxed);
-        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Ends the turns of a client that has found nothing at these keys.
@@ -216,13 +263,10 @@ impl BlockedClients {
             let Some(mut turn) = queue.take(ticket) else {
                 continue;
             };
-            if turn.is_stale {
-                queue.give(key, 0, (SmallVec::new(), turn.handovers), signals);
-                continue;
-            }
-            let own = queue.clients.get(&ticket).map(|client| client.kind);
-            turn.without.extend(own);
-            queue.give(key, ticket, (turn.without, turn.handovers), signals);
+            let own = queue.clients.get(&ticket).map(|client| &client.kind);
+            turn.without
+                .extend(own.filter(|kind| kind.implies(kind)).cloned());
+            queue.give_on(key, turn, signals);
         }
     }
 
@@ -256,15 +300,18 @@ impl BlockedClients {
         event: KeyEvent,
         signals: &[RuntimeSignal],
     ) {
-        if self.count.load(Ordering::SeqCst) == 0 || !brings(event) {
+        if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
+        let Some(without) = absent_after(event) else {
+            return;
+        };
         let stored = match database {
             0 => Cow::Borrowed(key),
             _ => Cow::Owned(database::qualified(database, key)),
         };
         if let Some(queue) = self.table.lock().queues.get_mut(&*stored) {
-            queue.changed(&stored, handover::current(), signals);
+            queue.changed(&stored, (without, handover::current()), signals);
         }
     }
 
@@ -273,7 +320,7 @@ impl BlockedClients {
         let mut table = self.table.lock();
         for key in keys {
             if let Some(queue) = table.queues.get_mut(key) {
-                queue.changed(key, Handovers::new(), signals);
+                queue.changed(key, (AbsentKinds::new(), Handovers::new()), signals);
             }
         }
     }
@@ -284,7 +331,7 @@ impl BlockedClients {
             return;
         }
         for (key, queue) in &mut self.table.lock().queues {
-            queue.changed(key, handover::current(), signals);
+            queue.changed(key, (AbsentKinds::new(), handover::current()), signals);
         }
     }
 
@@ -317,26 +364,39 @@ impl BlockedClients {
     }
 }
 
-/// Returns `true` if a key may have something for a client after an event.
-fn brings(event: KeyEvent) -> bool {
-    matches!(
-        event,
+/// Returns the kinds for which there is nothing that a client could find because of an event; `None`: it concerns
+/// no client. A client that waits as a consumer of a group learns that the group or its stream has gone.
+fn absent_after(event: KeyEvent) -> Option<AbsentKinds> {
+    match event {
         KeyEvent::Set
-            | KeyEvent::RenameTo
-            | KeyEvent::CopyTo
-            | KeyEvent::Restore
-            | KeyEvent::MoveTo
-            | KeyEvent::SortStore
-            | KeyEvent::ListPushLeft
-            | KeyEvent::ListPushRight
-            | KeyEvent::ListInsert
-            | KeyEvent::SortedAdd
-            | KeyEvent::SortedIncr
-            | KeyEvent::SortedInterStore
-            | KeyEvent::SortedUnionStore
-            | KeyEvent::SortedDiffStore
-            | KeyEvent::SortedRangeStore
-            | KeyEvent::GeoSearchStore
-            | KeyEvent::GeoRadiusStore
-    )
+        | KeyEvent::RenameTo
+        | KeyEvent::CopyTo
+        | KeyEvent::Restore
+        | KeyEvent::MoveTo
+        | KeyEvent::SortStore
+        | KeyEvent::ListPushLeft
+        | KeyEvent::ListPushRight
+        | KeyEvent::ListInsert
+        | KeyEvent::SortedAdd
+        | KeyEvent::SortedIncr
+        | KeyEvent::SortedInterStore
+        | KeyEvent::SortedUnionStore
+        | KeyEvent::SortedDiffStore
+        | KeyEvent::SortedRangeStore
+        | KeyEvent::GeoSearchStore
+        | KeyEvent::GeoRadiusStore => Some(AbsentKinds::new()),
+        KeyEvent::StreamAdd
+        | KeyEvent::GroupDestroy
+        | KeyEvent::GroupSetId
+        | KeyEvent::Del
+        | KeyEvent::Expired
+        | KeyEvent::RenameFrom
+        | KeyEvent::MoveFrom
+        | KeyEvent::SetInterStore
+        | KeyEvent::SetUnionStore
+        | KeyEvent::SetDiffStore => {
+            Some(SmallVec::from([AwaitedKind::List, AwaitedKind::SortedSet]))
+        }
+        _ => None,
+    }
 }

@@ -37,6 +37,8 @@ use smallvec::SmallVec;
 pub(crate) use flags::{CATEGORIES, CommandFlags};
 pub(crate) use key_positions::KeyPositions;
 
+pub(crate) use crate::compound_stop::CompoundStop;
+
 use crate::background_job::BackgroundJob;
 use crate::blocked_clients::AwaitedKind;
 use crate::cursors::Cursors;
@@ -47,7 +49,8 @@ use crate::refusal::Refusal;
 use crate::render::Render;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
-use crate::working_set::{Need, WorkingSet};
+use crate::transaction_keys::TransactionKeys;
+use crate::working_set::WorkingSet;
 
 /// Operations of a plan; four fit without allocating.
 pub(crate) type Ops<'a> = SmallVec<[Op<'a>; 4]>;
@@ -61,6 +64,10 @@ pub(crate) type DatabasesPlan = for<'a> fn(Args<'a>, DatabaseLimits, &mut Ops<'a
 /// qualified (`base::database`).
 pub(crate) type Compound =
     fn(Args<'_>, &mut WorkingSet, &mut Writer<'_>) -> Result<(), CompoundStop>;
+/// As [`Compound`], of a command that only executes operations on its keys' values: no values are copied for it
+/// where that can be avoided.
+pub(crate) type Sequence =
+    fn(Args<'_>, &mut TransactionKeys<'_, '_>, &mut Writer<'_>) -> Result<(), CompoundStop>;
 /// Executes a command on the libraries of functions, which it may change, and writes its reply.
 pub(crate) type LibraryCommand = fn(
     &RuntimeContext,
@@ -90,7 +97,9 @@ pub(crate) enum CommandKind {
     Databases(DatabasesPlan),
     /// By a function on what its keys have, which are read first: a transaction in several steps.
     Compound(Compound),
-    /// As `Compound`, of a command that waits if its keys have nothing for it.
+    /// By operations on its keys, of which later ones depend on the replies to earlier ones.
+    Sequence(Sequence),
+    /// As `Sequence`, of a command that waits if its keys have nothing for it.
     Blocking(BlockingCommand),
     /// By a script, which is one transaction of all the keys that it touches.
     Script(ScriptCommand),
@@ -130,34 +139,25 @@ pub(crate) enum CommandKind {
 }
 
 impl CommandKind {
-    /// Returns `true` if such a command runs as a long transaction.
+    /// Returns `true` if such a command, in a block, runs as a long transaction.
     pub(crate) fn is_long(self) -> bool {
-        matches!(
-            self,
+        match self {
+            CommandKind::Blocking(blocking) => blocking.plan.is_none(),
             CommandKind::Compound(_)
-                | CommandKind::Blocking(_)
-                | CommandKind::Script(_)
-                | CommandKind::Libraries(_)
-        )
+            | CommandKind::Sequence(_)
+            | CommandKind::Script(_)
+            | CommandKind::Libraries(_) => true,
+            _ => false,
+        }
     }
-}
 
-/// Why a [`Compound`] has not executed its command. Nothing has happened.
-pub(crate) enum CompoundStop {
-    Refused(Refusal),
-    /// It needs further reads, and is to be called again.
-    Needs(Need),
-}
-
-impl From<Refusal> for CompoundStop {
-    fn from(refusal: Refusal) -> CompoundStop {
-        CompoundStop::Refused(refusal)
-    }
-}
-
-impl From<Need> for CompoundStop {
-    fn from(need: Need) -> CompoundStop {
-        CompoundStop::Needs(need)
+    /// Returns the plan of a command that runs by operations, where it does not wait.
+    pub(crate) fn plan(self) -> Option<Plan> {
+        match self {
+            CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => Some(plan),
+            CommandKind::Blocking(blocking) => blocking.plan,
+            _ => None,
+        }
     }
 }
 
@@ -165,21 +165,23 @@ impl From<Need> for CompoundStop {
 /// wait.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockingCommand {
-    pub(crate) awaits: AwaitedKind,
+    /// Executes it where it does not wait, if it needs no transaction in several steps.
+    pub(crate) plan: Option<Plan>,
     /// Checks the arguments; `None`: with these it does not wait.
     pub(crate) terms: fn(Args<'_>) -> Result<Option<WaitTerms>, Refusal>,
-    /// Executes it, as [`Compound`]. It looks only at keys that the turns have, and passes over those of another
+    /// Executes it, as [`Sequence`]. It looks only at keys that the turns have, and passes over those of another
     /// type unless it looks for the first time. If there is nothing, it writes the reply that says so.
     pub(crate) execute: fn(
         Args<'_>,
         &KeyTurns,
-        &mut WorkingSet,
+        &mut TransactionKeys<'_, '_>,
         &mut Writer<'_>,
     ) -> Result<WaitFinding, CompoundStop>,
 }
 
 /// How a command waits.
 pub(crate) struct WaitTerms {
+    pub(crate) awaits: AwaitedKind,
     /// `None`: for ever.
     pub(crate) timeout: Option<Duration>,
     /// Where the keys that it waits for are among the arguments.
@@ -209,10 +211,13 @@ impl KeyTurns {
 }
 
 /// What a command that waits has found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum WaitFinding {
     Found,
     Nothing,
+    /// Nothing. When it executes again, it has other arguments at these places: what they meant this time (`$` of
+    /// `XREAD`).
+    NothingYet(Vec<(usize, Vec<u8>)>),
 }
 
 /// A command that runs a script.

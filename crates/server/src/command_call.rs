@@ -36,13 +36,35 @@ impl CommandCall {
         args: Args<'_>,
         number: u16,
     ) -> CommandCall {
-        let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(args.len()));
-        for (at, arg) in args.iter().enumerate() {
+        CommandCall::mapped(command, args, |at, arg| {
             let is_key = command.keys.indexes(args).any(|index| index == at);
-            let arg = match is_key {
+            match is_key {
                 true => Cow::Owned(database::qualified(number, arg)),
                 false => Cow::Borrowed(arg),
-            };
+            }
+        })
+    }
+
+    /// Copies the arguments, but those at these places, for which it has others.
+    pub(crate) fn replacing(
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+        others: &[(usize, Vec<u8>)],
+    ) -> CommandCall {
+        CommandCall::mapped(command, args, |at, arg| {
+            let other = others.iter().find(|(place, _)| *place == at);
+            other.map_or(Cow::Borrowed(arg), |(_, other)| Cow::Owned(other.clone()))
+        })
+    }
+
+    fn mapped<'a>(
+        command: &'static CommandDefinition,
+        args: Args<'a>,
+        map: impl Fn(usize, &'a [u8]) -> Cow<'a, [u8]>,
+    ) -> CommandCall {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::with_capacity(args.len()));
+        for (at, arg) in args.iter().enumerate() {
+            let arg = map(at, arg);
             spans.push(Span::new(bytes.len(), arg.len()));
             bytes.extend_from_slice(&arg);
         }

@@ -258,7 +258,7 @@ impl KeySelection {
                 *text = Some(format!(
                     "Value at:0x0 refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
                     values::encoding(stored),
-                    length.unwrap_or(bytes.len())
+                    length
                 ));
             }
             _ => {}

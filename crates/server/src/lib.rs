@@ -99,6 +99,7 @@ mod command_statistics;
 mod command_table;
 mod command_timing;
 mod commands;
+mod compound_stop;
 pub mod config;
 mod config_file;
 mod connection;
@@ -149,6 +150,7 @@ mod slow_log;
 mod snapshot_permits;
 mod snapshots;
 mod tracking;
+mod transaction_keys;
 mod unix_time;
 mod working_set;
 

@@ -10,9 +10,9 @@
 //! | read | a transaction of the partitions reads these keys with their versions; the run goes on |
 //! | commit | one transaction checks that all keys still have these versions, and writes what the run has changed |
 //!
-//! A script that is alone runs *in place* first: within one transaction of this node's partition. Most scripts end
-//! there. For those that take longer than a slice or need more than the partition's operations, that was a vain
-//! try.
+//! It runs *in place* first: within one transaction of this node's partition, without copies of the values. Most
+//! end there. For those that take longer than a slice or need more than the partition's operations, that was a
+//! vain try.
 //!
 //! Invariants:
 //! 1. Nothing of a run is seen by others, neither its writes, nor its messages, nor its replies, before
@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 use base::{Epoch, Op, TransactionId, Version};
 use resp::Writer;
 use scripts::ScriptLogLevel;
+use store::{TransactionError, Txn};
 
 pub(crate) use call::CallContext;
 use call::{Call, Results, RunPause};
@@ -123,7 +124,6 @@ struct Run {
 }
 
 /// The next step of a long transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NextStep {
     /// [`LongTransaction::take_need`] is to be read.
     Read,
@@ -135,6 +135,8 @@ pub(crate) enum NextStep {
     GiveUp,
     /// Its replies are longer than the client may leave untaken. It does not take effect.
     TooLong,
+    /// The transaction in which it runs in place ends with this error.
+    End(TransactionError),
 }
 
 impl Run {
@@ -213,7 +215,15 @@ impl LongTransaction {
 
     /// Returns `true` if it is a command that waits, alone, and has found nothing.
     pub(crate) fn found_nothing(&self) -> bool {
-        self.run.finding == WaitFinding::Nothing && !self.is_block
+        self.run.finding != WaitFinding::Found && !self.is_block
+    }
+
+    /// Returns the arguments of its command that are others when it executes again, by their places.
+    pub(crate) fn replaced(&self) -> &[(usize, Vec<u8>)] {
+        match &self.run.finding {
+            WaitFinding::NothingYet(replaced) => replaced,
+            WaitFinding::Found | WaitFinding::Nothing => &[],
+        }
     }
 
     /// Begins with a block, which takes effect only if the watched keys have these versions, in a database,
@@ -261,11 +271,18 @@ impl LongTransaction {
     }
 
     /// Executes commands until it needs reads, or all have been executed.
-    pub(crate) fn run(&mut self, mut context: CallContext<'_>) -> NextStep {
+    pub(crate) fn run(&mut self, context: CallContext<'_>) -> NextStep {
+        self.execute(context, None)
+    }
+
+    /// Executes commands, in place within a transaction if there is one, until it needs something, or all have
+    /// been executed.
+    fn execute(&mut self, mut context: CallContext<'_>, mut txn: Option<&mut Txn<'_>>) -> NextStep {
         let (protocol, room) = (context.session.protocol, context.room());
         let run = &mut self.run;
         let wants_events = context.context.shared.key_events.wants_any();
-        run.set.note_events(wants_events);
+        // The partition notes its own.
+        run.set.note_events(wants_events && txn.is_none());
         if run.next == 0 && self.is_block && run.output.is_empty() {
             Writer::new(&mut run.output, protocol).array(self.calls.len());
         }
@@ -280,7 +297,7 @@ impl LongTransaction {
             let mut results = Results {
                 database: &mut run.database,
                 set: &mut run.set,
-                in_place: None,
+                in_place: txn.as_deref_mut(),
                 output: &mut run.output,
                 messages: &mut run.messages,
                 reply: &mut run.reply,
@@ -300,7 +317,7 @@ impl LongTransaction {
                 Ok(ScriptEnd::Ended) => {
                     run.next += 1;
                     // One that is alone is counted where it begins.
-                    if self.is_block {
+                    if self.is_block && txn.is_none() {
                         context.context.recorder.count(call.command.number);
                     }
                 }
@@ -310,7 +327,7 @@ impl LongTransaction {
                 }
                 Err(RunPause::Read(need)) => run.need = Some(need),
                 Err(RunPause::Slice) => return NextStep::Slice,
-                Err(RunPause::Unsuited) => unreachable!("the run is not in place"),
+                Err(RunPause::End(error)) => return NextStep::End(error),
             }
         }
         match run.need {

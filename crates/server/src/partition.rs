@@ -256,6 +256,22 @@ impl Partition {
         }
     }
 
+    /// Returns `true` if there are hashes with fields that will expire, or have expired.
+    pub(crate) fn has_expiring_hashes(&self) -> bool {
+        match self {
+            Partition::Local(db) => db.has_expiring_hashes(),
+            Partition::Replicated(replicated) => replicated.member().engine().has_expiring_hashes(),
+        }
+    }
+
+    /// Takes a hash with fields that have expired; its user removes them.
+    pub(crate) fn take_expiring_hash(&self) -> Option<Vec<u8>> {
+        match self {
+            Partition::Local(db) => db.take_expiring_hash(),
+            Partition::Replicated(replicated) => replicated.member().engine().take_expiring_hash(),
+        }
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         match self {
             Partition::Local(db) => db.stats(),

@@ -17,6 +17,7 @@
 
 mod accept;
 mod blocking;
+mod expired_fields;
 mod idle;
 mod invalidations;
 mod messages;
@@ -115,6 +116,10 @@ pub(crate) struct Runtime<N: Network> {
     snapshots_due: Option<Duration>,
     /// When idle connections must be looked at, if there is a limit on idle time.
     idle_due: Option<Duration>,
+    /// When expired fields of hashes must be removed.
+    fields_due: Option<Duration>,
+    /// The hash of which some were removed, and more are left.
+    expiring_hash: Option<Vec<u8>>,
     /// When failed commands must be summed up, if there are any.
     failures_due: Option<Duration>,
     /// The count of releases when tasks that wait for holds were last looked at.
@@ -231,6 +236,8 @@ impl<N: Network> Runtime<N> {
             blocked_until: BTreeSet::new(),
             snapshots_due: None,
             idle_due: None,
+            fields_due: None,
+            expiring_hash: None,
             failures_due: None,
             releases: 0,
             more_from_nodes: false,
@@ -285,6 +292,7 @@ impl<N: Network> Runtime<N> {
             self.end_waits();
             self.look_at_snapshots();
             self.serve_ready();
+            self.remove_expired_fields();
             self.settle();
             if self.is_over() {
                 break;

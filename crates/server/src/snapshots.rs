@@ -120,7 +120,7 @@ impl OpenSnapshot {
 
 /// Writes key, type, value, deadline (milliseconds since the Unix epoch; -1: never) and version
 /// (the number that `WATCH.VERSION` returns) of an entry. A value that is no string is its payload, as `DUMP` answers
-/// it; nil if it has none.
+/// it.
 fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<u8>) {
     // All of this is the same in both protocols.
     let mut writer = Writer::new(out, Protocol::Resp2);
@@ -135,10 +135,7 @@ fn write_entry(entry: &SnapshotEntry<'_>, exchanged: Option<u16>, out: &mut Vec<
     };
     match entry.kind {
         Kind::String => writer.bulk(&bytes),
-        _ => match values::dump::encode(stored) {
-            Ok(payload) => writer.bulk(&payload),
-            Err(_) => writer.null(),
-        },
+        _ => writer.bulk(&values::dump::encode(stored)),
     }
     writer.int(entry.deadline.map_or(-1, number));
     let version = Version::present(entry.tid);

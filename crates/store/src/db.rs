@@ -359,6 +359,19 @@ impl Db {
         self.state().engine.remove_expired(removes);
     }
 
+    /// Returns `true` if there are hashes with fields that will expire, or have expired.
+    #[must_use]
+    pub fn has_expiring_hashes(&self) -> bool {
+        self.state().engine.has_expiring_hashes()
+    }
+
+    /// Takes a hash with fields that have expired, by its key as operations name it. No transaction sees such
+    /// fields; the caller removes them, by [`base::Op::Call`] of the command `REMOVE_PASSED` of crate `values`.
+    #[must_use]
+    pub fn take_expiring_hash(&self) -> Option<Vec<u8>> {
+        self.state().engine.take_expiring_hash()
+    }
+
     /// Makes everything durable and stops the threads. Later transactions that write are refused.
     ///
     /// # Errors

@@ -78,4 +78,4 @@ pub use error::{CloseError, OpenError};
 pub use journal::DurabilityLatency;
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
 pub use recovery::RecoveryReport;
-pub use worker::{Committed, OpenTransaction, Worker};
+pub use worker::{Committed, Worker};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::transaction::{Holder, Observed};
-use base::{Abort, Op, Reply};
+use base::{Abort, Op};
 use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
 use crate::db_state::DbState;
@@ -12,12 +12,6 @@ use crate::log::JournalLog;
 /// The replies of a committed transaction. While they live, the worker holds its epoch, so that
 /// they should not live long.
 pub use engine::Committed;
-
-/// A transaction that has begun, and whose operations come one list after the other. It keeps its epoch until it
-/// ends, which should be soon. Dropped, it has done nothing.
-///
-/// What it reads is validated when it commits. Until then two replies may show a state that never existed.
-pub struct OpenTransaction<'w>(engine::OpenTransaction<'w, JournalLog>);
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
 pub struct Worker {
@@ -45,14 +39,6 @@ impl Worker {
         self.inner.execute(ops)
     }
 
-    /// Begins a transaction, which keeps its epoch until it ends: end it soon.
-    ///
-    /// # Errors
-    /// Returns [`Abort::ReadOnly`] if the log has failed.
-    pub fn open(&mut self) -> Result<OpenTransaction<'_>, Abort> {
-        self.inner.open().map(OpenTransaction)
-    }
-
     /// Holds the records that operations read, absent ones too, until [`crate::Db::end_hold`]: no transaction
     /// writes them meanwhile, and others may read them. The operations only read. The hold is in memory alone.
     ///
@@ -73,6 +59,18 @@ impl Worker {
     ) -> Result<(T, Observed), Abort> {
         let (db, worker) = (&self.db, &mut self.inner);
         db.retry_held(|| worker.transact(&mut body))
+    }
+
+    /// As [`Worker::transact`], but does not wait for prepared transactions. The outcome may be shown once
+    /// [`Observed::epoch`] is durable. The worker keeps its epoch while `body` runs, which should be short.
+    ///
+    /// # Errors
+    /// As [`Worker::execute`]; the error with which `body` gives up.
+    pub fn try_transact<T>(
+        &mut self,
+        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+    ) -> Result<(T, Observed), Abort> {
+        self.inner.transact(body)
     }
 
     /// Returns what the last transaction wrote or observed, after a commit and after an abort.
@@ -129,31 +127,5 @@ impl Worker {
         visit: &mut dyn FnMut(Option<SnapshotEntry<'_>>) -> bool,
     ) -> Option<Vec<u8>> {
         self.inner.walk_snapshot(snapshot, from, to, visit)
-    }
-}
-
-impl OpenTransaction<'_> {
-    /// Executes operations, and returns their replies.
-    ///
-    /// # Errors
-    /// After [`Abort::Precondition`] of an operation before all writes of the list, nothing of the list has
-    /// happened, and the transaction goes on. After any other error it must be dropped.
-    #[inline]
-    pub fn execute(&mut self, ops: &[Op<'_>]) -> Result<&[Reply<'_>], TransactionError> {
-        self.0.execute(ops)
-    }
-
-    /// Returns the transaction's time, in milliseconds since the Unix epoch.
-    #[must_use]
-    pub fn time_ms(&self) -> u64 {
-        self.0.time_ms()
-    }
-
-    /// Commits the transaction. The outcome may be shown once the returned epoch is durable.
-    ///
-    /// # Errors
-    /// As [`Worker::execute`]; a conflict is not tried again.
-    pub fn commit(self) -> Result<Observed, TransactionError> {
-        self.0.commit()
     }
 }

@@ -300,6 +300,21 @@ pub(crate) enum Task {
         #[arg(long)]
         binary: Option<PathBuf>,
     },
+    /// Compare hashes, lists, sets, sorted sets and streams with redis-server's: speed, memory, large ones.
+    BenchCollections {
+        /// Fewer and shorter runs.
+        #[arg(long)]
+        quick: bool,
+        /// Only these parts.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        parts: Vec<crate::bench::collections::options::Measurement>,
+        /// Measure this binary instead of building one.
+        #[arg(long)]
+        binary: Option<PathBuf>,
+        /// How the server waits for its connections, as `--io` of `kumiki serve`.
+        #[arg(long, default_value = "auto", value_parser = ["auto", "epoll", "uring"])]
+        io: String,
+    },
     /// Serve by sending back what comes: the floor that the network sets to every server. `bench-redis` starts it.
     #[command(hide = true)]
     Echo {

@@ -7,6 +7,7 @@
 
 pub mod cell;
 pub mod cluster;
+pub mod collections;
 pub mod echo;
 pub mod hostile;
 pub mod machine;
@@ -16,6 +17,8 @@ pub mod report;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
@@ -24,6 +27,7 @@ use crate::bench::cell::{Asked, BenchCell, BenchLoad, BenchMode, Test};
 use crate::bench::machine::{Host, Meter, SERVER_CORE};
 use crate::bench::report::{BenchPoint, BenchReport, Repetition, header};
 use crate::server::{Program, ServerUnderTest};
+use crate::status::ReportedStatus;
 use testkit::tls::CertificateAuthority;
 use testkit::{Client, Reply};
 use xtask::interrupt;
@@ -52,6 +56,10 @@ pub struct Options {
     pub io: String,
 }
 
+/// How long nodes may take to elect a leader.
+const ELECTED: Duration = Duration::from_secs(20);
+/// The interval at which the nodes are asked.
+const LOOK: Duration = Duration::from_millis(50);
 /// Bytes in a value.
 const VALUE: usize = 100;
 
@@ -108,7 +116,7 @@ struct Servers {
 }
 
 /// One of the servers.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Kumiki,
     Redis,
@@ -335,6 +343,24 @@ impl Servers {
             }
         }
         bail!("others kept using the machine in {WASTE} runs (--noisy counts them)")
+    }
+}
+
+/// Waits for a leader of the partition that the nodes at `addresses` hold. Returns which of them it is.
+fn leader(addresses: &[SocketAddr]) -> Result<usize> {
+    let leads = |address: &SocketAddr| {
+        ReportedStatus::of(*address).is_ok_and(|status| status.role == "leader")
+    };
+    let deadline = Instant::now() + ELECTED;
+    loop {
+        interrupt::check()?;
+        if let Some(leader) = addresses.iter().position(leads) {
+            return Ok(leader);
+        }
+        if Instant::now() > deadline {
+            bail!("no node leads after {ELECTED:?}");
+        }
+        thread::sleep(LOOK);
     }
 }
 

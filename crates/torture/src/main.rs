@@ -284,6 +284,21 @@ fn run(task: Task) -> Result<()> {
             };
             bench::hostile::run(&published(given)?, &options)
         }
+        Task::BenchCollections {
+            quick,
+            parts,
+            binary: given,
+            io,
+        } => {
+            let (rounds, requests) = if quick { (1, 200_000) } else { (5, 400_000) };
+            let options = bench::collections::options::Options {
+                rounds,
+                requests,
+                parts,
+                io,
+            };
+            bench::collections::run(&published(given)?, &options)
+        }
         Task::Echo { listen, io } => bench::echo::run(listen, &io),
     }
 }

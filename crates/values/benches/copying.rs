@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `set` | keys of 4 bytes of a hash and 16 of a member |
 //! | `hash` | keys of 4 bytes of a hash and 10 of a field, values of 10 bytes |
+//! | `expiring` | as `hash`; a second tree has keys of 8 bytes of a deadline and 10 of a field |
 //! | `list` | values of 10 bytes |
 //! | `zset` | keys of 8 bytes of a score and 16 of a member; a second tree has keys of 4 bytes of a hash and 8 of a score |
 //!
@@ -48,7 +49,7 @@ mod versions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collections::{Collection, Hash, List, Set, SortedSet};
+use collections::{Collection, ExpiringHash, Hash, List, Set, SortedSet};
 use kumiki_values::tree::NodeLimits;
 
 const COLUMNS: [&str; 12] = [
@@ -76,7 +77,7 @@ fn options() -> Options {
         let value = value.as_deref().unwrap_or(default).split(',');
         value.map(str::to_owned).collect()
     };
-    let collections = words("--collections", "set,hash,list,zset");
+    let collections = words("--collections", "set,hash,expiring,list,zset");
     let mut take = |name: &str, default: &str| -> Vec<usize> {
         let numbers = words(name, default).into_iter();
         numbers.map(|n| n.parse().expect("a number")).collect()
@@ -100,6 +101,7 @@ fn main() {
     for &entries in &options.entries {
         measure::<Set>(&options, entries);
         measure::<Hash>(&options, entries);
+        measure::<ExpiringHash>(&options, entries);
         measure::<List>(&options, entries);
         measure::<SortedSet>(&options, entries);
     }

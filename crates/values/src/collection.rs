@@ -2,7 +2,8 @@
 //!
 //! | type | trees | key | value |
 //! |---|---|---|---|
-//! | hash | one | 4 bytes of the field's hash, the field | as in the packed block |
+//! | hash | of fields | 4 bytes of the field's hash, the field | see module `hash_field` |
+//! | | of deadlines | the deadline, the field | none |
 //! | set | one | 4 bytes of the member's hash, the member | none |
 //! | list | one, by position | none | the element |
 //! | sorted set | by score | score (8 bytes, sortable), the member | none |
@@ -17,6 +18,7 @@ use base::transaction::Kind;
 use smallvec::SmallVec;
 
 use crate::element_hash::element_hash;
+use crate::hash_field::HashField;
 use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::tree::{
     FreedNodes, KeyOrder, PositionOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp,
@@ -30,8 +32,10 @@ const HASH: usize = 4;
 /// The roots of a published collection.
 #[derive(Clone, Copy, Debug)]
 pub enum CollectionRoots {
-    /// Of a hash or a set.
-    Map(TreeRoot<KeyOrder>),
+    /// Of a hash: of its fields, and of their deadlines.
+    Hash(TreeRoot<KeyOrder>, TreeRoot<KeyOrder>),
+    /// Of a set.
+    Set(TreeRoot<KeyOrder>),
     /// Of a list.
     List(TreeRoot<PositionOrder>),
     /// Of a sorted set: by score, and by member.
@@ -41,8 +45,10 @@ pub enum CollectionRoots {
 /// A collection that is read.
 #[derive(Clone, Copy, Debug)]
 pub enum CollectionView<'v> {
-    /// A hash or a set.
-    Map(TreeView<'v, KeyOrder>),
+    /// A hash: its fields, and their deadlines.
+    Hash(TreeView<'v, KeyOrder>, TreeView<'v, KeyOrder>),
+    /// A set.
+    Set(TreeView<'v, KeyOrder>),
     /// A list.
     List(TreeView<'v, PositionOrder>),
     /// A sorted set: by score, and by member.
@@ -64,7 +70,10 @@ impl CollectionRoots {
         // SAFETY: by the caller.
         unsafe {
             match self {
-                CollectionRoots::Map(tree) => CollectionView::Map(tree.view()),
+                CollectionRoots::Hash(fields, deadlines) => {
+                    CollectionView::Hash(fields.view(), deadlines.view())
+                }
+                CollectionRoots::Set(tree) => CollectionView::Set(tree.view()),
                 CollectionRoots::List(tree) => CollectionView::List(tree.view()),
                 CollectionRoots::Sorted(scores, members) => {
                     CollectionView::Sorted(scores.view(), members.view())
@@ -81,10 +90,10 @@ impl CollectionRoots {
         // SAFETY: by the caller.
         unsafe {
             ReplacedTrees(match self {
-                CollectionRoots::Map(tree) => [tree.replace_all(), ReplacedNodes::default()],
+                CollectionRoots::Set(tree) => [tree.replace_all(), ReplacedNodes::default()],
                 CollectionRoots::List(tree) => [tree.replace_all(), ReplacedNodes::default()],
-                CollectionRoots::Sorted(scores, members) => {
-                    [scores.replace_all(), members.replace_all()]
+                CollectionRoots::Hash(first, second) | CollectionRoots::Sorted(first, second) => {
+                    [first.replace_all(), second.replace_all()]
                 }
             })
         }
@@ -131,7 +140,9 @@ impl<'v> CollectionView<'v> {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            CollectionView::Map(tree) | CollectionView::Sorted(tree, _) => tree.len(),
+            CollectionView::Hash(tree, _)
+            | CollectionView::Set(tree)
+            | CollectionView::Sorted(tree, _) => tree.len(),
             CollectionView::List(tree) => tree.len(),
         }
     }
@@ -145,15 +156,23 @@ impl<'v> CollectionView<'v> {
     /// Returns the collection as one packed block.
     #[must_use]
     pub fn to_packed(&self, kind: Kind) -> Vec<u8> {
+        let expires = matches!(self, CollectionView::Hash(_, deadlines) if !deadlines.is_empty());
         let form = match kind {
+            Kind::Hash if expires => BlockForm::ExpiringPairs,
             Kind::Hash => BlockForm::Pairs,
             _ => BlockForm::Single,
         };
         let mut block = PackedEditor::new(form, b"");
         match self {
-            CollectionView::Map(tree) => {
+            CollectionView::Hash(fields, _) => {
+                let fields = fields
+                    .iter()
+                    .filter_map(|(key, bytes)| HashField::of_tree(without_hash(key), bytes));
+                fields.for_each(|field| block.push(field.name, &field.in_block(expires)));
+            }
+            CollectionView::Set(tree) => {
                 tree.iter()
-                    .for_each(|(key, value)| block.push(&key[HASH..], value));
+                    .for_each(|(key, _)| block.push(without_hash(key), b""));
             }
             CollectionView::List(tree) => tree.iter().for_each(|(_, value)| block.push(value, b"")),
             CollectionView::Sorted(tree, _) => {
@@ -193,11 +212,8 @@ pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
         Kind::Hash | Kind::Set => UNORDERED_BLOCK_BYTES,
     };
     let view = PackedView::new(bytes);
-    // Deadlines of fields, and the numeric order of integers, are those of blocks.
-    if matches!(
-        view.form(),
-        Some(BlockForm::ExpiringPairs | BlockForm::Integers)
-    ) {
+    // The numeric order of integers is that of blocks.
+    if view.form() == Some(BlockForm::Integers) {
         return false;
     }
     view.len() > BLOCK_ELEMENTS || bytes.len() > most_bytes && view.len() > 1

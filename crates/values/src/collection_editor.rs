@@ -10,11 +10,15 @@ use std::ops::Range;
 use base::transaction::Kind;
 
 use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
-use crate::packed::PackedView;
+use crate::hash_field::{HashField, deadline_key};
+use crate::packed::{BlockForm, PackedView};
 use crate::tree::{
     KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
 };
-use change_log::{INSERT, PUT, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number};
+pub use change_log::logged_deadlines;
+use change_log::{
+    INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number,
+};
 
 /// Makes the next version of a collection. Dropping it frees what it has made.
 #[derive(Debug)]
@@ -27,7 +31,9 @@ pub struct CollectionEditor {
 
 #[derive(Debug)]
 enum EditedTrees {
-    Map(TreeEditor<KeyOrder>),
+    /// Fields, and their deadlines.
+    Hash(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
+    Set(TreeEditor<KeyOrder>),
     List(TreeEditor<PositionOrder>),
     Sorted(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
 }
@@ -54,7 +60,12 @@ impl CollectionEditor {
         // SAFETY: by the caller.
         let trees = unsafe {
             match roots {
-                CollectionRoots::Map(tree) => EditedTrees::Map(tree.edit(stamp, limits)),
+                CollectionRoots::Hash(fields, deadlines) => {
+                    let [fields, deadlines] =
+                        [fields, deadlines].map(|tree| tree.edit(stamp, limits));
+                    EditedTrees::Hash(fields, deadlines)
+                }
+                CollectionRoots::Set(tree) => EditedTrees::Set(tree.edit(stamp, limits)),
                 CollectionRoots::List(tree) => EditedTrees::List(tree.edit(stamp, limits)),
                 CollectionRoots::Sorted(scores, members) => {
                     let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
@@ -91,11 +102,24 @@ impl CollectionEditor {
                 });
                 EditedTrees::Sorted(built(scores, stamp), built(members, stamp))
             }
+            Kind::Hash => {
+                let expires = view.form() == Some(BlockForm::ExpiringPairs);
+                let fields = view.iter().filter_map(|element| {
+                    HashField::of_block(element.first, element.second, expires)
+                });
+                let deadlines = fields.clone().filter_map(|field| {
+                    let key = deadline_key(field.deadline?, field.name);
+                    Some((key.to_vec(), b"".to_vec()))
+                });
+                let fields =
+                    fields.map(|field| (map_key(field.name).to_vec(), field.in_tree().to_vec()));
+                EditedTrees::Hash(built(fields, stamp), built(deadlines, stamp))
+            }
             _ => {
-                let entries = view.iter();
-                let entries = entries
-                    .map(|element| (map_key(element.first).to_vec(), element.second.to_vec()));
-                EditedTrees::Map(built(entries, stamp))
+                let members = view.iter();
+                let members =
+                    members.map(|element| (map_key(element.first).to_vec(), b"".to_vec()));
+                EditedTrees::Set(built(members, stamp))
             }
         };
         CollectionEditor {
@@ -110,7 +134,10 @@ impl CollectionEditor {
     #[must_use]
     pub fn view(&self) -> CollectionView<'_> {
         match &self.trees {
-            EditedTrees::Map(tree) => CollectionView::Map(tree.view()),
+            EditedTrees::Hash(fields, deadlines) => {
+                CollectionView::Hash(fields.view(), deadlines.view())
+            }
+            EditedTrees::Set(tree) => CollectionView::Set(tree.view()),
             EditedTrees::List(tree) => CollectionView::List(tree.view()),
             EditedTrees::Sorted(scores, members) => {
                 CollectionView::Sorted(scores.view(), members.view())
@@ -140,21 +167,50 @@ impl CollectionEditor {
     #[must_use]
     pub fn allocated(&self) -> usize {
         match &self.trees {
-            EditedTrees::Map(tree) => tree.allocated(),
+            EditedTrees::Set(tree) => tree.allocated(),
             EditedTrees::List(tree) => tree.allocated(),
-            EditedTrees::Sorted(scores, members) => scores.allocated() + members.allocated(),
+            EditedTrees::Hash(first, second) | EditedTrees::Sorted(first, second) => {
+                first.allocated() + second.allocated()
+            }
         }
     }
 
-    /// Sets a field of a hash, adds a member of a set, or gives a member of a sorted set a sortable score.
-    /// Returns `true` if it is new.
+    /// Sets a field of a hash, with its deadline or none. Returns `true` if it is new.
     ///
     /// # Panics
-    /// Panics if this is a list, or the score has not 8 bytes.
+    /// Panics if this is no hash.
+    pub(crate) fn put_field(&mut self, field: HashField<'_>) -> bool {
+        match field.deadline {
+            None => self.note(PUT, &[], &[field.name, field.value]),
+            Some(deadline) => {
+                let deadline = &deadline.to_le_bytes()[..];
+                self.note(PUT_EXPIRING, &[], &[deadline, field.name, field.value]);
+            }
+        }
+        let EditedTrees::Hash(fields, deadlines) = &mut self.trees else {
+            panic!("only hashes have fields");
+        };
+        let key = map_key(field.name);
+        let old = deadline_in((&*fields, &*deadlines), &key);
+        if old != field.deadline {
+            if let Some(old) = old {
+                deadlines.remove(&deadline_key(old, field.name));
+            }
+            if let Some(new) = field.deadline {
+                deadlines.put(&deadline_key(new, field.name), b"");
+            }
+        }
+        fields.put(&key, &field.in_tree())
+    }
+
+    /// Adds a member of a set, or gives a member of a sorted set a sortable score. Returns `true` if it is new.
+    ///
+    /// # Panics
+    /// Panics if this is a hash or a list, or the score has not 8 bytes.
     pub fn put(&mut self, element: &[u8], value: &[u8]) -> bool {
         self.note(PUT, &[], &[element, value]);
         match &mut self.trees {
-            EditedTrees::Map(tree) => tree.put(&map_key(element), value),
+            EditedTrees::Set(tree) => tree.put(&map_key(element), value),
             EditedTrees::Sorted(scores, members) => {
                 assert_eq!(value.len(), SCORE, "a score has 8 bytes");
                 let key = map_key(element);
@@ -168,7 +224,7 @@ impl CollectionEditor {
                 scores.put(&[value, element].concat(), b"");
                 members.put(&key, value)
             }
-            EditedTrees::List(_) => panic!("a list has no fields"),
+            EditedTrees::Hash(..) | EditedTrees::List(_) => panic!("only sets have members"),
         }
     }
 
@@ -179,7 +235,13 @@ impl CollectionEditor {
     pub fn remove(&mut self, element: &[u8]) -> bool {
         let key = map_key(element);
         let removed = match &mut self.trees {
-            EditedTrees::Map(tree) => tree.remove(&key),
+            EditedTrees::Hash(fields, deadlines) => {
+                if let Some(deadline) = deadline_in((&*fields, &*deadlines), &key) {
+                    deadlines.remove(&deadline_key(deadline, element));
+                }
+                fields.remove(&key)
+            }
+            EditedTrees::Set(tree) => tree.remove(&key),
             EditedTrees::Sorted(scores, members) => {
                 let old = members
                     .view()
@@ -222,7 +284,9 @@ impl CollectionEditor {
             return;
         }
         match &mut self.trees {
-            EditedTrees::Map(_) => panic!("the order of fields is none that is logged"),
+            EditedTrees::Hash(..) | EditedTrees::Set(_) => {
+                panic!("the order of fields and members is none that is logged")
+            }
             EditedTrees::List(tree) => tree.remove_range(positions.clone()),
             EditedTrees::Sorted(scores, members) => {
                 let view = scores.view();
@@ -265,6 +329,17 @@ impl CollectionEditor {
         *log = rest;
         let (is_list, length) = (self.kind == Kind::List, self.view().len());
         match tag {
+            PUT | PUT_EXPIRING if self.kind == Kind::Hash => {
+                let deadline = match tag {
+                    PUT => None,
+                    _ => Some(u64::from_le_bytes(read_bytes(log)?.try_into().ok()?)),
+                };
+                self.put_field(HashField {
+                    name: read_bytes(log)?,
+                    value: read_bytes(log)?,
+                    deadline,
+                });
+            }
             PUT if !is_list => {
                 let (element, value) = (read_bytes(log)?, read_bytes(log)?);
                 if self.kind == Kind::SortedSet && value.len() != SCORE {
@@ -301,10 +376,18 @@ impl CollectionEditor {
         // SAFETY: by the caller.
         unsafe {
             match self.trees {
-                EditedTrees::Map(tree) => {
+                EditedTrees::Hash(fields, deadlines) => {
+                    let (fields, deadlines) = (fields.publish(), deadlines.publish());
+                    PublishedCollection {
+                        roots: CollectionRoots::Hash(fields.root, deadlines.root),
+                        replaced: ReplacedTrees([fields.replaced, deadlines.replaced]),
+                        allocated: fields.allocated + deadlines.allocated,
+                    }
+                }
+                EditedTrees::Set(tree) => {
                     let tree = tree.publish();
                     PublishedCollection {
-                        roots: CollectionRoots::Map(tree.root),
+                        roots: CollectionRoots::Set(tree.root),
                         replaced: ReplacedTrees([tree.replaced, ReplacedNodes::default()]),
                         allocated: tree.allocated,
                     }
@@ -328,6 +411,17 @@ impl CollectionEditor {
             }
         }
     }
+}
+
+/// Returns the deadline of the field of a hash that has this key.
+fn deadline_in(
+    (fields, deadlines): (&TreeEditor<KeyOrder>, &TreeEditor<KeyOrder>),
+    key: &[u8],
+) -> Option<u64> {
+    if deadlines.view().is_empty() {
+        return None;
+    }
+    HashField::of_tree(b"", fields.view().get(key)?)?.deadline
 }
 
 /// Builds a tree of entries in any order.
@@ -387,7 +481,11 @@ mod tests {
                             editor.put(&element, &score(random.u64(..9)));
                         }
                         (_, Kind::Set) => drop(editor.put(&element, b"")),
-                        _ => drop(editor.put(&element, &[random.u8(..); 9])),
+                        _ => drop(editor.put_field(HashField {
+                            name: &element,
+                            value: &[random.u8(..); 9],
+                            deadline: random.bool().then(|| random.u64(1..)),
+                        })),
                     }
                 }
                 let now = editor.view().to_packed(kind);
@@ -412,6 +510,18 @@ mod tests {
             (Kind::SortedSet, &[PUT, 1, b'a', 1, 0]),
             (Kind::Hash, &[PUT, 2, b'a']),
             (Kind::Hash, &[9]),
+            (
+                Kind::Hash,
+                &[PUT_EXPIRING, 7, 1, 2, 3, 4, 5, 6, 7, 1, b'a', 0],
+            ),
+            (
+                Kind::Hash,
+                &[PUT_EXPIRING, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, b'a'],
+            ),
+            (
+                Kind::Set,
+                &[PUT_EXPIRING, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, b'a', 0],
+            ),
             (Kind::Hash, &[PUT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
         ] {
             let mut editor = CollectionEditor::of_packed(kind, b"", VersionStamp(1));

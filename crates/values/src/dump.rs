@@ -24,10 +24,10 @@
 //!
 //! Invariants:
 //! 1. No input makes the decoder panic, or take more memory than a small multiple of the longest value and the input.
-//! 2. A value is written as Redis 7.0 writes it, byte for byte, as far as the value determines that: Redis writes
-//!    the elements of a hash table in a random order, keeps an encoding that it once needed, and has compression
-//!    depend on what it compressed before.
-//! 3. A value that was decoded is one that commands can have made.
+//! 2. A value is written as Redis 7.0 writes it (a hash with deadlines of fields as Redis 7.4), byte for byte, as far as
+//!    the value determines that: Redis writes the elements of a hash table in a random order, keeps an encoding that
+//!    it once needed and deleted entries of streams, and has compression depend on what it compressed before.
+//! 3. A value that was decoded is one that commands, here or in Redis, can have made.
 
 mod block_entry;
 mod decode;
@@ -37,6 +37,7 @@ mod listpack;
 mod lzf;
 mod payload;
 mod reader;
+mod streams;
 mod value_type;
 mod writer;
 mod ziplist;
@@ -47,10 +48,11 @@ use crc::{CRC_64_REDIS, Crc, Table};
 use crate::call::StoredBlock;
 pub use payload::{DecodeContext, DumpedValue, PayloadError};
 use reader::PayloadReader;
+use value_type::{HASH_DEADLINES, HASH_DEADLINES_LISTPACK};
 
 /// The version of the format that is written: that of Redis 7.0.
 const VERSION: u16 = 10;
-/// The newest one that is read: that of Redis 7.4.
+/// The newest one that is read, and the one of hashes with deadlines of fields: that of Redis 7.4.
 const NEWEST_VERSION: u16 = 12;
 /// The version and the checksum.
 const FOOTER: usize = 10;
@@ -75,30 +77,31 @@ pub enum LibraryPayloadError {
 }
 
 /// Returns the payload of a value.
-///
-/// # Errors
-/// [`PayloadError::Unsupported`]
-pub fn encode(value: StoredBlock<'_>) -> Result<Vec<u8>, PayloadError> {
-    let mut out = Vec::with_capacity(value.bytes.len() + 16);
-    encode::write(value, &mut out)?;
-    encode_footer(&mut out);
-    Ok(out)
+#[must_use]
+pub fn encode(value: StoredBlock<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.bytes.len() + 32);
+    encode::write(value, &mut out);
+    let version = match out[0] {
+        HASH_DEADLINES | HASH_DEADLINES_LISTPACK => NEWEST_VERSION,
+        _ => VERSION,
+    };
+    encode_footer(version, &mut out);
+    out
 }
 
 /// Returns a payload in the newest version that is read, given all but its footer.
 pub(crate) fn signed(body: &[u8]) -> Vec<u8> {
-    let mut payload = [body, &NEWEST_VERSION.to_le_bytes()].concat();
-    let checksum = CRC.checksum(&payload);
-    payload.extend(checksum.to_le_bytes());
+    let mut payload = body.to_vec();
+    encode_footer(NEWEST_VERSION, &mut payload);
     payload
 }
 
-/// Returns the length of a value in bytes, without its type and what follows it; `None`: it has no payload.
+/// Returns the length of a value in bytes, without its type and what follows it.
 #[must_use]
-pub fn length(value: StoredBlock<'_>) -> Option<usize> {
+pub fn length(value: StoredBlock<'_>) -> usize {
     let mut out = Vec::new();
-    encode::write(value, &mut out).ok()?;
-    Some(out.len() - 1)
+    encode::write(value, &mut out);
+    out.len() - 1
 }
 
 /// Returns the payload of libraries with these sources.
@@ -108,12 +111,12 @@ pub fn encode_libraries<'s>(sources: impl Iterator<Item = &'s [u8]>) -> Vec<u8> 
         out.push(LIBRARY);
         writer::string(source, &mut out);
     }
-    encode_footer(&mut out);
+    encode_footer(VERSION, &mut out);
     out
 }
 
-fn encode_footer(out: &mut Vec<u8>) {
-    out.extend(VERSION.to_le_bytes());
+fn encode_footer(version: u16, out: &mut Vec<u8>) {
+    out.extend(version.to_le_bytes());
     let checksum = CRC.checksum(out);
     out.extend(checksum.to_le_bytes());
 }

@@ -3,7 +3,8 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
-use crate::call::StoredBlock;
+use crate::call::{StoredBlock, StoredData};
+use crate::hash::HashView;
 use crate::listpack::ListpackWriter;
 use crate::packed::{BlockForm, PackedView};
 use crate::score::SCORE_BYTES;
@@ -29,9 +30,14 @@ pub fn encoding(value: StoredBlock<'_>) -> &'static str {
         Kind::String if parse_int(value.bytes).is_some() => "int",
         Kind::String if value.bytes.len() <= EMBEDDED => "embstr",
         Kind::String => "raw",
-        Kind::Hash if view.form() == Some(BlockForm::ExpiringPairs) => "listpackex",
-        Kind::Hash if is_hash_listpack(view) => "listpack",
-        Kind::Hash => "hashtable",
+        Kind::Hash => {
+            let expires = view.form() == Some(BlockForm::ExpiringPairs);
+            match is_hash_listpack(HashView::new(StoredData::Bytes(value.bytes), 0)) {
+                true if expires => "listpackex",
+                true => "listpack",
+                false => "hashtable",
+            }
+        }
         Kind::List if is_list_listpack(view) => "listpack",
         Kind::List => "quicklist",
         Kind::Set if is_intset(view) => "intset",
@@ -44,8 +50,10 @@ pub fn encoding(value: StoredBlock<'_>) -> &'static str {
 }
 
 /// Returns `true` if Redis keeps a hash in one block.
-pub(crate) fn is_hash_listpack(hash: PackedView<'_>) -> bool {
-    hash.len() <= HASH_FIELDS && are_short(hash)
+pub(crate) fn is_hash_listpack(hash: HashView<'_>) -> bool {
+    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
+    let mut fields = hash.iter();
+    hash.len() <= HASH_FIELDS && fields.all(|field| is_short(field.name) && is_short(field.value))
 }
 
 /// Returns `true` if Redis keeps a set as integers.
@@ -73,11 +81,10 @@ fn is_list_listpack(list: PackedView<'_>) -> bool {
     })
 }
 
-/// Returns `true` if no element is longer than those of a block.
-fn are_short(view: PackedView<'_>) -> bool {
-    let is_short = |blob: &[u8]| blob.len() <= BLOCK_ELEMENT;
-    let mut elements = view.iter();
-    elements.all(|element| is_short(element.first) && is_short(element.second))
+/// Returns `true` if no member is longer than those of a block.
+fn are_short(set: PackedView<'_>) -> bool {
+    let mut members = set.iter();
+    members.all(|member| member.first.len() <= BLOCK_ELEMENT)
 }
 
 #[cfg(test)]

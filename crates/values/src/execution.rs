@@ -7,7 +7,6 @@ use crate::collection_editor::CollectionEditor;
 use crate::commands::{
     hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
 };
-use crate::packed::{BlockForm, PackedView};
 use crate::tree::VersionStamp;
 
 /// The numbers of each module's commands, besides their bits, begin at a multiple of this.
@@ -61,9 +60,6 @@ pub fn editor_for_many(
         Some(value) if value.kind == kind => value.bytes,
         Some(_) => return None,
     };
-    if PackedView::new(block).form() == Some(BlockForm::ExpiringPairs) {
-        return None;
-    }
     let stamp = VersionStamp(1);
     Some(CollectionEditor::of_packed(kind, block, stamp))
 }

@@ -1,20 +1,25 @@
 //! Hashes: an element is a field and its value. The fields of a block are in the order in which they came, those
-//! of a tree in the order of their hashes. A hash whose fields have deadlines is a block.
+//! of a tree in the order of their hashes.
 //!
-//! Fields may have deadlines, milliseconds since the Unix epoch. If some field has one, the form is
-//! [`BlockForm::ExpiringPairs`], and the second blob of each element is its deadline (8 bytes, little-endian; 0: none) and
-//! the value.
+//! Fields may have deadlines, milliseconds since the Unix epoch. If some field of a block has one, its form is
+//! [`BlockForm::ExpiringPairs`]. Large hashes have a tree of deadlines as well ([`crate::collection`]), in their order.
+//! Module [`crate::hash_field`] says where a field has its deadline.
 //!
 //! Invariants:
-//! 1. A field whose deadline has passed is absent. [`HashEditor::new`] removes such fields; reading passes over them.
-//! 2. The form of a hash that was changed is [`BlockForm::Pairs`] if no field has a deadline.
+//! 1. A field whose deadline has passed is absent. Reading passes over such fields. [`HashEditor::new`] removes those of
+//!    a block; of those of a tree an editor removes the ones that it writes, and [`HashEditor::remove_passed`] some.
+//! 2. The form of a block that was changed is [`BlockForm::Pairs`] if no field has a deadline.
 
-use smallvec::SmallVec;
+use base::transaction::Kind;
+use fastrand::Rng;
 
-use crate::call::{ChangedData, StoredData};
+use crate::call::{ChangedData, StoredBlock, StoredData};
 use crate::collection::{CollectionView, map_key, without_hash};
 use crate::collection_editor::CollectionEditor;
+pub(crate) use crate::hash_field::HashField;
+use crate::hash_field::{deadline_key, deadline_of_key};
 use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
+use crate::random::few_positions;
 use crate::tree::{KeyOrder, TreeCursor, TreeView};
 
 /// A hash that is read at a time.
@@ -27,7 +32,8 @@ pub(crate) struct HashView<'v> {
 #[derive(Clone, Copy)]
 enum HashSource<'v> {
     Packed(PackedView<'v>),
-    Tree(TreeView<'v, KeyOrder>),
+    /// The fields, and their deadlines.
+    Trees(TreeView<'v, KeyOrder>, TreeView<'v, KeyOrder>),
 }
 
 impl<'v> HashSource<'v> {
@@ -41,27 +47,48 @@ impl<'v> HashSource<'v> {
 
     fn of(view: CollectionView<'v>) -> HashSource<'v> {
         match view {
-            CollectionView::Map(tree) => HashSource::Tree(tree),
+            CollectionView::Hash(fields, deadlines) => HashSource::Trees(fields, deadlines),
             _ => HashSource::Packed(PackedView::new(b"")),
         }
     }
-}
 
-/// A field of a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HashField<'v> {
-    pub(crate) name: &'v [u8],
-    pub(crate) value: &'v [u8],
-    pub(crate) deadline: Option<u64>,
-}
+    /// Returns `true` if fields have deadlines, which may have passed.
+    fn expires(self) -> bool {
+        match self {
+            HashSource::Packed(block) => block.form() == Some(BlockForm::ExpiringPairs),
+            HashSource::Trees(_, deadlines) => !deadlines.is_empty(),
+        }
+    }
 
-impl<'v> HashField<'v> {
-    /// Returns a field without a deadline.
-    pub(crate) fn lasting(name: &'v [u8], value: &'v [u8]) -> HashField<'v> {
-        HashField {
-            name,
-            value,
-            deadline: None,
+    /// Returns the number of fields, with those whose deadlines have passed.
+    fn len(self) -> usize {
+        match self {
+            HashSource::Packed(block) => block.len(),
+            HashSource::Trees(fields, _) => fields.len(),
+        }
+    }
+
+    /// Returns a field, also if its deadline has passed.
+    fn get(self, name: &[u8]) -> Option<HashField<'v>> {
+        match self {
+            HashSource::Packed(block) => {
+                let (_, element) = block.find(name)?;
+                HashField::of_block(element.first, element.second, self.expires())
+            }
+            HashSource::Trees(fields, _) => {
+                let key = map_key(name);
+                let found = fields.cursor_from(&key).next();
+                let (own, bytes) = found.filter(|(own, _)| *own == &key[..])?;
+                HashField::of_tree(without_hash(own), bytes)
+            }
+        }
+    }
+
+    /// Returns the fields in their order, with those whose deadlines have passed.
+    fn iter(self) -> StoredFields<'v> {
+        match self {
+            HashSource::Packed(block) => StoredFields::Packed(block.iter(), self.expires()),
+            HashSource::Trees(fields, _) => StoredFields::Tree(fields.iter()),
         }
     }
 }
@@ -79,90 +106,104 @@ impl<'v> HashView<'v> {
     pub(crate) fn tree(self) -> Option<TreeView<'v, KeyOrder>> {
         match self.source {
             HashSource::Packed(_) => None,
-            HashSource::Tree(tree) => Some(tree),
+            HashSource::Trees(fields, _) => Some(fields),
         }
     }
 
-    /// Returns `true` if fields have deadlines, which may have passed.
-    pub(crate) fn expires(self) -> bool {
-        match self.source {
-            HashSource::Packed(block) => block.form() == Some(BlockForm::ExpiringPairs),
-            HashSource::Tree(_) => false,
-        }
+    /// Returns the field of an entry of the tree of fields, unless its deadline has passed.
+    pub(crate) fn of_tree(self, name: &'v [u8], bytes: &'v [u8]) -> Option<HashField<'v>> {
+        self.present(HashField::of_tree(name, bytes))
     }
 
     /// Returns the number of fields.
     pub(crate) fn len(self) -> usize {
         match self.source {
-            HashSource::Packed(_) if self.expires() => self.iter().count(),
-            HashSource::Packed(block) => block.len(),
-            HashSource::Tree(tree) => tree.len(),
+            HashSource::Packed(_) if self.source.expires() => self.iter().count(),
+            HashSource::Trees(fields, deadlines) if !deadlines.is_empty() => {
+                let later = deadline_key(self.time_ms.saturating_add(1), b"");
+                fields.len() - deadlines.rank(&later).unwrap_or_else(|passed| passed)
+            }
+            source => source.len(),
         }
     }
 
     /// Returns a field.
     pub(crate) fn get(self, name: &[u8]) -> Option<HashField<'v>> {
-        match self.source {
-            HashSource::Packed(block) => {
-                let (_, element) = block.find(name)?;
-                self.field((element.first, element.second), self.expires())
-            }
-            HashSource::Tree(tree) => {
-                let key = map_key(name);
-                let found = tree.cursor_from(&key).next();
-                let (own, value) = found.filter(|(own, _)| *own == &key[..])?;
-                self.field((without_hash(own), value), false)
-            }
-        }
+        self.present(self.source.get(name))
     }
 
     /// Returns the fields in their order.
     pub(crate) fn iter(self) -> impl Iterator<Item = HashField<'v>> + Clone {
-        let expires = self.expires();
-        let elements = match self.source {
-            HashSource::Packed(block) => HashElements::Packed(block.iter()),
-            HashSource::Tree(tree) => HashElements::Tree(tree.iter()),
-        };
-        elements.filter_map(move |element| self.field(element, expires))
+        let fields = self.source.iter();
+        fields.filter(move |field| !field.has_passed(self.time_ms))
     }
 
-    /// Returns the field of an element, unless its deadline has passed.
-    fn field(self, (name, second): (&'v [u8], &'v [u8]), expires: bool) -> Option<HashField<'v>> {
-        let (deadline, value) = match expires {
-            true => {
-                let (deadline, value) = second.split_first_chunk::<8>()?;
-                (u64::from_le_bytes(*deadline), value)
-            }
-            false => (0, second),
+    fn present(self, field: Option<HashField<'v>>) -> Option<HashField<'v>> {
+        field.filter(|field| !field.has_passed(self.time_ms))
+    }
+
+    /// Draws so many fields, distinct ones unless the count is negative; `None` if all fields should be looked at.
+    pub(crate) fn draw(self, count: i64, rng: &mut Rng) -> Option<Vec<HashField<'v>>> {
+        let HashSource::Trees(fields, _) = self.source else {
+            return None;
         };
-        let has_passed = deadline != 0 && deadline <= self.time_ms;
-        (!has_passed).then_some(HashField {
-            name,
-            value,
-            deadline: (deadline != 0).then_some(deadline),
-        })
+        let at = |position| {
+            let (key, bytes) = fields.nth(position)?;
+            self.of_tree(without_hash(key), bytes)
+        };
+        few_positions(rng, count, (fields.len(), self.len()), at)
+    }
+
+    /// Returns the least deadline of a field after the time.
+    pub(crate) fn next_deadline(self) -> Option<u64> {
+        match self.source {
+            HashSource::Packed(_) if !self.source.expires() => None,
+            HashSource::Packed(_) => self.iter().filter_map(|field| field.deadline).min(),
+            HashSource::Trees(_, deadlines) => {
+                let later = deadline_key(self.time_ms.checked_add(1)?, b"");
+                let (key, _) = deadlines.cursor_from(&later).next()?;
+                deadline_of_key(key).map(|(deadline, _)| deadline)
+            }
+        }
+    }
+
+    /// Returns the greatest deadline of a field that has passed.
+    fn last_passed(self) -> Option<u64> {
+        match self.source {
+            HashSource::Packed(_) => {
+                let deadlines = self.source.iter().filter_map(|field| field.deadline);
+                deadlines.filter(|at| *at <= self.time_ms).max()
+            }
+            HashSource::Trees(_, deadlines) => {
+                let later = deadline_key(self.time_ms.saturating_add(1), b"");
+                let passed = deadlines.rank(&later).unwrap_or_else(|passed| passed);
+                let (key, _) = deadlines.nth(passed.checked_sub(1)?)?;
+                deadline_of_key(key).map(|(deadline, _)| deadline)
+            }
+        }
     }
 }
 
-/// The names of fields, each with the rest of its element.
+/// The fields of a hash, whatever their deadlines.
 #[derive(Clone)]
-enum HashElements<'v> {
-    Packed(Elements<'v>),
+enum StoredFields<'v> {
+    /// Of a block; `true`: its fields have deadlines.
+    Packed(Elements<'v>, bool),
     Tree(TreeCursor<'v, KeyOrder>),
 }
 
-impl<'v> Iterator for HashElements<'v> {
-    type Item = (&'v [u8], &'v [u8]);
+impl<'v> Iterator for StoredFields<'v> {
+    type Item = HashField<'v>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            HashElements::Packed(elements) => {
+            StoredFields::Packed(elements, expires) => {
                 let element = elements.next()?;
-                Some((element.first, element.second))
+                HashField::of_block(element.first, element.second, *expires)
             }
-            HashElements::Tree(cursor) => {
-                let (key, value) = cursor.next()?;
-                Some((without_hash(key), value))
+            StoredFields::Tree(cursor) => {
+                let (key, bytes) = cursor.next()?;
+                HashField::of_tree(without_hash(key), bytes)
             }
         }
     }
@@ -170,14 +211,14 @@ impl<'v> Iterator for HashElements<'v> {
 
 /// The hash that an editor changes.
 enum HashTarget<'v> {
-    Packed(PackedEditor<'v>),
+    /// A block; `true`: its fields have deadlines.
+    Packed(PackedEditor<'v>, bool),
     Tree(&'v mut CollectionEditor),
 }
 
 /// A hash that is changed.
 pub(crate) struct HashEditor<'v> {
     target: HashTarget<'v>,
-    expires: bool,
     time_ms: u64,
     /// `true` if fields were removed because their deadlines had passed.
     has_expired: bool,
@@ -194,7 +235,6 @@ impl<'v> HashEditor<'v> {
             StoredData::Editor(editor) => {
                 return HashEditor {
                     target: HashTarget::Tree(editor),
-                    expires: false,
                     time_ms,
                     has_expired: false,
                     is_new: false,
@@ -203,19 +243,17 @@ impl<'v> HashEditor<'v> {
             StoredData::Tree(_) => unreachable!("a command that writes gets an editor"),
         };
         let view = HashView::new(StoredData::Bytes(bytes), time_ms);
-        let expires = view.expires();
-        let form = if expires {
-            BlockForm::ExpiringPairs
-        } else {
-            BlockForm::Pairs
+        let (form, expires) = match view.source.expires() {
+            true => (BlockForm::ExpiringPairs, true),
+            false => (BlockForm::Pairs, false),
         };
-        let has_expired = expires && view.len() < PackedView::new(bytes).len();
+        let has_expired = expires && view.len() < view.source.len();
+        let block = match has_expired {
+            true => packed_of(form, view),
+            false => PackedEditor::new(form, bytes),
+        };
         HashEditor {
-            target: HashTarget::Packed(match has_expired {
-                true => packed_of(form, view),
-                false => PackedEditor::new(form, bytes),
-            }),
-            expires,
+            target: HashTarget::Packed(block, expires),
             time_ms,
             has_expired,
             is_new: bytes.is_empty(),
@@ -226,7 +264,7 @@ impl<'v> HashEditor<'v> {
     pub(crate) fn view(&self) -> HashView<'_> {
         HashView {
             source: match &self.target {
-                HashTarget::Packed(block) => HashSource::Packed(block.view()),
+                HashTarget::Packed(block, _) => HashSource::Packed(block.view()),
                 HashTarget::Tree(editor) => HashSource::of(editor.view()),
             },
             time_ms: self.time_ms,
@@ -235,31 +273,36 @@ impl<'v> HashEditor<'v> {
 
     /// Sets a field, which has this deadline then. Returns `true` if it is new.
     pub(crate) fn set(&mut self, name: &[u8], value: &[u8], deadline: Option<u64>) -> bool {
-        if deadline.is_some() && !self.expires {
-            self.target = HashTarget::Packed(packed_of(BlockForm::ExpiringPairs, self.view()));
-            self.expires = true;
-        }
-        let block = match &mut self.target {
-            HashTarget::Tree(editor) => return editor.put(name, value),
-            HashTarget::Packed(block) => block,
+        let field = HashField {
+            name,
+            value,
+            deadline,
         };
-        let mut second: SmallVec<[u8; 128]> = SmallVec::new();
-        let second = match self.expires {
-            true => {
-                second.extend_from_slice(&deadline.unwrap_or(0).to_le_bytes());
-                second.extend_from_slice(value);
-                &second[..]
+        let time_ms = self.time_ms;
+        let (block, expires) = match &mut self.target {
+            HashTarget::Tree(editor) => {
+                let source = HashSource::of(editor.view());
+                let old = source.get(name).filter(|_| source.expires());
+                let has_passed = old.is_some_and(|old| old.has_passed(time_ms));
+                self.has_expired |= has_passed;
+                return editor.put_field(field) || has_passed;
             }
-            false => value,
+            HashTarget::Packed(block, expires) => (block, expires),
         };
+        if deadline.is_some() && !*expires {
+            let source = HashSource::Packed(block.view());
+            let own = packed_of(BlockForm::ExpiringPairs, HashView { source, time_ms });
+            (*block, *expires) = (own, true);
+        }
+        let second = field.in_block(*expires);
         let found = block.view().find(name);
         match found.map(|(_, element)| element.place) {
             Some(place) => {
-                block.replace(place, 1, Some((name, second)));
+                block.replace(place, 1, Some((name, &second)));
                 false
             }
             None => {
-                block.push(name, second);
+                block.push(name, &second);
                 true
             }
         }
@@ -275,9 +318,16 @@ impl<'v> HashEditor<'v> {
 
     /// Removes a field. Returns `true` if it was there.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
+        let time_ms = self.time_ms;
         let block = match &mut self.target {
-            HashTarget::Tree(editor) => return editor.remove(name),
-            HashTarget::Packed(block) => block,
+            HashTarget::Tree(editor) => {
+                let source = HashSource::of(editor.view());
+                if source.expires() && (HashView { source, time_ms }).get(name).is_none() {
+                    return false;
+                }
+                return editor.remove(name);
+            }
+            HashTarget::Packed(block, _) => block,
         };
         let found = block.view().find(name);
         let place = found.map(|(_, element)| element.place);
@@ -287,9 +337,39 @@ impl<'v> HashEditor<'v> {
         place.is_some()
     }
 
+    /// Removes fields whose deadlines have passed, those with the least ones first and so many at most; of a block, and
+    /// of a hash that has no others, all were removed before. Returns `true` if some are left.
+    pub(crate) fn remove_passed(&mut self, most: usize) -> bool {
+        let (time_ms, is_empty) = (self.time_ms, self.view().len() == 0);
+        let HashTarget::Tree(editor) = &mut self.target else {
+            return false;
+        };
+        let CollectionView::Hash(_, deadlines) = editor.view() else {
+            return false;
+        };
+        if is_empty {
+            return false;
+        }
+        let passed = deadlines.iter().map_while(|(key, _)| deadline_of_key(key));
+        let passed = passed.take_while(|(deadline, _)| *deadline <= time_ms);
+        let mut names: Vec<Vec<u8>> = passed
+            .take(most.saturating_add(1))
+            .map(|(_, name)| name.to_vec())
+            .collect();
+        let is_more = names.len() > most;
+        names.truncate(most);
+        self.has_expired |= !names.is_empty();
+        for name in &names {
+            editor.remove(name);
+        }
+        is_more
+    }
+
     /// Returns `true` if fields were removed because their deadlines had passed.
     pub(crate) fn has_expired(&self) -> bool {
-        self.has_expired
+        let view = self.view();
+        // The fields that are left of a tree go with the key.
+        self.has_expired || view.len() == 0 && view.source.len() > 0
     }
 
     /// Returns what was changed, no bytes if no field is left; `None` if nothing was changed.
@@ -298,29 +378,47 @@ impl<'v> HashEditor<'v> {
         if view.len() == 0 {
             return (!self.is_new).then(|| ChangedData::Bytes(Vec::new()));
         }
-        let keeps_form = !self.expires || view.iter().any(|field| field.deadline.is_some());
-        if !keeps_form {
-            let block = packed_of(BlockForm::Pairs, view).into_changed();
-            return block.map(ChangedData::Bytes);
-        }
         match self.target {
-            HashTarget::Packed(block) => block.into_changed().map(ChangedData::Bytes),
+            HashTarget::Packed(_, true) if view.iter().all(|field| field.deadline.is_none()) => {
+                let block = packed_of(BlockForm::Pairs, view).into_changed();
+                block.map(ChangedData::Bytes)
+            }
+            HashTarget::Packed(block, _) => block.into_changed().map(ChangedData::Bytes),
             HashTarget::Tree(editor) => editor.is_changed().then_some(ChangedData::Edited),
         }
     }
 }
 
+/// Returns the least deadline of a field of a hash after a time, both in milliseconds since the Unix epoch.
+#[must_use]
+pub fn next_field_deadline(hash: StoredData<'_>, after_ms: u64) -> Option<u64> {
+    HashView::new(hash, after_ms).next_deadline()
+}
+
+/// Returns the greatest deadline of a field of a hash that has passed at a time, both in milliseconds since the Unix
+/// epoch.
+#[must_use]
+pub fn last_passed_field_deadline(hash: StoredData<'_>, time_ms: u64) -> Option<u64> {
+    HashView::new(hash, time_ms).last_passed()
+}
+
+/// Returns the deadlines of the fields of a value, as it is stored, in milliseconds since the Unix epoch.
+pub fn field_deadlines(value: StoredBlock<'_>) -> impl Iterator<Item = u64> {
+    let block = PackedView::new(value.bytes);
+    let expires = value.kind == Kind::Hash && block.form() == Some(BlockForm::ExpiringPairs);
+    let fields = expires.then(|| StoredFields::Packed(block.iter(), true));
+    let fields = fields.into_iter().flatten();
+    fields.filter_map(|field| field.deadline)
+}
+
 /// Returns the fields of a hash as a block of another form.
 fn packed_of<'n>(form: BlockForm, hash: HashView<'_>) -> PackedEditor<'n> {
     let mut packed = PackedEditor::new(form, b"");
-    let mut second = Vec::new();
     for field in hash.iter() {
-        second.clear();
-        if form == BlockForm::ExpiringPairs {
-            second.extend_from_slice(&field.deadline.unwrap_or(0).to_le_bytes());
-        }
-        second.extend_from_slice(field.value);
-        packed.push(field.name, &second);
+        packed.push(
+            field.name,
+            &field.in_block(form == BlockForm::ExpiringPairs),
+        );
     }
     packed
 }
@@ -328,19 +426,28 @@ fn packed_of<'n>(form: BlockForm, hash: HashView<'_>) -> PackedEditor<'n> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::VersionStamp;
 
     type Model = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
 
+    fn owned(field: HashField<'_>) -> (Vec<u8>, Vec<u8>, Option<u64>) {
+        (field.name.to_vec(), field.value.to_vec(), field.deadline)
+    }
+
     fn fields(bytes: &[u8], time_ms: u64) -> Model {
         let fields = HashView::new(StoredData::Bytes(bytes), time_ms).iter();
-        let owned =
-            |field: HashField<'_>| (field.name.to_vec(), field.value.to_vec(), field.deadline);
         fields.map(owned).collect()
     }
 
     /// Changes the hash and the model at random. Returns `true` if it has changed something.
-    fn change(hash: &mut HashEditor<'_>, model: &mut Model, random: &mut fastrand::Rng) -> bool {
-        let name = vec![b'a' + random.u8(..2); random.usize(1..3)];
+    /// Names have so many letters at most.
+    fn change(
+        hash: &mut HashEditor<'_>,
+        (model, letters): (&mut Model, usize),
+        random: &mut fastrand::Rng,
+    ) -> bool {
+        let letters = 0..random.usize(1..=letters);
+        let name: Vec<u8> = letters.map(|_| b'a' + random.u8(..2)).collect();
         let at = model.iter().position(|field| field.0 == name);
         let deadline = random.bool().then(|| hash.time_ms + random.u64(1..9));
         match (random.u8(..4), at) {
@@ -369,6 +476,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_what_was_done_to_it() {
+        const LETTERS: usize = 2;
         let mut random = fastrand::Rng::with_seed(2);
         let (mut model, mut bytes, mut deleted) = (Model::new(), Vec::new(), 0);
         for time_ms in 0..20_000 {
@@ -379,8 +487,8 @@ mod tests {
             let has_expired = model.len() < before;
             assert_eq!(fields(&bytes, time_ms), model);
             let mut hash = HashEditor::new(StoredData::Bytes(&bytes), time_ms);
-            let changes =
-                (0..random.usize(..3)).filter(|_| change(&mut hash, &mut model, &mut random));
+            let changes = (0..random.usize(..3))
+                .filter(|_| change(&mut hash, (&mut model, LETTERS), &mut random));
             let has_changed = changes.count() > 0;
             assert_eq!(HashView::len(hash.view()), model.len());
             assert_eq!(hash.has_expired(), has_expired);
@@ -396,7 +504,9 @@ mod tests {
             assert_eq!(fields(&bytes, time_ms), model);
             let has_deadlines = model.iter().any(|field| field.2.is_some());
             assert_eq!(
-                HashView::new(StoredData::Bytes(&bytes), time_ms).expires(),
+                HashView::new(StoredData::Bytes(&bytes), time_ms)
+                    .source
+                    .expires(),
                 has_deadlines
             );
             for (name, value, deadline) in &model {
@@ -406,6 +516,112 @@ mod tests {
                 assert_eq!((field.value, field.deadline), (&value[..], *deadline));
             }
         }
-        assert!(deleted > 100, "{deleted}");
+        assert!(deleted > 50, "{deleted}");
+    }
+
+    /// The same of trees, whose log repeats the changes, and of which the block is made anew now and then.
+    #[test]
+    fn a_large_hash_is_what_was_done_to_it() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let (mut model, stamp) = (Model::new(), VersionStamp(1));
+        let of_packed = |block: &[u8]| CollectionEditor::of_packed(Kind::Hash, block, stamp);
+        let (mut trees, mut follower) = (of_packed(b""), of_packed(b""));
+        let (mut removed, mut drawn, mut deleted, mut letters) = (0, 0, 0, 2);
+        for time_ms in 0..10_000 {
+            if time_ms % 500 == 0 {
+                (trees, follower) = (of_packed(b""), of_packed(b""));
+                model.clear();
+                letters = if letters == 2 { 7 } else { 2 };
+            }
+            let is_due =
+                |field: &(_, _, Option<u64>)| field.2.is_none_or(|deadline| deadline > time_ms);
+            model.retain(is_due);
+            let mut hash = HashEditor::new(StoredData::Editor(&mut trees), time_ms);
+            (0..random.usize(..4)).for_each(|_| {
+                change(&mut hash, (&mut model, letters), &mut random);
+            });
+            let before = HashSource::len(hash.view().source);
+            if random.u8(..4) == 0 && !model.is_empty() {
+                let most = random.usize(1..4);
+                let is_more = hash.remove_passed(most);
+                let left = HashSource::len(hash.view().source);
+                assert_eq!(is_more, left > model.len());
+                assert!(left == model.len() || before - left == most);
+                removed += before - left;
+            }
+            let view = hash.view();
+            let mut own: Model = view.iter().map(owned).collect();
+            own.sort_unstable();
+            model.sort_unstable();
+            assert_eq!(own, model);
+            assert_eq!(HashView::len(view), model.len());
+            let deadlines = model.iter().filter_map(|field| field.2);
+            assert_eq!(view.next_deadline(), deadlines.min());
+            let stored = view.source.iter().filter_map(|field| field.deadline);
+            let passed = stored.filter(|at| *at <= time_ms);
+            assert_eq!(view.last_passed(), passed.max());
+            for (name, value, deadline) in model.iter().take(9) {
+                let field = view.get(name).expect("it is there");
+                assert_eq!((field.value, field.deadline), (&value[..], *deadline));
+            }
+            if let Some(fields) = view.draw(random.i64(-3..3), &mut random) {
+                assert!(
+                    fields
+                        .iter()
+                        .all(|field| view.get(field.name) == Some(*field))
+                );
+                drawn += fields.len();
+            }
+            if model.is_empty() && HashSource::len(view.source) > 0 {
+                let changed = hash.into_changed().and_then(ChangedData::into_bytes);
+                assert_eq!(changed.as_deref(), Some(&b""[..]));
+                (trees, follower) = (of_packed(b""), of_packed(b""));
+                deleted += 1;
+                continue;
+            }
+            assert!(follower.apply(&trees.take_log()));
+            let block = trees.view().to_packed(Kind::Hash);
+            assert_eq!(follower.view().to_packed(Kind::Hash), block);
+            let stored = StoredBlock {
+                kind: Kind::Hash,
+                bytes: &block,
+            };
+            let expiring = field_deadlines(stored).count();
+            let CollectionView::Hash(_, deadlines) = trees.view() else {
+                panic!("it is a hash");
+            };
+            assert_eq!(expiring, deadlines.len());
+            if random.u8(..20) == 0 {
+                let mut ordered = model.clone();
+                let mut own = fields(&block, time_ms);
+                own.sort_unstable();
+                ordered.sort_unstable();
+                assert_eq!(own, ordered);
+                trees = of_packed(&block);
+            }
+        }
+        let all = (removed, drawn, deleted);
+        assert!(removed > 100 && drawn > 100 && deleted > 4, "{all:?}");
+    }
+
+    #[test]
+    fn the_log_has_the_deadlines() {
+        let mut trees = CollectionEditor::of_packed(Kind::Hash, b"", VersionStamp(1));
+        let mut hash = HashEditor::new(StoredData::Editor(&mut trees), 5);
+        for (name, deadline) in [
+            ("a", Some(9)),
+            ("b", None),
+            ("c", Some(7)),
+            ("a", Some(1 << 41)),
+        ] {
+            hash.set(name.as_bytes(), b"value", deadline);
+        }
+        hash.remove(b"b");
+        let log = trees.take_log();
+        let deadlines: Vec<u64> = crate::logged_deadlines(&log).collect();
+        assert_eq!(deadlines, [9, 7, 1 << 41]);
+        for length in 0..log.len() {
+            assert!(crate::logged_deadlines(&log[..length]).count() <= 3);
+        }
     }
 }

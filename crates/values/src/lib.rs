@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
+//! | `hash_field` | a field of a hash, its value and its deadline |
 //! | `hash`, `list`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
 //! | `geohash` | places as cells of a grid |
 //! | [`set_algebra`] | intersections, unions and differences of sets |
@@ -36,6 +37,7 @@ mod execution;
 pub mod fuzz;
 mod geohash;
 mod hash;
+mod hash_field;
 mod hyper_log_log;
 mod list;
 mod listpack;
@@ -52,9 +54,10 @@ pub mod tree;
 
 pub use call::{CallOutcome, StoredBlock, StoredData, StoredValue, ValueChange};
 pub use collection::{CollectionRoots, CollectionView, ReplacedTrees, is_large};
-pub use collection_editor::{CollectionEditor, PublishedCollection, canonical};
+pub use collection_editor::{CollectionEditor, PublishedCollection, canonical, logged_deadlines};
 pub use commands::{
     hash_deadlines, hashes, hyper_log_logs, lists, places, sets, sorted_sets, streams,
 };
 pub use encoding::encoding;
 pub use execution::{editor_for_many, execute};
+pub use hash::{field_deadlines, last_passed_field_deadline, next_field_deadline};

@@ -3,6 +3,7 @@
 use base::nested::NestedReply;
 use base::transaction::{CallError, OpError};
 use fastrand::Rng;
+use hashbrown::HashSet;
 
 /// The longest reply, in bytes: a client can ask for one element any number of times.
 const LONGEST_REPLY: usize = 256 << 20;
@@ -44,6 +45,32 @@ pub(crate) fn add_random<T>(
         }
     }
     Ok(())
+}
+
+/// Of so many elements at least for each one that is drawn, and at most for each one that is present, positions are
+/// drawn.
+const FEW: usize = 8;
+
+/// Draws so many elements by their positions, distinct ones unless `count` is negative. `positions` are the number of
+/// positions, and of those at which `at` returns an element. `None`: it is better to look at all elements.
+pub(crate) fn few_positions<T>(
+    rng: &mut Rng,
+    count: i64,
+    (positions, present): (usize, usize),
+    at: impl Fn(usize) -> Option<T>,
+) -> Option<Vec<T>> {
+    let asked = usize::try_from(count.unsigned_abs()).ok()?;
+    if asked > present / FEW || present < positions / FEW {
+        return None;
+    }
+    let (mut seen, mut drawn) = (HashSet::new(), Vec::with_capacity(asked));
+    while drawn.len() < asked {
+        let position = rng.usize(..positions);
+        if count < 0 || seen.insert(position) {
+            drawn.extend(at(position));
+        }
+    }
+    Some(drawn)
 }
 
 /// Returns `number` of the positions below `len`, in ascending order.

@@ -118,11 +118,11 @@ impl<'c> ElementsRequest<'c> {
 
 impl ElementsRequest<'_> {
     /// Returns the next page of the elements of a tree, which has them in the order of their hashes; a function
-    /// makes them of their names and values.
+    /// makes them of their names and values; `None`: an element is absent.
     pub(crate) fn tree_page<'v, T>(
         &self,
         tree: TreeView<'v, KeyOrder>,
-        make: impl Fn(&'v [u8], &'v [u8]) -> T,
+        make: impl Fn(&'v [u8], &'v [u8]) -> Option<T>,
     ) -> ElementsPage<T> {
         let Ok(first) = u32::try_from(self.cursor) else {
             return ElementsPage::empty();
@@ -140,7 +140,7 @@ impl ElementsRequest<'_> {
             let name = without_hash(key);
             let matches = |pattern| glob::matches(pattern, name, false);
             if self.pattern.is_none_or(matches) {
-                page.elements.push(make(name, value));
+                page.elements.extend(make(name, value));
             }
         }
         page

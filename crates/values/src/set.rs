@@ -34,7 +34,7 @@ impl<'v> SetView<'v> {
 
     fn of(view: CollectionView<'v>) -> SetView<'v> {
         match view {
-            CollectionView::Map(tree) => SetView::Tree(tree),
+            CollectionView::Set(tree) => SetView::Tree(tree),
             _ => SetView::Packed(PackedView::new(b"")),
         }
     }

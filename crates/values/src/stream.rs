@@ -25,7 +25,7 @@ use std::ops::Range;
 use base::transaction::CallError;
 
 pub(crate) use editor::StreamEditor;
-pub(crate) use groups::{ConsumerGroup, PendingEntry};
+pub(crate) use groups::{ConsumerGroup, GroupConsumer, PendingEntry};
 pub(crate) use id::{EntryId, RequestedId};
 pub(crate) use nodes::{NODE_ENTRIES, StreamEntry, StreamNode};
 pub(crate) use trim::{StreamTrim, TrimGoal};
@@ -189,6 +189,39 @@ impl<'v> StreamView<'v> {
             (before, found) = (found.place, node);
         }
         Some((before, found))
+    }
+
+    /// Returns `true` if its parts fit together. It reads all of them.
+    pub(crate) fn check(self) -> bool {
+        let (mut count, mut last_id, mut end, mut last_node) = (0, EntryId::MIN, 0, 0);
+        for node in self.nodes() {
+            let entries: Vec<EntryId> = node.entries().map(|entry| entry.id).collect();
+            let are_ordered = entries.first().is_some_and(|&id| id > last_id)
+                && entries.is_sorted_by(|one, next| one < next);
+            let begins = entries.first().is_some_and(|&id| id >= node.first_id);
+            if !are_ordered || !begins || entries.len() != usize::from(node.len) {
+                return false;
+            }
+            count += entries.len();
+            last_id = entries.last().copied().unwrap_or_default();
+            (last_node, end) = (node.place, node.end());
+        }
+        let are_consumers_known = |group: &ConsumerGroup<'_>| {
+            let mut pending = group.pending.iter();
+            pending.all(|entry| entry.consumer < group.consumers.len())
+                && group.pending.is_sorted_by(|one, next| one.id < next.id)
+                && group
+                    .consumers
+                    .is_sorted_by(|one, next| one.name < next.name)
+        };
+        let groups: Vec<ConsumerGroup<'_>> = self.groups().collect();
+        end == self.nodes.len()
+            && count == self.len()
+            && last_node == self.header.last_node as usize
+            && last_id <= self.last_id()
+            && groups.len() == self.group_count()
+            && groups.iter().all(are_consumers_known)
+            && groups.is_sorted_by(|one, next| one.name < next.name)
     }
 
     /// Returns the consumer groups in the order of their names, or none of those behind one that is damaged.

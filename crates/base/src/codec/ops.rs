@@ -33,7 +33,7 @@
 //! | 29 | announce | key, 1 byte: the number of the event |
 //! | 30 | flush database | database (2 bytes) |
 //! | 31 | swap databases | first (2 bytes), second (2 bytes) |
-//! | 32 | call | key, the number of the command (2 bytes), its seed (8 bytes) if it chooses at random, its arguments: count, then so many times bytes |
+//! | 32 | call | key, the number of a command on collections (2 bytes), its seed (8 bytes) if it has bit 14, its arguments behind the key: count, then so many times bytes |
 //! | 33 | get any | key |
 //! | 34 | put any | expiry, key, 1 byte: the type as in logs, value |
 //!

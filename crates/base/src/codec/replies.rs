@@ -13,7 +13,7 @@
 //! | 8 | pairs | count, then so many times key and value (bytes) |
 //! | 9 | error | 1 byte: 0 wrong type, 1 not an integer, 2 overflow, 3 not a number, 4 not finite, 5 too long, 6 bad expiry, 7 reserved, 8 an error of a call: its number follows (1 byte) |
 //! | 10 | value | 1 byte: the type, as in logs; bytes |
-//! | 11 | nested | bytes, whose format is that of [`nested`](crate::model::nested) |
+//! | 11 | nested | bytes: items of a nested reply |
 //!
 //! | tag | abort | fields |
 //! |---|---|---|

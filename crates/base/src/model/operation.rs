@@ -394,7 +394,10 @@ impl<'a> Op<'a> {
             Op::Put { key, value, .. }
             | Op::Append { key, value }
             | Op::PutAny { key, value, .. } => key.len() + value.len(),
-            Op::Call { key, call } => key.len() + call.brings(),
+            Op::Call { key, call } => match call.brings() {
+                0 => 0,
+                bytes => key.len() + bytes,
+            },
             Op::SetLibraries { libraries, .. } => libraries.len(),
             Op::SetRange { value: [], .. } => 0,
             Op::SetRange { key, offset, value } => {

@@ -73,3 +73,40 @@ fn clients_that_wait_keep_no_others_waiting() {
     assert_eq!(moving.reply(), Reply::bulk("4"));
     assert_eq!(client.told("LRANGE bar 0 -1"), "[4]");
 }
+
+#[test]
+fn clients_of_a_proxy_wait_for_entries() {
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let file = cluster.file();
+    let proxy = proxy(&["--cluster", &file, "--network-threads", "2"]);
+    let connect = || Client::connect(proxy.address);
+    let mut client = connect();
+    for key in KEYS {
+        client.told(&format!("XGROUP CREATE {key} g $ MKSTREAM"));
+    }
+    let mut waiting: Vec<(&str, Client)> = Vec::new();
+    for key in KEYS {
+        for command in [
+            format!("XREAD BLOCK 0 STREAMS {key} $"),
+            format!("XREADGROUP GROUP g c BLOCK 0 STREAMS {key} >"),
+        ] {
+            let mut own = connect();
+            own.send(&command.split(' ').collect::<Vec<_>>());
+            waiting.push((key, own));
+            await_blocked(&cluster, waiting.len());
+        }
+    }
+    assert_eq!(client.told("XREAD BLOCK 10 STREAMS foo $"), "nil");
+    for key in KEYS {
+        assert_eq!(client.told(&format!("XADD {key} 1 f v")), "1-0");
+    }
+    for (key, mut own) in waiting {
+        assert_eq!(own.reply().shown(), format!("[[{key} [[1-0 [f v]]]]]"));
+    }
+    // Keys of several nodes.
+    let mut own = connect();
+    own.send(&["XREAD", "BLOCK", "0", "STREAMS", "foo", "bar", "$", "$"]);
+    await_blocked(&cluster, 1);
+    assert_eq!(client.told("XADD bar 2 f v"), "2-0");
+    assert_eq!(own.reply().shown(), "[[bar [[2-0 [f v]]]]]");
+}

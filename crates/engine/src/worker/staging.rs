@@ -9,11 +9,13 @@ use base::{Abort, Op, TransactionId};
 
 use crate::decide::TransactionDecision;
 use crate::epoch::EpochGuard;
+use crate::interactive::Txn;
 use crate::log::RedoLog;
 use crate::prepare;
 use crate::prepared::PreparedTransaction;
 use crate::stage::{self, Staged};
 use crate::system_record;
+use crate::transaction_error::TransactionError;
 use crate::worker::Worker;
 
 impl<L: RedoLog> Worker<L> {
@@ -24,11 +26,31 @@ impl<L: RedoLog> Worker<L> {
     /// Returns an [`Abort`] that says why nothing has happened, in which case nothing is held:
     /// [`Abort::Held`], [`Abort::ReadOnly`] when the log takes nothing, or the error of an
     /// operation.
-    pub fn stage(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<Staged, Abort> {
+    pub fn stage(
+        &mut self,
+        ops: &[Op<'_>],
+        holder: Holder,
+    ) -> Result<Staged<Vec<OwnedReply>>, Abort> {
         self.expect_driven();
         self.thread.engine.check_count(ops)?;
         self.until_done(|thread, txn, log, attempt| {
             stage::stage(thread, txn, log, (ops, holder), attempt)
+        })
+    }
+
+    /// As [`Worker::stage`], of a transaction whose operations are executed by `body`, which runs again whenever
+    /// it meets a conflict.
+    ///
+    /// # Errors
+    /// As [`Worker::stage`]; the error with which `body` gives up.
+    pub fn stage_transaction<T>(
+        &mut self,
+        holder: Holder,
+        mut body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+    ) -> Result<Staged<T>, Abort> {
+        self.expect_driven();
+        self.until_done(|thread, txn, log, attempt| {
+            stage::stage_transaction(thread, txn, log, (&mut body, holder), attempt)
         })
     }
 

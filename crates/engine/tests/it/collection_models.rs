@@ -408,7 +408,7 @@ fn replicate(seed: u64) {
                         .for_each(|one| one.apply(&entry));
                 }
                 leader.engine.release(stager(number).id);
-                staged.replies
+                staged.value
             }));
         }
         client

@@ -185,6 +185,29 @@ pub(crate) fn memory_at_rest(world: &World) -> u64 {
 }
 
 #[test]
+fn replaced_nodes_are_freed_as_fast_as_they_are_made() {
+    let mut random = Rng::with_seed(11);
+    let world = World::new();
+    fill(&world, b"h", 200_000);
+    let filled = world.engine.stats().memory_bytes;
+    let mut most = 0;
+    for _ in 0..60 {
+        let names = [(); 2000].map(|()| format!("field {}", random.u32(..200_000)));
+        let args: Vec<&[u8]> = names
+            .iter()
+            .flat_map(|name| [name.as_bytes(), b"other"])
+            .collect();
+        // Each replaces most of the leaves.
+        world.run(&[call(b"h", hashes::HSET, &args)]);
+        most = most.max(world.engine.stats().memory_bytes);
+    }
+    assert!(
+        most < 6 * filled,
+        "{most} bytes, {filled} without replaced nodes"
+    );
+}
+
+#[test]
 fn the_log_gets_elements_of_a_large_collection() {
     let world = World::new();
     let last = || {

@@ -44,7 +44,7 @@ fn what_is_staged_is_seen_once_it_is_applied() {
         OwnedReply::Int(1),
         OwnedReply::Bytes(b"new".to_vec()),
     ];
-    assert_eq!((staged.replies, staged.writes), (expected.to_vec(), 3));
+    assert_eq!((staged.value, staged.writes), (expected.to_vec(), 3));
     assert_eq!(leader.engine.stats().keys, 2, "nothing has happened yet");
     for key in [&b"a"[..], b"b", b"gone"] {
         assert_eq!(holder_of(leader.read(key)), stager(2));
@@ -100,9 +100,48 @@ fn what_writes_nothing_holds_nothing() {
         Op::Delete { key: b"none" },
     ];
     let staged = leader.stage(2, &ops).unwrap();
-    assert_eq!((staged.writes, staged.replies.len()), (0, 3));
+    assert_eq!((staged.writes, staged.value.len()), (0, 3));
     assert!(leader.log.entries.lock().is_empty());
     leader.run(3, &[Op::put(b"a", b"2"), Op::put(b"none", b"")]);
+}
+
+#[test]
+fn a_transaction_of_several_lists_is_staged_as_one() {
+    let leader = Replica::new();
+    leader.run(1, &[Op::put(b"from", b"x"), Op::put(b"other", b"1")]);
+    // It writes what it has read.
+    let staged = leader.stage_transaction(2, |txn| {
+        let replies = txn.execute(&[Op::Get { key: b"from" }])?;
+        let OwnedReply::Bytes(value) = OwnedReply::from(&replies[0]) else {
+            panic!("{replies:?}");
+        };
+        txn.execute(&[Op::put(b"to", &value), Op::Delete { key: b"from" }])?;
+        Ok(value)
+    });
+    let staged = staged.unwrap();
+    assert_eq!((staged.value, staged.writes), (b"x".to_vec(), 2));
+    for key in [&b"from"[..], b"to"] {
+        assert_eq!(holder_of(leader.read(key)), stager(2));
+    }
+    assert_eq!(leader.get(b"other"), Some(b"1".to_vec()));
+    leader.apply(&leader.entry());
+    leader.engine.release(stager(2).id);
+    assert_eq!(leader.get(b"to"), Some(b"x".to_vec()));
+    assert_eq!(leader.get(b"from"), None);
+    // One that only reads holds nothing, and is no entry.
+    let read = leader.stage_transaction(3, |txn| {
+        txn.execute(&[Op::Get { key: b"to" }])?;
+        Ok(())
+    });
+    assert_eq!(read.unwrap().writes, 0);
+    // One that gives up leaves nothing.
+    let given_up = leader.stage_transaction(3, |txn| {
+        txn.execute(&[Op::put(b"to", b"y")])?;
+        Err::<(), _>(txn.cancel())
+    });
+    assert_eq!(given_up, Err(Abort::Cancelled));
+    leader.run(4, &[Op::put(b"to", b"z")]);
+    assert_eq!(leader.get(b"to"), Some(b"z".to_vec()));
 }
 
 #[test]

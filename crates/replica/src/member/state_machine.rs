@@ -10,6 +10,7 @@ use base::{Abort, Change, Epoch};
 use disk::Disk;
 use engine::{Applier, SnapshotEntry, SnapshotValue};
 use raft::eraftpb::Entry;
+use values::StoredBlock;
 
 use crate::deadlines::DeadlineSet;
 use crate::entry_validation::is_intact;
@@ -32,7 +33,7 @@ pub(super) struct StateMachine {
     applied_term: u64,
     /// The greatest stamp of the applied entries.
     stamp_ms: u64,
-    /// Deadlines of keys that the log has not said to have passed.
+    /// Deadlines of keys and of fields of hashes that the log has not said to have passed.
     deadlines: DeadlineSet,
 }
 
@@ -183,12 +184,24 @@ impl StateMachine {
             let change = change.map_err(|(at, what)| {
                 MemberFailure::unreadable(index.0, format!("{what} (at byte {at})"))
             })?;
-            if let Change::Put {
-                deadline: Some(deadline),
-                ..
-            } = change
-            {
-                self.deadlines.insert(deadline);
+            match change {
+                Change::Put {
+                    deadline,
+                    kind,
+                    value: bytes,
+                    ..
+                } => {
+                    self.deadlines.extend(deadline);
+                    let value = StoredBlock { kind, bytes };
+                    self.deadlines.extend(values::field_deadlines(value));
+                }
+                Change::Elements {
+                    deadline, changes, ..
+                } => {
+                    self.deadlines.extend(deadline);
+                    self.deadlines.extend(values::logged_deadlines(changes));
+                }
+                _ => {}
             }
             found.push(change);
         }
@@ -275,6 +288,11 @@ impl StateMachine {
         while let Some(record) = reader.next()? {
             let ahead = record.deadline.filter(|at| *at > engine::ABSENT_MS);
             self.deadlines.extend(ahead);
+            let value = StoredBlock {
+                kind: record.kind,
+                bytes: record.value,
+            };
+            self.deadlines.extend(values::field_deadlines(value));
             loader.put(&SnapshotEntry {
                 key: record.key,
                 value: SnapshotValue::Bytes(record.value),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::partition::OwnedReply;
-use base::transaction::Observed;
+use base::transaction::{Observed, ValueCall};
 use base::{Abort, Epoch, Op, Reply};
 use disk::RealDisk;
 use kumiki_replica::{
@@ -16,6 +16,7 @@ use kumiki_replica::{
 
 use crate::support::members::{Members, PATIENCE};
 use testkit::eventually_some;
+use values::{hash_deadlines, hashes};
 
 /// A partition of several members with these options.
 struct Group {
@@ -700,6 +701,43 @@ fn a_key_expires_by_an_entry_of_the_log() {
         entries >= 3,
         "the leader's own, the write, the tick: {entries}"
     );
+    let hashes = group.hashes();
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+}
+
+/// Of a small hash, and of a large one whose deadlines the log has with its elements.
+#[test]
+fn a_field_expires_by_an_entry_of_the_log() {
+    let group = Group::start(3);
+    let call = |key, command, args: &[&[u8]]| {
+        let args = args.into();
+        let seed = 0;
+        let call = ValueCall {
+            command,
+            seed,
+            args,
+        };
+        at_the_leader(&group, &[Op::Call { key, call }])
+    };
+    for (key, lasting) in [(&b"small"[..], 3), (b"large", 300)] {
+        for field in 0..lasting {
+            let name = field.to_string();
+            call(key, hashes::HSET, &[name.as_bytes(), b"value"]);
+        }
+        let args = [&b"PX"[..], b"50", b"FIELDS", b"1", b"expiring", b"value"];
+        call(key, hash_deadlines::HSETEX, &args);
+        let leader = group.members[group.leader()].as_ref().unwrap();
+        let written = leader.engine().applied();
+        eventually_some("it has expired", || {
+            let length = &call(key, hashes::HLEN, &[])[0];
+            (*length == OwnedReply::Int(lasting)).then_some(())
+        });
+        let seen = leader.engine().applied();
+        assert!(
+            seen > written,
+            "{seen:?}: the log says that time has passed"
+        );
+    }
     let hashes = group.hashes();
     assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
 }

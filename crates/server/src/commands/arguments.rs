@@ -53,3 +53,15 @@ pub(super) fn wait_seconds(arg: &[u8]) -> Result<Option<Duration>, Refusal> {
     }
     Ok((ms > 0.0).then(|| Duration::from_millis(ms as u64)))
 }
+
+/// Parses the time, in milliseconds, for which a command waits; `None`: for ever.
+pub(super) fn wait_ms(arg: &[u8]) -> Result<Option<Duration>, Refusal> {
+    const NO_INTEGER: Refusal = Refusal::Text("ERR timeout is not an integer or out of range");
+    let given = int(arg).map_err(|_| NO_INTEGER)?;
+    if given < 0 {
+        return Err(Refusal::Text("ERR timeout is negative"));
+    }
+    let ms = in_ms_from_now(given, false);
+    let ms = ms.ok_or(Refusal::Text("ERR timeout is out of range"))?;
+    Ok((ms > 0).then(|| Duration::from_millis(ms as u64)))
+}

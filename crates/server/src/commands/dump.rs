@@ -29,8 +29,7 @@ fn dump(args: Args<'_>, set: &mut WorkingSet, writer: &mut Writer<'_>) -> Result
                 kind: value.kind,
                 bytes: &value.bytes,
             };
-            let payload = encode(stored).map_err(refusal_of)?;
-            writer.bulk(&payload);
+            writer.bulk(&encode(stored));
         }
         None => writer.null(),
     }
@@ -42,9 +41,6 @@ fn refusal_of(error: PayloadError) -> Refusal {
         PayloadError::Footer => Refusal::Text("ERR DUMP payload version or checksum are wrong"),
         PayloadError::Malformed => Refusal::Text("ERR Bad data format"),
         PayloadError::TooLong => Refusal::TooLong,
-        PayloadError::Unsupported => Refusal::Text(
-            "ERR streams cannot be dumped and restored yet, and hashes with fields that expire cannot be dumped",
-        ),
     }
 }
 

@@ -4,18 +4,18 @@ use base::nested::NestedItem;
 use base::partition::OwnedReply;
 use base::planted::{self, Bug};
 use base::transaction::ValueCall;
-use base::{Op, OpError, database};
+use base::{OpError, database};
 use resp::{Args, Writer};
 
 use super::arguments::{int, is, wait_seconds};
 use super::values::value;
 use crate::blocked_clients::AwaitedKind;
-use crate::command::CommandKind::{Blocking, Compound, Store};
+use crate::command::CommandKind::{Blocking, Sequence, Store};
 use crate::command::{
     BlockingCommand, CommandDefinition, CompoundStop, KeyTurns, WaitFinding, WaitTerms, commands,
 };
 use crate::refusal::Refusal;
-use crate::working_set::WorkingSet;
+use crate::transaction_keys::TransactionKeys;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "list";
@@ -63,13 +63,13 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "list";
         Store(value::<{ values::lists::LPOS }>), "The indexes of elements that are equal to one.";
     "lmpop" -4 "write movablekeys" COUNTED_FIRST("RW access delete") "list" ""
         "7.0.0" "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
-        Compound(lmpop), "Removes elements from the first of several lists that has some, and answers them.";
+        Sequence(lmpop), "Removes elements from the first of several lists that has some, and answers them.";
     "lmove" 5 "write denyoom" FIRST_TWO("RW access delete; RW insert") "list" ""
         "6.2.0" "O(1)",
-        Compound(lmove), "Moves an element from an end of a list to an end of another one, and answers it.";
+        Sequence(lmove), "Moves an element from an end of a list to an end of another one, and answers it.";
     "rpoplpush" 3 "write denyoom" FIRST_TWO("RW access delete; RW insert") "list" ""
         "1.2.0" "O(1)",
-        Compound(rpoplpush), "Moves the last element of a list to the head of another one, and answers it.";
+        Sequence(rpoplpush), "Moves the last element of a list to the head of another one, and answers it.";
     "blpop" -3 "write blocking" ALL_BUT_LAST("RW access delete") "list blocking" ""
         "2.0.0" "O(N) where N is the number of provided keys.",
         Blocking(BLPOP), "Removes the first element of the first of several lists that has some; waits for one.";
@@ -88,44 +88,45 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "list";
 };
 
 const BLPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: pop_terms,
-    execute: |args, turns, set, writer| pop_first(ListSide::Left, args, turns, set, writer),
+    execute: |args, turns, keys, writer| pop_first(ListSide::Left, args, turns, keys, writer),
 };
 const BRPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: pop_terms,
-    execute: |args, turns, set, writer| pop_first(ListSide::Right, args, turns, set, writer),
+    execute: |args, turns, keys, writer| pop_first(ListSide::Right, args, turns, keys, writer),
 };
 const BLMPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| {
         let pop = ManyPop::parse(args, 2)?;
         Ok(Some(WaitTerms {
+            awaits: AwaitedKind::List,
             timeout: wait_seconds(args.at(1))?,
             keys: 3..3 + pop.keys,
         }))
     },
-    execute: |args, turns, set, writer| {
+    execute: |args, turns, keys, writer| {
         let pop = ManyPop::parse(args, 2)?;
-        pop_many((args, 2), &pop, turns, set, writer)
+        pop_many((args, 2), &pop, turns, keys, writer)
     },
 };
 const BLMOVE: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| {
         Move::parse(args)?;
         move_terms(args.at(5))
     },
-    execute: |args, turns, set, writer| {
+    execute: |args, turns, keys, writer| {
         let sides = Move::parse(args)?;
-        sides.execute(args, turns, set, writer)
+        sides.execute(args, turns, keys, writer)
     },
 };
 const BRPOPLPUSH: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::List,
+    plan: None,
     terms: |args| move_terms(args.at(3)),
-    execute: |args, turns, set, writer| Move::RIGHT_TO_LEFT.execute(args, turns, set, writer),
+    execute: |args, turns, keys, writer| Move::RIGHT_TO_LEFT.execute(args, turns, keys, writer),
 };
 
 /// An end of a list.
@@ -169,41 +170,37 @@ impl ListSide {
 
 /// Executes a command on the list of a key.
 fn call(
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     key: &[u8],
     (command, args): (u16, &[&[u8]]),
-) -> Result<OwnedReply, Refusal> {
+) -> Result<OwnedReply, CompoundStop> {
     let call = ValueCall {
         command,
         seed: 0,
         args: args.into(),
     };
-    match set.execute(&Op::Call { key, call }) {
-        Ok(OwnedReply::Error(error)) => Err(Refusal::Failed(error)),
-        Ok(reply) => Ok(reply),
-        Err(_) => unreachable!("the command has no precondition"),
-    }
+    keys.call(key, call)
 }
 
-/// Executes a command that removes elements at the first of these keys that has some. Returns the key and the
-/// reply.
+/// Executes a command that removes elements at the first key of these names that has some. Returns the name and
+/// the reply.
 fn call_at_first<'a>(
-    keys: Args<'a>,
+    names: Args<'a>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     command: (u16, &[&[u8]]),
-) -> Result<Option<(&'a [u8], OwnedReply)>, Refusal> {
-    for key in keys.iter() {
-        let may_look = turns.has(key);
+) -> Result<Option<(&'a [u8], OwnedReply)>, CompoundStop> {
+    for name in names.iter() {
+        let may_look = turns.has(name);
         if !may_look && !turns.is_first {
             continue;
         }
-        match call(set, key, (values::lists::LLEN, &[])) {
+        match call(keys, name, (values::lists::LLEN, &[])) {
             Ok(OwnedReply::Int(0)) => {}
-            Ok(_) if may_look => return Ok(Some((key, call(set, key, command)?))),
+            Ok(_) if may_look => return Ok(Some((name, call(keys, name, command)?))),
             Ok(_) => {}
-            Err(Refusal::Failed(OpError::WrongType)) if !turns.is_first => {}
-            Err(refusal) => return Err(refusal),
+            Err(CompoundStop::Refused(Refusal::Failed(OpError::WrongType))) if !turns.is_first => {}
+            Err(stop) => return Err(stop),
         }
     }
     Ok(None)
@@ -212,6 +209,7 @@ fn call_at_first<'a>(
 fn pop_terms(args: Args<'_>) -> Result<Option<WaitTerms>, Refusal> {
     let last = args.len() - 1;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::List,
         timeout: wait_seconds(args.at(last))?,
         keys: 1..last,
     }))
@@ -222,15 +220,16 @@ fn pop_first(
     side: ListSide,
     args: Args<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
-    let keys = args.range(1..args.len() - 1);
+    let names = args.range(1..args.len() - 1);
     let command: (u16, &[&[u8]]) = match planted::is(Bug::DoubledPop) && !turns.is_first {
         true => (values::lists::LINDEX, &[side.index()]),
         false => (side.pop(), &[]),
     };
-    let Some((key, OwnedReply::Bytes(element))) = call_at_first(keys, turns, set, command)? else {
+    let Some((key, OwnedReply::Bytes(element))) = call_at_first(names, turns, keys, command)?
+    else {
         writer.null_array();
         return Ok(WaitFinding::Nothing);
     };
@@ -280,11 +279,11 @@ fn pop_many(
     (args, at): (Args<'_>, usize),
     pop: &ManyPop<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
-    let keys = args.range(at + 1..at + 1 + pop.keys);
-    let found = call_at_first(keys, turns, set, (pop.side.pop(), &[pop.count]))?;
+    let names = args.range(at + 1..at + 1 + pop.keys);
+    let found = call_at_first(names, turns, keys, (pop.side.pop(), &[pop.count]))?;
     let Some((key, OwnedReply::Nested(elements))) = found else {
         writer.null_array();
         return Ok(WaitFinding::Nothing);
@@ -304,11 +303,11 @@ fn pop_many(
 /// `LMPOP numkeys key [key …] LEFT|RIGHT [COUNT count]`.
 fn lmpop(
     args: Args<'_>,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CompoundStop> {
     let pop = ManyPop::parse(args, 1)?;
-    pop_many((args, 1), &pop, &KeyTurns::ALL, set, writer)?;
+    pop_many((args, 1), &pop, &KeyTurns::ALL, keys, writer)?;
     Ok(())
 }
 
@@ -337,23 +336,25 @@ impl Move {
         &self,
         args: Args<'_>,
         turns: &KeyTurns,
-        set: &mut WorkingSet,
+        keys: &mut TransactionKeys<'_, '_>,
         writer: &mut Writer<'_>,
     ) -> Result<WaitFinding, CompoundStop> {
         let (from, to) = (args.at(1), args.at(2));
-        let element = match call(set, from, (values::lists::LINDEX, &[self.from.index()])) {
+        let element = match call(keys, from, (values::lists::LINDEX, &[self.from.index()])) {
             Ok(OwnedReply::Bytes(element)) if turns.has(from) => element,
-            Err(Refusal::Failed(OpError::WrongType)) if turns.is_first => {
-                return Err(Refusal::Failed(OpError::WrongType).into());
+            Err(CompoundStop::Refused(Refusal::Failed(OpError::WrongType))) if !turns.is_first => {
+                writer.null();
+                return Ok(WaitFinding::Nothing);
             }
-            _ => {
+            Err(stop) => return Err(stop),
+            Ok(_) => {
                 writer.null();
                 return Ok(WaitFinding::Nothing);
             }
         };
         // The events come in this order.
-        call(set, to, (self.to.push(), &[&element]))?;
-        call(set, from, (self.from.pop(), &[]))?;
+        call(keys, to, (self.to.push(), &[&element]))?;
+        call(keys, from, (self.from.pop(), &[]))?;
         writer.bulk(&element);
         Ok(WaitFinding::Found)
     }
@@ -362,6 +363,7 @@ impl Move {
 fn move_terms(timeout: &[u8]) -> Result<Option<WaitTerms>, Refusal> {
     let timeout = wait_seconds(timeout)?;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::List,
         timeout,
         keys: 1..2,
     }))
@@ -370,20 +372,20 @@ fn move_terms(timeout: &[u8]) -> Result<Option<WaitTerms>, Refusal> {
 /// `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`.
 fn lmove(
     args: Args<'_>,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CompoundStop> {
     let sides = Move::parse(args)?;
-    sides.execute(args, &KeyTurns::ALL, set, writer)?;
+    sides.execute(args, &KeyTurns::ALL, keys, writer)?;
     Ok(())
 }
 
 /// `RPOPLPUSH source destination`.
 fn rpoplpush(
     args: Args<'_>,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CompoundStop> {
-    Move::RIGHT_TO_LEFT.execute(args, &KeyTurns::ALL, set, writer)?;
+    Move::RIGHT_TO_LEFT.execute(args, &KeyTurns::ALL, keys, writer)?;
     Ok(())
 }

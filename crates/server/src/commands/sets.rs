@@ -1,18 +1,19 @@
 //! Commands on sets.
 
+use base::Op;
 use base::key_event::KeyEvent;
 use base::partition::OwnedReply;
 use base::transaction::{Kind, ValueCall};
-use base::{Op, OpError};
 use resp::{Args, Writer};
 use values::set_algebra::SetOperation;
 
 use super::arguments::{int, is};
 use super::values::value;
-use crate::command::CommandKind::{Compound, Store};
+use crate::command::CommandKind::{Compound, Sequence, Store};
 use crate::command::{CommandDefinition, CompoundStop, Ops, Planned, commands};
 use crate::refusal::{Refusal, write_op_error};
 use crate::render::{Computation, Render};
+use crate::transaction_keys::TransactionKeys;
 use crate::working_set::{WorkingSet, WorkingValue};
 
 /// The commands of this family.
@@ -46,7 +47,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "set";
         Store(value::<{ values::sets::SSCAN }>), "The members of a set, a page at a time.";
     "smove" 4 "write fast" FIRST_TWO("RW access delete; RW insert") "set" ""
         "1.0.0" "O(1)",
-        Compound(smove), "Moves a member from one set to another.";
+        Sequence(smove), "Moves a member from one set to another.";
     "sinter" -2 "readonly" ALL("RO access") "set" "nondeterministic_output_order"
         "1.0.0" "O(N*M) where N is the size of the smallest set and M the number of sets.",
         Store(sinter), "The members that all of some sets have.";
@@ -178,13 +179,11 @@ fn store(
 
 fn smove(
     args: Args<'_>,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CompoundStop> {
-    match move_member(args.at(1), args.at(2), args.at(3), set) {
-        Ok(is_moved) => writer.int(is_moved.into()),
-        Err(error) => write_op_error(error, "smove", writer),
-    }
+    let is_moved = move_member(args.at(1), args.at(2), args.at(3), keys)?;
+    writer.int(is_moved.into());
     Ok(())
 }
 
@@ -193,24 +192,24 @@ fn move_member(
     from: &[u8],
     to: &[u8],
     member: &[u8],
-    set: &mut WorkingSet,
-) -> Result<bool, OpError> {
+    keys: &mut TransactionKeys<'_, '_>,
+) -> Result<bool, CompoundStop> {
     let call = |command| ValueCall {
         command,
         seed: 0,
         args: [member].into(),
     };
-    if set.value(from).is_none() {
+    if keys.kind(from)?.is_none() {
         return Ok(false);
     }
     // Both must be sets, and this one may have the member.
-    let contains = call(values::sets::SISMEMBER);
-    let is_there = set.call(from, &contains)? == OwnedReply::Int(1);
-    set.call(to, &contains)?;
+    let contains = || call(values::sets::SISMEMBER);
+    let is_there = keys.call(from, contains())? == OwnedReply::Int(1);
+    keys.call(to, contains())?;
     if !is_there || from == to {
         return Ok(is_there);
     }
-    set.call(from, &call(values::sets::SREM))?;
-    set.call(to, &call(values::sets::SADD))?;
+    keys.call(from, call(values::sets::SREM))?;
+    keys.call(to, call(values::sets::SADD))?;
     Ok(true)
 }

@@ -3,23 +3,23 @@
 use base::nested::NestedItem;
 use base::partition::OwnedReply;
 use base::transaction::{Kind, ValueCall};
-use base::{Op, OpError, database};
+use base::{OpError, database};
 use resp::{Args, Writer};
 
 use super::arguments::{int, is, wait_seconds};
 use crate::blocked_clients::AwaitedKind;
-use crate::command::CommandKind::{Blocking, Compound};
+use crate::command::CommandKind::{Blocking, Sequence};
 use crate::command::{
     BlockingCommand, CommandDefinition, CompoundStop, KeyTurns, WaitFinding, WaitTerms, commands,
 };
 use crate::refusal::Refusal;
-use crate::working_set::WorkingSet;
+use crate::transaction_keys::TransactionKeys;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[CommandDefinition] = commands! { "sorted-set";
     "zmpop" -4 "write movablekeys" COUNTED_FIRST("RW access delete") "sortedset" ""
         "7.0.0" "O(K)+O(M*log(N)) with K keys, N members in the sorted set and M removed ones.",
-        Compound(zmpop), "Removes the members with the least or the greatest scores from the first sorted set that has some, and answers them.";
+        Sequence(zmpop), "Removes the members with the least or the greatest scores from the first sorted set that has some, and answers them.";
     "bzmpop" -5 "write blocking movablekeys" COUNTED("RW access delete") "sortedset blocking" ""
         "7.0.0" "O(K)+O(M*log(N)) with K keys, N members in the sorted set and M removed ones.",
         Blocking(BZMPOP), "As ZMPOP; waits for members.";
@@ -32,31 +32,32 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "sorted-set";
 };
 
 const BZMPOP: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: |args| {
         let pop = MemberPop::parse(args, 2)?;
         Ok(Some(WaitTerms {
+            awaits: AwaitedKind::SortedSet,
             timeout: wait_seconds(args.at(1))?,
             keys: 3..3 + pop.keys,
         }))
     },
-    execute: |args, turns, set, writer| {
+    execute: |args, turns, keys, writer| {
         let pop = MemberPop::parse(args, 2)?;
-        pop_several((args, 2), &pop, turns, set, writer)
+        pop_several((args, 2), &pop, turns, keys, writer)
     },
 };
 const BZPOPMIN: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: pop_terms,
-    execute: |args, turns, set, writer| {
-        pop_one(values::sorted_sets::ZPOPMIN, args, turns, set, writer)
+    execute: |args, turns, keys, writer| {
+        pop_one(values::sorted_sets::ZPOPMIN, args, turns, keys, writer)
     },
 };
 const BZPOPMAX: BlockingCommand = BlockingCommand {
-    awaits: AwaitedKind::SortedSet,
+    plan: None,
     terms: pop_terms,
-    execute: |args, turns, set, writer| {
-        pop_one(values::sorted_sets::ZPOPMAX, args, turns, set, writer)
+    execute: |args, turns, keys, writer| {
+        pop_one(values::sorted_sets::ZPOPMAX, args, turns, keys, writer)
     },
 };
 
@@ -102,31 +103,27 @@ impl<'a> MemberPop<'a> {
     }
 }
 
-/// Executes a command that removes members at the first of these keys that has some. Returns the key and the
-/// members with their scores.
+/// Executes a command that removes members at the first key of these names that has some. Returns the name and
+/// the members with their scores.
 fn pop_at_first<'a>(
-    keys: Args<'a>,
+    names: Args<'a>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     (command, count): (u16, &[u8]),
-) -> Result<Option<(&'a [u8], OwnedReply)>, Refusal> {
-    for key in keys.iter() {
-        let may_look = turns.has(key);
-        match set.value(key).map(|value| value.kind) {
+) -> Result<Option<(&'a [u8], OwnedReply)>, CompoundStop> {
+    for name in names.iter() {
+        let may_look = turns.has(name);
+        match keys.kind(name)? {
             Some(Kind::SortedSet) if may_look => {
                 let call = ValueCall {
                     command,
                     seed: 0,
                     args: [count].into(),
                 };
-                return match set.execute(&Op::Call { key, call }) {
-                    Ok(OwnedReply::Error(error)) => Err(Refusal::Failed(error)),
-                    Ok(reply) => Ok(Some((key, reply))),
-                    Err(_) => unreachable!("the command has no precondition"),
-                };
+                return Ok(Some((name, keys.call(name, call)?)));
             }
             Some(Kind::SortedSet) | None => {}
-            Some(_) if turns.is_first => return Err(Refusal::Failed(OpError::WrongType)),
+            Some(_) if turns.is_first => return Err(Refusal::Failed(OpError::WrongType).into()),
             Some(_) => {}
         }
     }
@@ -136,6 +133,7 @@ fn pop_at_first<'a>(
 fn pop_terms(args: Args<'_>) -> Result<Option<WaitTerms>, Refusal> {
     let last = args.len() - 1;
     Ok(Some(WaitTerms {
+        awaits: AwaitedKind::SortedSet,
         timeout: wait_seconds(args.at(last))?,
         keys: 1..last,
     }))
@@ -146,11 +144,11 @@ fn pop_one(
     command: u16,
     args: Args<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
-    let keys = args.range(1..args.len() - 1);
-    let found = pop_at_first(keys, turns, set, (command, b"1"))?;
+    let names = args.range(1..args.len() - 1);
+    let found = pop_at_first(names, turns, keys, (command, b"1"))?;
     let Some((key, OwnedReply::Nested(members))) = found else {
         writer.null_array();
         return Ok(WaitFinding::Nothing);
@@ -172,11 +170,11 @@ fn pop_several(
     (args, at): (Args<'_>, usize),
     pop: &MemberPop<'_>,
     turns: &KeyTurns,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<WaitFinding, CompoundStop> {
-    let keys = args.range(at + 1..at + 1 + pop.keys);
-    let found = pop_at_first(keys, turns, set, (pop.command, pop.count))?;
+    let names = args.range(at + 1..at + 1 + pop.keys);
+    let found = pop_at_first(names, turns, keys, (pop.command, pop.count))?;
     let Some((key, OwnedReply::Nested(members))) = found else {
         writer.null_array();
         return Ok(WaitFinding::Nothing);
@@ -200,10 +198,10 @@ fn pop_several(
 /// `ZMPOP numkeys key [key …] MIN|MAX [COUNT count]`.
 fn zmpop(
     args: Args<'_>,
-    set: &mut WorkingSet,
+    keys: &mut TransactionKeys<'_, '_>,
     writer: &mut Writer<'_>,
 ) -> Result<(), CompoundStop> {
     let pop = MemberPop::parse(args, 1)?;
-    pop_several((args, 1), &pop, &KeyTurns::ALL, set, writer)?;
+    pop_several((args, 1), &pop, &KeyTurns::ALL, keys, writer)?;
     Ok(())
 }

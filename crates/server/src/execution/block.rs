@@ -64,7 +64,7 @@ impl Executor {
             let mut transaction = self.long_transaction();
             let at = (connection.session.database, self.time_ms());
             transaction.begin_block(block.commands, watches, at);
-            return self.continue_long(connection, transaction);
+            return self.begin_in_place(connection, transaction);
         }
         for call in &block.commands {
             let session = &mut connection.session;

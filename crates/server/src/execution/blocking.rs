@@ -51,11 +51,14 @@ impl Executor {
             Ok(terms) => terms,
             Err(refusal) => return refusal.write(command.name, &mut connection.writer()),
         };
+        if let (None, Some(plan)) = (&terms, blocking.plan) {
+            return self.run_plan(connection, command, args, plan);
+        }
         let mut turns = KeyTurns::ALL;
         let clients = &self.context.shared.blocked;
         if let Some(terms) = terms.filter(|_| clients.count() > 0) {
             let keys = keys_of(connection, args, terms.keys);
-            turns.keys = Some(clients.unawaited(&keys, blocking.awaits));
+            turns.keys = Some(clients.unawaited(&keys, &terms.awaits));
         }
         self.begin_long(connection, command, args, turns);
         self.end_wait(connection);
@@ -124,7 +127,8 @@ impl Executor {
             return false;
         }
         drop(ops);
-        let own = (CommandCall::new(command, args), blocking.awaits);
+        let call = CommandCall::replacing(command, args, transaction.replaced());
+        let own = (call, terms.awaits);
         let mut blocked = BlockedCommand::begin(shared, &connection.session.client, own, keys);
         blocked.until = terms.timeout.map(|timeout| self.context.now + timeout);
         blocked.is_reported = shared.partition.announces_all();

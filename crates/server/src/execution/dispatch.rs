@@ -34,7 +34,10 @@ impl Executor {
                     plan(args, limits, ops)
                 });
             }
-            CommandKind::Compound(_) | CommandKind::Script(_) | CommandKind::Libraries(_) => {
+            CommandKind::Compound(_)
+            | CommandKind::Sequence(_)
+            | CommandKind::Script(_)
+            | CommandKind::Libraries(_) => {
                 self.begin_long(connection, command, args, KeyTurns::ALL);
             }
             CommandKind::Blocking(blocking) => {

@@ -1,53 +1,54 @@
-//! Scripts that run within one transaction of this node's partition.
+//! Transactions in several steps that run within one transaction of this node's partition.
 
-use base::{Abort, OpError};
-use resp::Args;
-use store::TransactionError;
+use base::OpError;
+use base::planted::{self, Bug};
 
 use super::executor::Executor;
-use crate::command::CommandDefinition;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, LongTransaction};
 use crate::refusal;
 use crate::session::PublishedMessage;
 
+/// The number of conflicts after which a run in place is given up. In steps it can hold its keys.
+const MOST_CONFLICTS: u32 = 16;
+
 impl Executor {
-    /// Runs a script within one transaction of the partition, and answers. Returns `false` if that does not suit it;
-    /// nothing has happened then.
-    pub(super) fn runs_in_place(
+    /// Runs a transaction within one of the partition, and answers; if that does not suit it, nothing has happened,
+    /// and it begins in steps.
+    pub(super) fn begin_in_place(
         &mut self,
         connection: &mut Connection,
-        transaction: &mut LongTransaction,
-        (command, args): (&'static CommandDefinition, Args<'_>),
-    ) -> bool {
-        let Some(mut open) = self.worker.open() else {
-            return false;
-        };
-        let context = CallContext {
-            commands: self.table,
-            context: &mut self.context,
-            session: &mut connection.session,
-        };
-        let outcome = match transaction.run_in_place(context, (command, args), &mut open) {
-            true => open.commit(),
-            false => {
-                drop(open);
-                Err(TransactionError::Conflict)
+        mut transaction: Box<LongTransaction>,
+    ) {
+        let from = connection.session.output.position();
+        let mut runs = 0;
+        let outcome = self.worker.transact(|txn| {
+            runs += 1;
+            if runs > MOST_CONFLICTS {
+                return Err(txn.cancel());
             }
+            let context = CallContext {
+                commands: self.table,
+                context: &mut self.context,
+                session: &mut connection.session,
+            };
+            transaction.run_in_place(context, txn)
+        });
+        let Ok(((), observed)) = outcome else {
+            transaction.run_again(None, self.time_ms());
+            return self.continue_long(connection, transaction);
         };
-        match outcome {
-            Ok(observed) => {
-                let from = connection.session.output.position();
-                answer(connection, transaction, None);
-                self.hold_reply(connection, from, observed.epoch);
-                true
-            }
-            Err(TransactionError::Conflict | TransactionError::Abort(Abort::Held { .. })) => false,
-            Err(TransactionError::Abort(abort)) => {
-                refusal::write_abort(&abort, &mut connection.writer());
-                true
-            }
+        for call in transaction.block() {
+            self.context.recorder.count(call.command.number);
         }
+        if transaction.found_nothing() {
+            return self.end_without(connection, transaction, observed);
+        }
+        answer(connection, &mut transaction, None);
+        if !planted::is(Bug::EarlyMove) {
+            self.hold_reply(connection, from, observed);
+        }
+        self.keep(transaction);
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use base::partition::OwnedReply;
-use base::planted::{self, Bug};
 use base::transaction::Holder;
 use base::{Abort, Epoch, Op, OpError, Reply, Timestamp, TransactionId};
 use resp::Args;
@@ -39,14 +38,15 @@ impl Executor {
             }
         }
         let mut transaction = self.long_transaction();
-        let is_script = matches!(command.kind, CommandKind::Script(_));
-        if is_script && self.runs_in_place(connection, &mut transaction, (command, args)) {
-            return self.keep(transaction);
-        }
         let at = (connection.session.database, self.time_ms());
         transaction.begin(CommandCall::new(command, args), at);
         transaction.set_turns(turns);
-        self.continue_long(connection, transaction);
+        match command.kind {
+            CommandKind::Compound(_) | CommandKind::Libraries(_) => {
+                self.continue_long(connection, transaction);
+            }
+            _ => self.begin_in_place(connection, transaction),
+        }
     }
 
     /// Returns a transaction that can begin.
@@ -95,6 +95,7 @@ impl Executor {
                     self.close_for_replies(connection);
                     None
                 }
+                NextStep::End(_) => unreachable!("the run is not in place"),
             };
             match continues {
                 Some(again) => transaction = again,
@@ -265,9 +266,7 @@ impl Executor {
             }
             Ok(epoch) => {
                 answer(connection, &mut transaction, error);
-                if !planted::is(Bug::EarlyMove) {
-                    self.hold_reply(connection, from, epoch);
-                }
+                self.hold_reply(connection, from, epoch);
                 self.keep(transaction);
                 None
             }

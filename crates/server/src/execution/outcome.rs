@@ -7,7 +7,7 @@ use cluster::Finished;
 use super::executor::{Executor, takes};
 use super::watch::answer_watch;
 use crate::block_transaction::{BlockDecision, BlockTransaction};
-use crate::command::{CommandKind, Ops};
+use crate::command::Ops;
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::coordination::CoordinationCaller;
@@ -133,7 +133,7 @@ impl Executor {
             return self.close_for_replies(connection);
         }
         let (command, args) = (call.command, call.args());
-        let (CommandKind::Store(plan) | CommandKind::AllOrNothing(plan)) = command.kind else {
+        let Some(plan) = command.kind.plan() else {
             return answer_watch(connection, command, args, &replies);
         };
         let around = RenderContext {

@@ -5,7 +5,7 @@ use base::{Op, Reply, database};
 use resp::{Args, Protocol, Writer};
 use scripts::ScriptLogLevel;
 use smallvec::SmallVec;
-use store::OpenTransaction;
+use store::{TransactionError, Txn};
 
 use crate::command::{
     CommandDefinition, CommandKind, CompoundStop, KeyTurns, Ops, Plan, Planned, WaitFinding,
@@ -19,6 +19,7 @@ use crate::refusal;
 use crate::render::{Render, RenderContext};
 use crate::runtime_context::RuntimeContext;
 use crate::session::{ClientSession, PublishedMessage};
+use crate::transaction_keys::TransactionKeys;
 use crate::working_set::{Need, WorkingSet};
 
 /// The parts of a runtime and of a connection that commands of a long transaction use.
@@ -42,7 +43,7 @@ pub(super) struct Results<'a, 'w> {
     pub(super) database: &'a mut u16,
     pub(super) set: &'a mut WorkingSet,
     /// The transaction of the partition in which operations are executed, in place of the set.
-    pub(super) in_place: Option<&'a mut OpenTransaction<'w>>,
+    pub(super) in_place: Option<&'a mut Txn<'w>>,
     /// The end of the replies.
     pub(super) output: &'a mut Vec<u8>,
     /// Memory for replies that scripts get.
@@ -64,8 +65,8 @@ pub(super) enum RunPause {
     Read(Need),
     /// A time slice is over.
     Slice,
-    /// The transaction does not suit a run in place.
-    Unsuited,
+    /// The transaction in which it runs in place ends with this error.
+    End(TransactionError),
 }
 
 impl From<Need> for RunPause {
@@ -97,8 +98,8 @@ impl CallContext<'_> {
     ) -> Result<(), RunPause> {
         let (command, args) = (call.command, call.args);
         track_reads(self.context, self.session, command, args);
-        if let Some(open) = &mut to.in_place {
-            return self.execute_in_place(call, open, *to.database, to.output);
+        if to.in_place.is_some() {
+            return self.execute_in_place(call, to);
         }
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
@@ -124,17 +125,8 @@ impl CallContext<'_> {
                 };
                 execute_compound(call, to, run)?;
             }
-            CommandKind::Blocking(blocking) => {
-                if let Err(refusal) = (blocking.terms)(args) {
-                    refusal.write(command.name, &mut Writer::new(to.output, call.protocol));
-                    return Ok(());
-                }
-                let run = |args: Args<'_>, to: &mut Results<'_, '_>| {
-                    let mut writer = Writer::new(to.output, call.protocol);
-                    *to.finding = (blocking.execute)(args, to.turns, to.set, &mut writer)?;
-                    Ok(())
-                };
-                execute_compound(call, to, run)?;
+            CommandKind::Sequence(_) | CommandKind::Blocking(_) => {
+                execute_compound(call, to, |args, to| execute_sequence(call, args, to))?;
             }
             CommandKind::Libraries(command) => self.execute_on_libraries(call, to, command)?,
             CommandKind::Databases(_) => Writer::new(to.output, call.protocol).error(
@@ -244,6 +236,28 @@ impl CallContext<'_> {
     }
 }
 
+/// Executes a command of operations on its keys. Its arguments have the keys as they are stored.
+pub(super) fn execute_sequence(
+    call: &Call<'_>,
+    args: Args<'_>,
+    to: &mut Results<'_, '_>,
+) -> Result<(), CompoundStop> {
+    let mut keys = match to.in_place.as_deref_mut() {
+        Some(txn) => TransactionKeys::InPlace(txn),
+        None => TransactionKeys::Copied(to.set),
+    };
+    let mut writer = Writer::new(to.output, call.protocol);
+    match call.command.kind {
+        CommandKind::Sequence(sequence) => sequence(args, &mut keys, &mut writer),
+        CommandKind::Blocking(blocking) => {
+            (blocking.terms)(args)?;
+            *to.finding = (blocking.execute)(args, to.turns, &mut keys, &mut writer)?;
+            Ok(())
+        }
+        _ => unreachable!("{} is no sequence of operations", call.command.name),
+    }
+}
+
 /// Executes a command on what its keys have; `run` gets its arguments with the keys as they are stored.
 ///
 /// # Errors
@@ -252,19 +266,32 @@ fn execute_compound(
     call: &Call<'_>,
     to: &mut Results<'_, '_>,
     run: impl FnOnce(Args<'_>, &mut Results<'_, '_>) -> Result<(), CompoundStop>,
-) -> Result<(), Need> {
+) -> Result<(), RunPause> {
     let command = call.command;
     let qualified = CommandCall::qualified(command, call.args, *to.database);
     let args = qualified.args();
     let indexes = command.keys.indexes(args);
     to.set.require(indexes.map(|at| args.at(at)))?;
-    match run(args, to) {
-        Ok(()) => Ok(()),
-        Err(CompoundStop::Refused(refusal)) => {
-            refusal.write(command.name, &mut Writer::new(to.output, call.protocol));
+    let stop = run(args, to).err();
+    stop.map_or(Ok(()), |stop| write_stop(call, stop, to.output))
+}
+
+/// Writes the reply of a command that is refused.
+///
+/// # Errors
+/// It has stopped for another reason.
+pub(super) fn write_stop(
+    call: &Call<'_>,
+    stop: CompoundStop,
+    output: &mut Vec<u8>,
+) -> Result<(), RunPause> {
+    match stop {
+        CompoundStop::Refused(refusal) => {
+            refusal.write(call.command.name, &mut Writer::new(output, call.protocol));
             Ok(())
         }
-        Err(CompoundStop::Needs(need)) => Err(need),
+        CompoundStop::Needs(need) => Err(RunPause::Read(need)),
+        CompoundStop::End(error) => Err(RunPause::End(error)),
     }
 }
 

@@ -307,6 +307,7 @@ impl CallContext<'_> {
             CommandKind::Store(_)
                 | CommandKind::AllOrNothing(_)
                 | CommandKind::Compound(_)
+                | CommandKind::Sequence(_)
                 | CommandKind::Blocking(_)
                 | CommandKind::Scan(_)
                 | CommandKind::Keys(_)

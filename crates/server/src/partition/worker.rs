@@ -6,7 +6,7 @@ use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply};
-use store::{OpenTransaction, Snapshot, SnapshotEntry};
+use store::{Snapshot, SnapshotEntry, TransactionError, Txn};
 
 /// Clients of Redis do not number their requests: a repeated one is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
@@ -91,11 +91,24 @@ impl Worker {
         }
     }
 
-    /// Begins a transaction whose operations come one after the other, if the partition has such ones.
-    pub(crate) fn open(&mut self) -> Option<OpenTransaction<'_>> {
+    /// Runs `body`, which should be short, as one transaction, and runs it again whenever it meets a conflict. What
+    /// it returns may be shown once the returned epoch is durable.
+    ///
+    /// # Errors
+    /// As [`Worker::execute`]; the error with which `body` gives up.
+    pub(crate) fn transact<T>(
+        &mut self,
+        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+    ) -> Result<(T, Epoch), Abort> {
         match self {
-            Worker::Local(worker) => worker.open().ok(),
-            Worker::Replicated(_) => None,
+            Worker::Local(worker) => {
+                let (value, observed) = worker.try_transact(body)?;
+                Ok((value, observed.epoch))
+            }
+            Worker::Replicated(worker) => {
+                let value = worker.transact(body)?;
+                Ok((value, worker.observed().epoch))
+            }
         }
     }
 

@@ -69,6 +69,17 @@ pub(crate) fn write_group_read_error(
     }
 }
 
+/// Writes the error of `XREADGROUP` on a key for which it has waited; `is_stream`: the key still has a stream.
+pub(crate) fn write_group_wait_error(error: OpError, is_stream: bool, writer: &mut Writer<'_>) {
+    match error {
+        _ if !is_stream => writer.error("UNBLOCKED the stream key no longer exists"),
+        OpError::Call(CallError::NoKeyOrGroup) => {
+            writer.error("NOGROUP the consumer group this client was blocked on no longer exists")
+        }
+        error => write_op_error(error, "xreadgroup", writer),
+    }
+}
+
 /// Writes what was read of each of the keys that follow `STREAMS`; those without entries are left out.
 pub(crate) fn write_reads(args: Args<'_>, replies: &[Reply<'_>], writer: &mut Writer<'_>) {
     let keys = KeyPositions::STREAMS.indexes(args).map(|at| args.at(at));

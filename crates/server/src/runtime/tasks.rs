@@ -41,8 +41,8 @@ impl<N: Network> Runtime<N> {
         held && self.executor.context.shared.partition.releases() != self.releases
     }
 
-    /// Returns the time until a task, a snapshot, a client that waits to be accepted, is idle or is without the
-    /// password, or the node must be looked at.
+    /// Returns the time until a task, a snapshot, fields of hashes, a client that waits to be accepted, is idle or
+    /// is without the password, or the node must be looked at.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let cluster = self.executor.cluster.as_ref();
         let idle = self.idle_due.filter(|_| !self.connections.is_empty());
@@ -53,6 +53,7 @@ impl<N: Network> Runtime<N> {
             self.tasks_due,
             waits,
             self.snapshots_due,
+            self.fields_due(),
             self.newcomers.due(),
             self.failures_due,
             self.accepting.due(),

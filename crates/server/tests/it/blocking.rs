@@ -8,7 +8,7 @@ use testkit::{Client, Reply, eventually};
 
 /// Waits until so many clients wait.
 #[track_caller]
-fn await_blocked(client: &mut Client, count: usize) {
+pub(crate) fn await_blocked(client: &mut Client, count: usize) {
     let field = format!("blocked_clients:{count}\r");
     eventually("the clients wait", || {
         let Reply::Bulk(text) = client.call(&["INFO", "clients"]) else {
@@ -22,7 +22,7 @@ fn await_blocked(client: &mut Client, count: usize) {
 
 /// Sends a command, given as words, after which so many clients wait.
 #[track_caller]
-fn block(served: &Served, command: &str, count: usize) -> Client {
+pub(crate) fn block(served: &Served, command: &str, count: usize) -> Client {
     let mut client = served.client();
     client.send(&command.split(' ').collect::<Vec<_>>());
     await_blocked(&mut served.client(), count);

@@ -95,6 +95,53 @@ fn a_client_waits_for_keys_of_several_nodes() {
     assert_eq!(waiting.call(&args), Reply::NullArray);
 }
 
+#[test]
+fn entries_of_streams_of_several_nodes_are_waited_for() {
+    let nodes = quick();
+    let keys = [1, 2, 3].map(|node| nodes.key_of(node, "stream"));
+    let key = &keys[1];
+    let moved = format!("MOVED {} {}", slot_of(key), nodes.address(2));
+    let mut waiting = nodes.client(1);
+    for command in [
+        &["XREAD", "BLOCK", "0", "STREAMS", key, "$"][..],
+        &[
+            "XREADGROUP",
+            "GROUP",
+            "g",
+            "c",
+            "BLOCK",
+            "0",
+            "STREAMS",
+            key,
+            ">",
+        ],
+    ] {
+        assert_eq!(error(&waiting.call(command)), moved);
+    }
+    for (node, key) in (1..).zip(&keys) {
+        let mut client = nodes.client(node);
+        client.call(&["XADD", key, "1", "f", "v"]);
+        client.call(&["XGROUP", "CREATE", key, "g", "$"]);
+    }
+    let [a, b, c] = &keys;
+    for (node, key) in (1..).zip(&keys) {
+        let expected = format!("[[{key} [[{}-0 [f v]]]]]", node + 1);
+        let id = (node + 1).to_string();
+        waiting.send(&["XREAD", "BLOCK", "0", "STREAMS", a, b, c, "$", "$", "$"]);
+        await_blocked(&nodes, 1, 1);
+        nodes.client(node).call(&["XADD", key, &id, "f", "v"]);
+        assert_eq!(waiting.reply().shown(), expected);
+        let group = ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS"];
+        let args = [&group[..], &[a, b, c, ">", ">", ">"]].concat();
+        assert_eq!(waiting.call(&args).shown(), expected);
+        // The same while it waits, without the entry.
+        waiting.send(&args);
+        await_blocked(&nodes, 1, 1);
+        nodes.client(node).call(&["XGROUP", "SETID", key, "g", "1"]);
+        assert_eq!(waiting.reply().shown(), expected);
+    }
+}
+
 /// Elements go around three nodes by waiting moves, while each step is a transaction over two nodes.
 #[test]
 fn no_element_that_goes_around_is_lost() {

@@ -3,6 +3,7 @@
 mod admin;
 mod bitmaps;
 mod blocking;
+mod blocking_streams;
 mod client_control;
 mod cluster_blocking;
 mod cluster_commands;
@@ -17,6 +18,8 @@ mod configuration;
 mod connections;
 mod databases;
 mod durability;
+mod element_moves;
+mod expired_fields;
 mod functions;
 mod idle;
 mod info;

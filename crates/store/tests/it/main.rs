@@ -3,6 +3,7 @@
 mod checkpoints;
 mod database;
 mod edits;
+mod field_deadlines;
 mod guards;
 mod histories;
 mod participant;

@@ -147,29 +147,43 @@ impl BenchLoad {
     /// # Errors
     /// Returns an error if it fails, as it does when the server answers with an error.
     pub fn measure(&self, asked: &Asked<'_>, requests: u64) -> Result<Sample> {
+        let (test, size) = (self.test.name(), self.size.to_string());
+        asked.benchmark(
+            self.clients,
+            self.pipeline,
+            requests,
+            &["-d", &size, "-t", test],
+        )
+    }
+}
+
+impl Asked<'_> {
+    /// Runs redis-benchmark for `requests` requests of `clients` clients, with `args` added: its test, or a
+    /// command in whose words `__rand_int__` is a random number below the number of keys.
+    ///
+    /// # Errors
+    /// As [`BenchLoad::measure`].
+    pub fn benchmark(
+        &self,
+        clients: u32,
+        pipeline: u32,
+        requests: u64,
+        args: &[&str],
+    ) -> Result<Sample> {
         let mut command = Command::new("redis-benchmark");
-        if asked.is_pinned {
+        if self.is_pinned {
             command = Command::new("taskset");
             command.args(["-c", CLIENT_CORE, "redis-benchmark"]);
         }
         command.arg("--csv");
-        let (host, port) = (asked.addr.ip().to_string(), asked.addr.port().to_string());
+        let (host, port) = (self.addr.ip().to_string(), self.addr.port().to_string());
         command.args(["-h", &host, "-p", &port]);
-        if let Some(authority) = asked.authority {
+        if let Some(authority) = self.authority {
             command.arg("--tls").arg("--cacert").arg(authority);
         }
-        let keys = asked.keys;
-        command.args(["-t", self.test.name()]);
-        command.args(["-n", &requests.to_string(), "-r", &keys.to_string()]);
-        command.args([
-            "-c",
-            &self.clients.to_string(),
-            "-P",
-            &self.pipeline.to_string(),
-        ]);
-        command
-            .args(["-d", &self.size.to_string()])
-            .stderr(Stdio::inherit());
+        command.args(["-n", &requests.to_string(), "-r", &self.keys.to_string()]);
+        command.args(["-c", &clients.to_string(), "-P", &pipeline.to_string()]);
+        command.args(args).stderr(Stdio::inherit());
         let text = process::output("redis-benchmark", &mut command)?;
         parse(&text).with_context(|| format!("redis-benchmark said: {text}"))
     }

@@ -13,10 +13,7 @@
 mod point;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Pid;
@@ -26,10 +23,9 @@ use tempfile::TempDir;
 use self::point::{Point, Run, SIDES, Side, header};
 use super::cell::{Asked, BenchLoad, Test};
 use super::machine::{Host, Meter};
-use super::{TOLERATED, WASTE, calibrate, check, preload};
+use super::{TOLERATED, WASTE, calibrate, check, leader, preload};
 use crate::cluster::ClusterNodes;
 use crate::server::{Program, ServerUnderTest};
-use crate::status::ReportedStatus;
 use xtask::interrupt;
 
 /// Nodes that hold the partition.
@@ -38,10 +34,6 @@ const NODES: u16 = 3;
 const SIZE: usize = 64;
 /// Clients.
 const CLIENTS: u32 = 50;
-/// How long nodes may take to elect a leader.
-const ELECTED: Duration = Duration::from_secs(20);
-/// The interval at which the nodes are asked.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The options.
 #[derive(Clone, Debug)]
@@ -196,21 +188,7 @@ impl<'a> Bench<'a> {
         let Some(nodes) = self.nodes(side) else {
             return Ok(0);
         };
-        let addresses = nodes.addresses();
-        let leads = |address: &SocketAddr| {
-            ReportedStatus::of(*address).is_ok_and(|status| status.role == "leader")
-        };
-        let deadline = Instant::now() + ELECTED;
-        loop {
-            interrupt::check()?;
-            if let Some(leader) = addresses.iter().position(leads) {
-                return Ok(leader);
-            }
-            if Instant::now() > deadline {
-                bail!("no node leads after {ELECTED:?}");
-            }
-            thread::sleep(LOOK);
-        }
+        leader(&nodes.addresses())
     }
 
     fn measure(&mut self, load: BenchLoad) -> Result<Point> {

@@ -56,11 +56,15 @@ pub trait Kind {
     const NAME: &'static str;
     /// The lengths of keys, for each tree.
     const KEYS: &'static [usize];
+    /// The entries of the first tree have values.
     const VALUED: bool;
+    /// The tree in which entries are looked up.
+    const LOOKED_UP: usize = 0;
 }
 
 pub enum SetKind {}
 pub enum HashKind {}
+pub enum ExpiringHashKind {}
 pub enum SortedSetKind {}
 
 impl Kind for SetKind {
@@ -75,14 +79,22 @@ impl Kind for HashKind {
     const VALUED: bool = true;
 }
 
+impl Kind for ExpiringHashKind {
+    const NAME: &'static str = "expiring";
+    const KEYS: &'static [usize] = &[14, 18];
+    const VALUED: bool = true;
+}
+
 impl Kind for SortedSetKind {
     const NAME: &'static str = "zset";
     const KEYS: &'static [usize] = &[24, 12];
     const VALUED: bool = false;
+    const LOOKED_UP: usize = 1;
 }
 
 pub type Set = Keys<SetKind>;
 pub type Hash = Keys<HashKind>;
+pub type ExpiringHash = Keys<ExpiringHashKind>;
 pub type SortedSet = Keys<SortedSetKind>;
 
 /// The key of an entry in a tree.
@@ -130,8 +142,13 @@ impl<K: Kind> Keys<K> {
         }
     }
 
-    fn value(value: &[u8; 10]) -> &[u8] {
-        if K::VALUED { value } else { &[] }
+    /// Returns `true` if the entries of a tree have values.
+    fn has_values(tree: usize) -> bool {
+        K::VALUED && tree == 0
+    }
+
+    fn value(tree: usize, value: &[u8; 10]) -> &[u8] {
+        if Self::has_values(tree) { value } else { &[] }
     }
 
     /// Returns the key of any entry in a tree.
@@ -160,11 +177,11 @@ impl<K: Kind> Collection for Keys<K> {
 
     fn fill(limits: NodeLimits, entries: usize) -> Self {
         let mut keys = Self::new(limits, entries);
-        for (tree, &len) in keys.trees.iter_mut().zip(K::KEYS) {
+        for (at, (tree, &len)) in keys.trees.iter_mut().zip(K::KEYS).enumerate() {
             for &number in &keys.numbers {
                 tree.change(|editor| {
                     let key = Key::new(number, len);
-                    assert!(editor.put(key.bytes(), Self::value(&value(number))));
+                    assert!(editor.put(key.bytes(), Self::value(at, &value(number))));
                 });
             }
         }
@@ -173,13 +190,13 @@ impl<K: Kind> Collection for Keys<K> {
 
     fn build(limits: NodeLimits, entries: usize) -> Self {
         let mut keys = Self::new(limits, entries);
-        for (tree, &len) in keys.trees.iter_mut().zip(K::KEYS) {
+        for (at, (tree, &len)) in keys.trees.iter_mut().zip(K::KEYS).enumerate() {
             keys.numbers
                 .sort_unstable_by_key(|&number| scramble(number));
             let mut builder = TreeBuilder::<KeyOrder>::new(VersionStamp(1), limits);
             for &number in &keys.numbers {
                 let key = Key::new(number, len);
-                builder.push(key.bytes(), Self::value(&value(number)));
+                builder.push(key.bytes(), Self::value(at, &value(number)));
             }
             tree.publish(builder.finish());
         }
@@ -197,12 +214,12 @@ impl<K: Kind> Collection for Keys<K> {
 
     fn change(&mut self, changes: usize) {
         self.choose(changes);
-        for (tree, &len) in self.trees.iter_mut().zip(K::KEYS) {
+        for (at, (tree, &len)) in self.trees.iter_mut().zip(K::KEYS).enumerate() {
             tree.change(|editor| {
                 for &(number, is_insertion) in &self.changes {
                     let key = Key::new(number, len);
                     assert!(if is_insertion {
-                        editor.put(key.bytes(), Self::value(&value(number)))
+                        editor.put(key.bytes(), Self::value(at, &value(number)))
                     } else {
                         editor.remove(key.bytes())
                     });
@@ -217,9 +234,8 @@ impl<K: Kind> Collection for Keys<K> {
     }
 
     fn get(&mut self) -> bool {
-        let last = self.trees.len() - 1;
-        let key = self.any(last);
-        let value = self.trees[last].view().get(key.bytes());
+        let key = self.any(K::LOOKED_UP);
+        let value = self.trees[K::LOOKED_UP].view().get(key.bytes());
         let value = value.expect("the entry exists");
         assert!(!K::VALUED || number(value) as u32 == key.number() as u32);
         true
@@ -249,12 +265,12 @@ impl<K: Kind> Collection for Keys<K> {
     fn check(&self) {
         let mut numbers = self.numbers.clone();
         numbers.sort_unstable_by_key(|&number| scramble(number));
-        for (tree, &len) in self.trees.iter().zip(K::KEYS) {
+        for (at, (tree, &len)) in self.trees.iter().zip(K::KEYS).enumerate() {
             let view = tree.view();
             assert_eq!(view.len(), numbers.len());
             for ((key, value), &expected) in view.iter().zip(&numbers) {
                 assert_eq!(key, Key::new(expected, len).bytes());
-                assert!(!K::VALUED || number(value) as u32 == expected as u32);
+                assert!(!Self::has_values(at) || number(value) as u32 == expected as u32);
             }
         }
     }

@@ -23,6 +23,7 @@ calls! {
     HGETEX = 41 | W => hgetex;
     HSETEX = 42 | W => hsetex;
     HGETDEL = 43 | W => hgetdel;
+    REMOVE_PASSED = 44 | W => remove_passed;
 }
 
 /// The latest deadline of a field, in milliseconds since the Unix epoch.
@@ -309,6 +310,19 @@ fn hgetdel<'v>(
         }
     }
     Ok(outcome(hash, Reply::Nested(reply), event.as_slice()))
+}
+
+/// The most fields that one call of [`REMOVE_PASSED`] removes of a large hash.
+const REMOVED_AT_ONCE: usize = 256;
+
+/// Removes fields whose deadlines have passed; no client has this command. Returns 1 if some are left, else 0.
+fn remove_passed<'v>(
+    call: CallArguments<'_>,
+    value: Option<StoredValue<'v>>,
+) -> Result<CallOutcome<'v>, OpError> {
+    let mut hash = editor(call, value)?;
+    let is_more = hash.remove_passed(REMOVED_AT_ONCE);
+    Ok(outcome(hash, Reply::Int(is_more.into()), &[]))
 }
 
 /// What `HSETEX` does.

@@ -314,11 +314,13 @@ fn hrandfield<'v>(
 ) -> Result<CallOutcome<'v>, OpError> {
     let [count, options @ ..] = call.args else {
         let hash = view(call, value)?;
-        let name = match hash.len() {
-            0 => None,
-            fields => hash.iter().nth(Rng::with_seed(call.seed).usize(..fields)),
+        let mut rng = Rng::with_seed(call.seed);
+        let field = match (hash.draw(1, &mut rng), hash.len()) {
+            (Some(fields), _) => fields.first().copied(),
+            (None, 0) => None,
+            (None, fields) => hash.iter().nth(rng.usize(..fields)),
         };
-        let reply = name.map_or(Reply::Nil, |field| Reply::Bytes(field.name));
+        let reply = field.map_or(Reply::Nil, |field| Reply::Bytes(field.name));
         return Ok(CallOutcome::unchanged(reply));
     };
     let count = random_count(count)?;
@@ -330,19 +332,26 @@ fn hrandfield<'v>(
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(OpError::Call(CallError::OutOfRange));
     }
-    let fields: Vec<HashField<'_>> = view(call, value)?.iter().collect();
-    let drawn = drawn(count, fields.len())?;
+    let hash = view(call, value)?;
+    let drawn = drawn(count, hash.len())?;
     let mut reply = NestedReply::default();
     reply.push(match with_values {
         true => NestedItem::Pairs(drawn),
         false => NestedItem::Array(drawn),
     });
-    add_random(&mut reply, (&fields, count, call.seed), |field, reply| {
+    let add = |field: &HashField<'_>, reply: &mut NestedReply| {
         reply.bytes(field.name);
         if with_values {
             reply.bytes(field.value);
         }
-    })?;
+    };
+    match hash.draw(count, &mut Rng::with_seed(call.seed)) {
+        Some(fields) => fields.iter().for_each(|field| add(field, &mut reply)),
+        None => {
+            let fields: Vec<HashField<'_>> = hash.iter().collect();
+            add_random(&mut reply, (&fields, count, call.seed), add)?;
+        }
+    }
     Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
@@ -360,7 +369,7 @@ fn hscan<'v>(
             let request = ElementsRequest::parse(call.args, true)?;
             shows_values = !request.names_alone;
             match hash.tree() {
-                Some(tree) => request.tree_page(tree, HashField::lasting),
+                Some(tree) => request.tree_page(tree, |name, bytes| hash.of_tree(name, bytes)),
                 None => {
                     let both = hash.iter().map(|field| (field.name, field.value));
                     request.page(hash.iter(), scan::is_small(both), |field| field.name)

@@ -10,7 +10,7 @@ use crate::arguments::random_count;
 use crate::call::{
     CallArguments, CallOutcome, RANDOM, StoredData, StoredValue, ValueChange, W, calls, data_of,
 };
-use crate::random::{add_random, distinct_positions, drawn};
+use crate::random::{add_random, distinct_positions, drawn, few_positions};
 use crate::scan::{self, ElementsPage, ElementsRequest};
 use crate::set::{SetEditor, SetView};
 
@@ -176,12 +176,24 @@ fn srandmember<'v>(
         let member = set.nth(at).map_or(Reply::Nil, Reply::Bytes);
         return Ok(CallOutcome::unchanged(member));
     };
-    let members: Vec<&[u8]> = set.iter().collect();
     let mut reply = NestedReply::default();
-    reply.push(NestedItem::Array(drawn(count, members.len())?));
-    add_random(&mut reply, (&members, count, call.seed), |member, reply| {
-        reply.bytes(member);
-    })?;
+    reply.push(NestedItem::Array(drawn(count, set.len())?));
+    let few = match set {
+        SetView::Packed(_) => None,
+        SetView::Tree(_) => {
+            let mut rng = Rng::with_seed(call.seed);
+            few_positions(&mut rng, count, (set.len(), set.len()), |at| set.nth(at))
+        }
+    };
+    match few {
+        Some(members) => members.iter().for_each(|member| reply.bytes(member)),
+        None => {
+            let members: Vec<&[u8]> = set.iter().collect();
+            add_random(&mut reply, (&members, count, call.seed), |member, reply| {
+                reply.bytes(member);
+            })?;
+        }
+    }
     Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
@@ -196,7 +208,7 @@ fn sscan<'v>(
     let page = match set {
         _ if !is_there => ElementsPage::empty(),
         SetView::Tree(tree) => {
-            ElementsRequest::parse(call.args, false)?.tree_page(tree, |member, _| member)
+            ElementsRequest::parse(call.args, false)?.tree_page(tree, |member, _| Some(member))
         }
         SetView::Packed(_) => {
             let request = ElementsRequest::parse(call.args, false)?;

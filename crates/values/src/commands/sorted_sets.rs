@@ -247,7 +247,9 @@ fn zscan<'v>(
         true => {
             let request = ElementsRequest::parse(call.args, false)?;
             match set.tree_by_member() {
-                Some(tree) => request.tree_page(tree, ScoredMember::new),
+                Some(tree) => {
+                    request.tree_page(tree, |key, score| Some(ScoredMember::new(key, score)))
+                }
                 None => {
                     let names = set.iter().map(|own| (own.member, &b""[..]));
                     request.page(set.iter(), scan::is_small(names), |own| own.member)

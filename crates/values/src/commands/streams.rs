@@ -18,7 +18,7 @@ use groups::{
 };
 use info::{consumers as xinfo_consumers, groups as xinfo_groups, stream as xinfo_stream};
 use pending::{xack, xpending};
-use reads::{check_xreadgroup, xlen, xrange, xread, xreadgroup, xrevrange};
+use reads::{check_xreadgroup, last_id, xlen, xrange, xread, xreadgroup, xrevrange};
 
 calls! {
     XLEN = 1024 => xlen;
@@ -43,6 +43,7 @@ calls! {
     XCLAIM = 1043 | W => xclaim;
     XAUTOCLAIM = 1044 | W => xautoclaim;
     CHECK_XREADGROUP = 1045 => check_xreadgroup;
+    LAST_ID = 1046 => last_id;
 }
 
 #[cfg(test)]

@@ -9,17 +9,14 @@ use base::transaction::Kind;
 
 use super::block_entry::BlockEntry;
 use super::listpack::ListpackEntries;
-use super::payload::{DecodeContext, DumpedValue, PayloadError};
+use super::payload::{DecodeContext, DumpedValue, PayloadError, longest_block};
 use super::reader::PayloadReader;
 use super::value_type as types;
 use super::ziplist::ZiplistEntries;
-use super::{intset, zipmap};
+use super::{intset, streams, zipmap};
 use crate::encoding::SET_INTEGERS;
 use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::score::{self, SCORE_BYTES};
-
-/// The most bytes of a block besides its elements, and more.
-const BLOCK_MARGIN: usize = 64;
 
 /// Up to so many elements are compared with each other.
 const FEW: usize = 16;
@@ -61,7 +58,10 @@ pub(super) fn read(
         | types::HASH_DEADLINES_LISTPACK_EARLY => {
             return read_expiring(encoding, rest, context);
         }
-        types::STREAM | types::STREAM_2 | types::STREAM_3 => return Err(PayloadError::Unsupported),
+        types::STREAM | types::STREAM_2 | types::STREAM_3 => {
+            let (kind, bytes) = (Kind::Stream, streams::read(encoding, rest, context)?);
+            return Ok(Some(DumpedValue { kind, bytes }));
+        }
         _ => return Err(PayloadError::Malformed),
     };
     let mut to = Elements::new(form, longest);
@@ -267,10 +267,8 @@ impl Elements {
         }
     }
 
-    /// Returns the length of the longest string that can be a block of elements: one takes at most twice as many
-    /// bytes there.
     fn longest_block(&self) -> usize {
-        self.longest.saturating_mul(2).saturating_add(BLOCK_MARGIN)
+        longest_block(self.longest)
     }
 
     fn single(&mut self, blob: &[u8]) -> Result<(), PayloadError> {

@@ -3,47 +3,52 @@
 use base::number::parse_int;
 use base::transaction::Kind;
 
-use super::payload::PayloadError;
 use super::value_type::{
-    HASH, HASH_LISTPACK, LIST_NODES, NODE_LISTPACK, SET, SET_INTSET, SORTED_SET,
-    SORTED_SET_LISTPACK, STRING,
+    HASH, HASH_DEADLINES, HASH_DEADLINES_LISTPACK, HASH_LISTPACK, LIST_NODES, NODE_LISTPACK, SET,
+    SET_INTSET, SORTED_SET, SORTED_SET_LISTPACK, STRING,
 };
-use super::{intset, writer};
-use crate::call::StoredBlock;
+use super::{intset, streams, writer};
+use crate::call::{StoredBlock, StoredData};
 use crate::encoding;
+use crate::hash::HashView;
 use crate::listpack::ListpackWriter;
 use crate::packed::{BlockForm, PackedView};
 use crate::score;
+use crate::stream::StreamView;
 
 /// The bytes that Redis adds to the length of an element when it looks whether a node has room for it.
 const NODE_MARGIN: usize = 8;
 
 /// Writes a value with its type.
-pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) -> Result<(), PayloadError> {
+pub(super) fn write(value: StoredBlock<'_>, out: &mut Vec<u8>) {
     let view = PackedView::new(value.bytes);
     match value.kind {
         Kind::String => {
             out.push(STRING);
             writer::string(value.bytes, out);
         }
-        Kind::Hash if view.form() != Some(BlockForm::Pairs) => {
-            return Err(PayloadError::Unsupported);
+        Kind::Hash if view.form() == Some(BlockForm::ExpiringPairs) => {
+            write_expiring_hash(all_fields(value.bytes), out);
         }
-        Kind::Hash => write_hash(view, out),
+        Kind::Hash => write_hash(all_fields(value.bytes), out),
         Kind::List => write_list(view, out),
         Kind::Set => write_set(view, out),
         Kind::SortedSet => write_sorted_set(view, out),
-        Kind::Stream => return Err(PayloadError::Unsupported),
+        Kind::Stream => streams::write(StreamView::new(value.bytes), out),
     }
-    Ok(())
 }
 
-fn write_hash(hash: PackedView<'_>, out: &mut Vec<u8>) {
+/// Returns a hash with all its fields, also those whose deadlines have passed.
+fn all_fields(bytes: &[u8]) -> HashView<'_> {
+    HashView::new(StoredData::Bytes(bytes), 0)
+}
+
+fn write_hash(hash: HashView<'_>, out: &mut Vec<u8>) {
     if encoding::is_hash_listpack(hash) {
         let mut listpack = ListpackWriter::new();
         for field in hash.iter() {
-            listpack.push(field.first);
-            listpack.push(field.second);
+            listpack.push(field.name);
+            listpack.push(field.value);
         }
         out.push(HASH_LISTPACK);
         return writer::string(&listpack.finish(), out);
@@ -51,8 +56,39 @@ fn write_hash(hash: PackedView<'_>, out: &mut Vec<u8>) {
     out.push(HASH);
     writer::length(hash.len(), out);
     for field in hash.iter() {
-        writer::string(field.first, out);
-        writer::string(field.second, out);
+        writer::string(field.name, out);
+        writer::string(field.value, out);
+    }
+}
+
+/// Writes a hash of which some fields have deadlines.
+fn write_expiring_hash(hash: HashView<'_>, out: &mut Vec<u8>) {
+    let least = hash.next_deadline().unwrap_or(0);
+    if encoding::is_hash_listpack(hash) {
+        let fields = hash.iter();
+        let (mut expiring, lasting): (Vec<_>, Vec<_>) =
+            fields.partition(|field| field.deadline.is_some());
+        // Of fields with the same deadline, Redis has the one first that got it last.
+        expiring.reverse();
+        expiring.sort_by_key(|field| field.deadline);
+        let mut listpack = ListpackWriter::new();
+        for field in expiring.iter().chain(&lasting) {
+            listpack.push(field.name);
+            listpack.push(field.value);
+            listpack.push(field.deadline.unwrap_or(0).to_string().as_bytes());
+        }
+        out.push(HASH_DEADLINES_LISTPACK);
+        out.extend(least.to_le_bytes());
+        return writer::string(&listpack.finish(), out);
+    }
+    out.push(HASH_DEADLINES);
+    out.extend(least.to_le_bytes());
+    writer::length(hash.len(), out);
+    for field in hash.iter() {
+        let offset = field.deadline.map_or(0, |deadline| deadline - least + 1);
+        writer::length(offset as usize, out);
+        writer::string(field.name, out);
+        writer::string(field.value, out);
     }
 }
 

@@ -2,6 +2,9 @@
 
 use base::transaction::Kind;
 
+/// The most bytes of a block besides its elements, and more.
+const BLOCK_MARGIN: usize = 64;
+
 /// Why a payload is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadError {
@@ -11,8 +14,6 @@ pub enum PayloadError {
     Malformed,
     /// Its value is longer than values may be.
     TooLong,
-    /// Its value is a stream; or, when it is encoded, a hash some of whose fields have deadlines.
-    Unsupported,
 }
 
 /// What decoding depends on besides the payload.
@@ -31,4 +32,10 @@ pub struct DumpedValue {
     pub kind: Kind,
     /// Its bytes, as they are stored.
     pub bytes: Vec<u8>,
+}
+
+/// Returns the length of the longest string, in bytes, that can be a block of elements of values of at most `longest`
+/// bytes: an element takes at most twice as many bytes there.
+pub(super) fn longest_block(longest: usize) -> usize {
+    longest.saturating_mul(2).saturating_add(BLOCK_MARGIN)
 }

@@ -1,6 +1,7 @@
 //! Payloads of a real server, malformed ones, and random mutations of both.
 
 mod collections;
+mod streams;
 
 use base::transaction::Kind;
 
@@ -70,7 +71,7 @@ fn at_time(longest: usize) -> DecodeContext {
 
 fn encode_string(bytes: &[u8]) -> Vec<u8> {
     let kind = Kind::String;
-    encode(StoredBlock { kind, bytes }).expect("strings have payloads")
+    encode(StoredBlock { kind, bytes })
 }
 
 fn decode_string(payload: &[u8], longest: usize) -> Result<Vec<u8>, PayloadError> {

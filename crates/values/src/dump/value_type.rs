@@ -7,7 +7,8 @@
 //! | set | a number of members, each a string; a string that is an intset | a string that is a listpack |
 //! | sorted set | a number of members, each a string and its score (8 bytes, IEEE 754, little-endian), from the greatest on; a string that is a listpack of members and scores | scores as texts: their length (253, 254, 255: NaN, infinity, minus infinity) and their bytes; a string that is a ziplist |
 //! | hash | a number of fields, each a string, with their values; a string that is a listpack | a string that is a zipmap or a ziplist |
-//! | hash with deadlines of fields | | the least deadline (8 bytes, little-endian), and a number of fields, each its deadline less the least one plus one, or 0, as a length, its name and its value; the least deadline and a string that is a listpack of fields, values and deadlines |
+//! | stream | see `streams`: the second encoding | the first and the third encoding |
+//! | hash with deadlines of fields | the least deadline (8 bytes, little-endian), and a number of fields, each its deadline less the least one plus one, or 0, as a length, its name and its value; the least deadline and a string that is a listpack of fields, values and deadlines | the same without the least deadline: each deadline is itself |
 
 pub(super) const STRING: u8 = 0;
 pub(super) const LIST: u8 = 1;

@@ -63,6 +63,11 @@ impl<'v> StreamEditor<'v> {
         self.changed = true;
     }
 
+    /// Returns the length of the value in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds an entry, with an id above the last one.
     pub(crate) fn append(&mut self, id: EntryId, fields: &[&[u8]]) {
         let entry = encode_entry(id, fields);
@@ -83,7 +88,7 @@ impl<'v> StreamEditor<'v> {
             }
         }
         self.header.len += 1;
-        self.header.added += 1;
+        self.header.added = self.header.added.wrapping_add(1);
         self.header.last_id = id;
     }
 
@@ -165,6 +170,14 @@ impl<'v> StreamEditor<'v> {
             self.replace_group(name, b"");
         }
         is_there
+    }
+
+    /// Sets all consumer groups, which are in the order of their names.
+    pub(crate) fn set_groups<'g>(&mut self, groups: impl Iterator<Item = ConsumerGroup<'g>>) {
+        let mut bytes: SmallVec<[u8; 128]> = SmallVec::new();
+        groups.for_each(|group| push_blob(&mut bytes, &group.encode()));
+        self.replace(HEADER..self.header.nodes(), &bytes);
+        self.header.groups = narrow(bytes.len());
     }
 
     fn replace_group(&mut self, name: &[u8], bytes: &[u8]) {

@@ -12,7 +12,7 @@ impl StreamView<'_> {
     }
 
     /// Returns the number of entries up to this id.
-    fn number_of(self, id: EntryId) -> Option<u64> {
+    pub(crate) fn number_of(self, id: EntryId) -> Option<u64> {
         let (first, deleted) = (self.first_id(), self.deleted_id());
         let removed = self.added().saturating_sub(self.len() as u64);
         if self.added() == 0 || self.len() == 0 && id <= self.last_id() || id == self.last_id() {
@@ -21,7 +21,7 @@ impl StreamView<'_> {
         let is_behind = id > EntryId::MIN && id < deleted || id > self.last_id();
         match deleted < first && !is_behind {
             true if id < first => Some(removed),
-            true if id == first => Some(removed + 1),
+            true if id == first => Some(removed.wrapping_add(1)),
             _ => None,
         }
     }

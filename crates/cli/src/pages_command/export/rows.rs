@@ -152,7 +152,7 @@ fn no_text(what: &str, key: &[u8]) -> String {
     )
 }
 
-/// Returns the error for a value that has no payload.
+/// Returns the error for a value of which an earlier server has no payload.
 fn not_exported(entry: &Entry) -> String {
     format!(
         "the value of key {}, a {}, cannot be exported yet: --long-values null leaves such values out",

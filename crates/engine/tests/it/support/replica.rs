@@ -11,7 +11,10 @@ use base::partition::OwnedReply;
 use base::transaction::Holder;
 use base::versions::ReadAtomic;
 use base::{Abort, Op, Timestamp, TransactionId, Version};
-use kumiki_engine::{Applier, Engine, Janitor, Options, Snapshot, SnapshotEntry, Staged, Worker};
+use kumiki_engine::{
+    Applier, Engine, Janitor, Options, Snapshot, SnapshotEntry, Staged, TransactionError, Txn,
+    Worker,
+};
 
 use super::{Log, Logged, NOTE, borrowed, holder, keys_of, siblings_of};
 
@@ -79,8 +82,21 @@ impl Replica {
         }
     }
 
-    pub(crate) fn stage(&self, number: u64, ops: &[Op<'_>]) -> Result<Staged, Abort> {
+    pub(crate) fn stage(
+        &self,
+        number: u64,
+        ops: &[Op<'_>],
+    ) -> Result<Staged<Vec<OwnedReply>>, Abort> {
         self.worker.borrow_mut().stage(ops, stager(number))
+    }
+
+    pub(crate) fn stage_transaction<T>(
+        &self,
+        number: u64,
+        body: impl for<'t> FnMut(&mut Txn<'t>) -> Result<T, TransactionError>,
+    ) -> Result<Staged<T>, Abort> {
+        let mut worker = self.worker.borrow_mut();
+        worker.stage_transaction(stager(number), body)
     }
 
     pub(crate) fn stage_prepare(

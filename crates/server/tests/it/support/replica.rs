@@ -2,6 +2,7 @@
 //! other ones.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,17 @@ pub(crate) struct Replica {
     member: Arc<ReplicatedPartition>,
 }
 
-/// Returns a replica that leads.
+/// Returns a replica that leads, and has no log on a disk.
 pub(crate) fn alone() -> Replica {
+    start(None)
+}
+
+/// Returns a replica that leads, with its log in a directory.
+pub(crate) fn alone_in(dir: &Path) -> Replica {
+    start(Some(dir.to_owned()))
+}
+
+fn start(dir: Option<PathBuf>) -> Replica {
     let me = NodeId(1);
     let member = MemberOptions {
         election: Duration::from_millis(100),
@@ -28,6 +38,7 @@ pub(crate) fn alone() -> Replica {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = Options {
         workers: THREADS + 1,
+        dir,
         ..Options::new(member, listener)
     };
     let member = ReplicatedPartition::open(options, &mut |_, _| {}).unwrap();

@@ -234,7 +234,7 @@ pub(super) fn xautoclaim<'v>(
         }
         pending.consumer = consumer;
         pending.delivered_ms = now_ms;
-        pending.deliveries += u64::from(!claim.just_id);
+        pending.deliveries = pending.deliveries.saturating_add(u64::from(!claim.just_id));
         group.note_active(consumer, now_ms);
         claimed.push(entry, claim.just_id);
         count -= 1;

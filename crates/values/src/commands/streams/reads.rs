@@ -4,8 +4,8 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{
-    Executed, bytes_of, edited_group, failed, group_of, integer, is, nil_array, push_entries,
-    push_entry, push_id, stream_of,
+    Executed, bytes_of, edited_group, failed, group_of, id_reply, integer, is, nil_array,
+    push_entries, push_entry, push_id, stream_of,
 };
 use crate::call::{CallArguments, CallOutcome, StoredValue};
 use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
@@ -92,6 +92,13 @@ pub(super) fn xread<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
     let entries = stream.range(start, EntryId::MAX).take(count_of(count)?);
     let entries: Vec<StreamEntry<'_>> = entries.collect();
     Ok(CallOutcome::unchanged(entries_or_nil(&entries)))
+}
+
+/// The last id of a stream, which the id `$` of `XREAD` stands for. That of an absent one is the least id.
+pub(super) fn last_id<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
+    let stream = stream_of(value)?;
+    let last = stream.map_or(EntryId::MIN, StreamView::last_id);
+    Ok(CallOutcome::unchanged(id_reply(last)))
 }
 
 fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
@@ -215,7 +222,7 @@ fn history(
         match stream.get(pending.id) {
             Some(entry) => {
                 pending.delivered_ms = now_ms;
-                pending.deliveries += 1;
+                pending.deliveries = pending.deliveries.saturating_add(1);
                 group.changed = true;
                 push_entry(&mut reply, entry);
             }
