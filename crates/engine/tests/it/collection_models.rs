@@ -323,7 +323,7 @@ impl Modelled {
 
 fn run(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
-    let has_attempts = seed % 2 == 0;
+    let has_attempts = seed.is_multiple_of(2);
     let empty = memory_at_rest(&World::without_read_atomic());
     let workload = OwnCollections::default();
     let mut client = workload.start(rng.fork());
