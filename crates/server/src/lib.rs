@@ -119,6 +119,7 @@ mod interpreter_pool;
 mod key_events;
 mod key_lookup;
 mod key_walk;
+mod last_owner;
 mod latency_monitor;
 pub mod limits;
 mod listeners;
@@ -171,6 +172,7 @@ pub use key_events::EventClasses;
 pub use limits::Limits;
 pub use partition::{Partition, Replicated};
 
+use crate::last_owner::LastOwner;
 use crate::partition::Worker;
 use crate::published::Lease;
 use crate::runtime::{Endpoints, Runtime};
@@ -182,12 +184,13 @@ pub struct Running {
     address: SocketAddr,
     tls_address: Option<SocketAddr>,
     io: Io,
-    shared: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
     /// The lease of the data that is published for clients to read by themselves.
     _lease: Option<Lease>,
     /// Runs until everything else has ended, so that it can say that the server is stopping.
     admin: Option<Admin>,
+    /// Dropped last.
+    shared: LastOwner<ServerState>,
 }
 
 /// Threads of a server have panicked: its last requests may not be answered, and a new process must
@@ -376,10 +379,10 @@ fn start<N: Network>(
         address,
         tls_address,
         io,
-        shared,
         threads: Vec::new(),
         _lease: lease,
         admin,
+        shared: LastOwner::new(shared),
     };
     let parts = networks.into_iter().zip(listeners).zip(tls).zip(fabric);
     let endpoints = parts.map(|(((network, plain), tls), fabric)| Endpoints {

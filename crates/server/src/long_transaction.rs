@@ -265,6 +265,11 @@ impl LongTransaction {
         self.run.reads == 0 && self.conflicts == 0
     }
 
+    /// Returns `true` if it has read nothing, and waits for no reads.
+    pub(crate) fn waits_to_begin(&self) -> bool {
+        self.is_new() && self.run.need.is_none()
+    }
+
     /// Returns the memory that it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.call_bytes + self.run.set.bytes() + self.run.output.len()

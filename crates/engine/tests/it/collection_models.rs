@@ -1,6 +1,6 @@
 //! Random transactions on lists, hashes, sets and sorted sets, small and large ones, beside a model: what they
 //! answer, what snapshots have, what restarts make of the log up to any transaction, with a checkpoint and
-//! without, and what replicas have.
+//! without, what replicas have, and that all memory is given back.
 //!
 //! With a planted bug of collections the test requires that the bug is found.
 
@@ -13,13 +13,14 @@ use base::planted::{self, Bug};
 use base::transaction::{ExpireWhen, Expiry, ValueCall};
 use fastrand::Rng;
 use kumiki_engine::{Snapshot, SnapshotEntry};
-use testkit::Reply;
 use testkit::workload::collections::own::OwnCollections;
 use testkit::workload::{
     Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, Times, Workload,
 };
-use values::{StoredValue, hashes, lists, sets, sorted_sets};
+use testkit::{Reply, amount};
+use values::{StoredValue, hash_deadlines, hashes, lists, sets, sorted_sets};
 
+use crate::collections::memory_at_rest;
 use crate::support::replica::{Replica, stager};
 use crate::support::{Entries, Logged, World, holder};
 
@@ -36,6 +37,8 @@ fn command(name: &str) -> u16 {
         "HINCRBY" => hashes::HINCRBY,
         "HDEL" => hashes::HDEL,
         "HGETALL" => hashes::HGETALL,
+        "HEXPIREAT" => hash_deadlines::HEXPIREAT,
+        "HEXPIRETIME" => hash_deadlines::HEXPIRETIME,
         "SADD" => sets::SADD,
         "SREM" => sets::SREM,
         "SMEMBERS" => sets::SMEMBERS,
@@ -206,8 +209,8 @@ struct Modelled {
     snapshots: Vec<(Snapshot, usize)>,
     reads: Plan,
     rng: Rng,
-    /// The number of the last prepared attempt.
-    attempts: u64,
+    /// The number of the last prepared attempt; `None`: there are none. What becomes of them stays in memory.
+    attempts: Option<u64>,
 }
 
 impl Modelled {
@@ -227,18 +230,19 @@ impl Modelled {
     /// attempts that are aborted and restarts in between.
     fn transact(&mut self, after: &CollectionModel, ops: &[Op<'_>]) -> Vec<OwnedReply> {
         let only_reads = ops.iter().all(Op::is_read_only);
-        if only_reads || self.rng.u32(..4) > 0 {
+        let attempts = self.attempts.as_mut();
+        let Some(number) = attempts.filter(|_| !only_reads && self.rng.u32(..4) == 0) else {
             return self.world.run(ops);
-        }
+        };
         let mut worker = self.world.worker();
         if self.rng.bool() {
-            self.attempts += 1;
-            self.world.prepare(&mut worker, self.attempts, ops).unwrap();
-            worker.abort(holder(self.attempts).id).unwrap();
+            *number += 1;
+            self.world.prepare(&mut worker, *number, ops).unwrap();
+            worker.abort(holder(*number).id).unwrap();
         }
-        self.attempts += 1;
-        let replies = self.world.prepare(&mut worker, self.attempts, ops).unwrap();
-        let id = holder(self.attempts).id;
+        *number += 1;
+        let id = holder(*number).id;
+        let replies = self.world.prepare(&mut worker, *number, ops).unwrap();
         if self.rng.u32(..24) == 0 {
             let restarted = self.world.restarted();
             restarted.worker().commit(id).unwrap();
@@ -271,11 +275,16 @@ impl Modelled {
             };
             let found = worker.read_snapshot(snapshot, words[1].as_bytes(), read);
             let expected = model.apply(step);
-            let nothing = [Seen::Numbers(Vec::new()), Seen::Entries(Vec::new())];
-            match found {
-                Some(found) => assert_eq!(found, expected),
-                None => assert!(nothing.contains(&expected), "{step:?} misses {expected:?}"),
-            }
+            let Some(found) = found else {
+                let is_nothing = match &expected {
+                    // Of fields that are absent.
+                    Seen::Numbers(all) => all.iter().all(|number| *number == -2),
+                    other => *other == Seen::Entries(Vec::new()),
+                };
+                assert!(is_nothing, "{step:?} misses {expected:?}");
+                continue;
+            };
+            assert_eq!(found, expected);
         }
     }
 
@@ -314,6 +323,8 @@ impl Modelled {
 
 fn run(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
+    let has_attempts = seed.is_multiple_of(2);
+    let empty = memory_at_rest(&World::without_read_atomic());
     let workload = OwnCollections::default();
     let mut client = workload.start(rng.fork());
     let mut modelled = Modelled {
@@ -323,7 +334,7 @@ fn run(seed: u64) {
         snapshots: Vec::new(),
         reads: workload.reads(),
         rng: rng.fork(),
-        attempts: 0,
+        attempts: has_attempts.then_some(0),
     };
     for _ in 0..600 {
         let plan = client.plan();
@@ -347,6 +358,14 @@ fn run(seed: u64) {
         }
     }
     modelled.check(&modelled.world, &modelled.model);
+    modelled.snapshots.clear();
+    if !has_attempts {
+        for step in steps(&modelled.reads) {
+            let key = step.key().as_bytes();
+            modelled.world.run(&[Op::Delete { key }]);
+        }
+        assert_eq!(memory_at_rest(&modelled.world), empty);
+    }
 }
 
 /// Demands that `run` panics if one of these bugs was chosen, and that it does not otherwise.
@@ -366,7 +385,7 @@ fn collections_are_as_their_models_in_all_states() {
         Bug::OldElements,
         Bug::SharedNode,
     ];
-    judge(&bugs, || (0..4).for_each(run));
+    judge(&bugs, || (0..amount(4, 40)).for_each(run));
 }
 
 /// A leader, a follower from the beginning on, and one that loads a snapshot now and then.
@@ -423,5 +442,5 @@ fn replicate(seed: u64) {
 #[test]
 fn replicas_have_the_collections_of_their_leader() {
     let bugs = [Bug::ForgottenElements, Bug::SharedNode];
-    judge(&bugs, || (0..4).for_each(replicate));
+    judge(&bugs, || (0..amount(4, 40)).for_each(replicate));
 }

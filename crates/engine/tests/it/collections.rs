@@ -172,7 +172,7 @@ fn hashes_are_what_was_done_to_them() {
 }
 
 /// Returns the memory that is used once workers have gone on, and have given back what they could.
-fn memory_at_rest(world: &World) -> u64 {
+pub(crate) fn memory_at_rest(world: &World) -> u64 {
     // Records that had a deadline are looked at again within half a minute.
     world.clock.advance(60_000);
     for _ in 0..400 {

@@ -1,11 +1,12 @@
 //! Transactions in several steps that run within one transaction of this node's partition.
 
-use base::OpError;
 use base::planted::{self, Bug};
+use base::{Abort, OpError};
 
 use super::executor::Executor;
 use crate::connection::Connection;
 use crate::long_transaction::{CallContext, LongTransaction};
+use crate::pending_command::PendingTransaction;
 use crate::refusal;
 use crate::session::PublishedMessage;
 
@@ -13,8 +14,8 @@ use crate::session::PublishedMessage;
 const MOST_CONFLICTS: u32 = 16;
 
 impl Executor {
-    /// Runs a transaction within one of the partition, and answers; if that does not suit it, nothing has happened,
-    /// and it begins in steps.
+    /// Runs a transaction within one of the partition, and answers. If it meets a held key, it waits, and begins
+    /// again; if a run in place does not suit it, nothing has happened, and it begins in steps.
     pub(super) fn begin_in_place(
         &mut self,
         connection: &mut Connection,
@@ -34,9 +35,17 @@ impl Executor {
             };
             transaction.run_in_place(context, txn)
         });
-        let Ok(((), observed)) = outcome else {
-            transaction.run_again(None, self.time_ms());
-            return self.continue_long(connection, transaction);
+        let observed = match outcome {
+            Ok(((), observed)) => observed,
+            Err(abort) => {
+                transaction.run_again(None, self.time_ms());
+                return match abort {
+                    Abort::Held { by } => {
+                        self.wait_for_locks(connection, PendingTransaction::Long(transaction), by);
+                    }
+                    _ => self.continue_long(connection, transaction),
+                };
+            }
         };
         for call in transaction.block() {
             self.context.recorder.count(call.command.number);

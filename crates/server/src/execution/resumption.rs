@@ -77,6 +77,9 @@ impl Executor {
         match transaction {
             PendingTransaction::Call(call) => self.run(connection, call.command, call.args()),
             PendingTransaction::Block(block) => self.execute_block(connection, block),
+            PendingTransaction::Long(long) if long.waits_to_begin() => {
+                self.begin_in_place(connection, long);
+            }
             PendingTransaction::Long(long) => self.continue_long(connection, long),
         }
         if let Some(PendingCommand::LockWait(again)) = &mut connection.pending {

@@ -5,7 +5,9 @@
 //!
 //! - takes longer than a script's slice: meanwhile no epoch ends on this node;
 //! - has a command that is more than operations on keys of this node's partition;
-//! - meets a key that another transaction holds, or many conflicts.
+//! - meets many conflicts.
+//!
+//! If it meets a key that another transaction holds, it runs so again when the hold has ended.
 //!
 //! Invariant: while the partition's transaction is open, this thread calls nothing that waits for an epoch to end.
 

@@ -140,6 +140,40 @@ fn the_log_of_replicas_gets_the_elements_alone() {
 }
 
 #[test]
+fn clients_that_wait_for_each_other_log_elements_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let replica = alone_in(dir.path());
+    let client = &mut replica.client();
+    fill(client);
+    let bytes = |client: &mut Client| log_bytes(client, "replica_log_bytes");
+    eventually("what was filled is counted", || bytes(client) > 3 * 600_000);
+    let before = bytes(client);
+    // Until one is agreed upon, its keys are held: the others wait for it.
+    let clients = 8;
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            let mut own = replica.client();
+            scope.spawn(move || {
+                for _ in 0..TIMES {
+                    let moved = own.call(&["LMOVE", "list", "other", "LEFT", "RIGHT"]);
+                    assert!(matches!(moved, Reply::Bulk(_)), "{moved:?}");
+                    let back = own.call(&["BLPOP", "other", "0"]);
+                    assert!(matches!(back, Reply::Array(_)), "{back:?}");
+                }
+            });
+        }
+    });
+    client.call(&["SET", "last", &"x".repeat(1 << 20)]);
+    eventually("all is counted", || bytes(client) > before + (1 << 20));
+    // One copy of the list has 600 kB; one in a hundred would be too many.
+    let logged = bytes(client) - before - (1 << 20);
+    assert!(logged < 2_000_000, "{logged} bytes");
+    let left = (ELEMENTS - clients * TIMES) as i64;
+    assert_eq!(client.call(&["LLEN", "list"]), int(left));
+    assert_eq!(client.call(&["LLEN", "other"]), int(0));
+}
+
+#[test]
 fn a_watched_block_that_moves_elements_is_not_executed_after_a_change() {
     let served = durable(Durability::Group);
     let (mut client, mut other) = (served.client(), served.client());

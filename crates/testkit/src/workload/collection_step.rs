@@ -58,6 +58,16 @@ pub enum CollectionStep {
         /// The list that gets it.
         to: String,
     },
+    /// Moves the first element of a list to the tail of another one, or of the same, and waits for one if there is
+    /// none. Not for a plan of several steps. Result: the element.
+    AwaitMove {
+        /// The list that has it.
+        from: String,
+        /// The list that gets it.
+        to: String,
+        /// The longest wait.
+        wait: Duration,
+    },
     /// Reads a list. Result: [`Seen::Numbers`], in the list's order.
     Elements {
         /// The list.
@@ -81,6 +91,22 @@ pub enum CollectionStep {
     },
     /// Removes fields of a hash. Result: how many there were.
     RemoveFields {
+        /// The hash.
+        key: String,
+        /// The fields.
+        fields: Vec<Value>,
+    },
+    /// Gives fields of a hash a deadline in the far future, which they have until they are set again. Result:
+    /// [`Seen::Numbers`], for each field 1, or -2 if it is absent.
+    ExpireFields {
+        /// The hash.
+        key: String,
+        /// The fields, each of them once.
+        fields: Vec<Value>,
+    },
+    /// Reads the deadlines of fields of a hash. Result: [`Seen::Numbers`], for each field -1 if it has none, and -2
+    /// if it is absent.
+    FieldDeadlines {
         /// The hash.
         key: String,
         /// The fields.
@@ -168,6 +194,12 @@ pub enum CollectionStep {
     },
 }
 
+/// The deadline of fields, in seconds since the Unix epoch.
+const DEADLINE: Value = 9_999_999_999;
+/// The replies for fields that are absent, have no deadline, and have got one.
+const NO_FIELD: Value = -2;
+const NO_DEADLINE: Value = -1;
+const EXPIRES: Value = 1;
 /// The beginning of members of sets.
 const MEMBER: &str = "member ";
 
@@ -197,6 +229,8 @@ impl CollectionStep {
             | CollectionStep::SetFields { key, .. }
             | CollectionStep::AddToField { key, .. }
             | CollectionStep::RemoveFields { key, .. }
+            | CollectionStep::ExpireFields { key, .. }
+            | CollectionStep::FieldDeadlines { key, .. }
             | CollectionStep::Fields { key }
             | CollectionStep::AddMembers { key, .. }
             | CollectionStep::RemoveMembers { key, .. }
@@ -207,6 +241,7 @@ impl CollectionStep {
             | CollectionStep::Scores { key }
             | CollectionStep::Expire { key } => key,
             CollectionStep::MoveElement { from, .. }
+            | CollectionStep::AwaitMove { from, .. }
             | CollectionStep::MoveMember { from, .. }
             | CollectionStep::Copy { from, .. }
             | CollectionStep::Rename { from, .. } => from,
@@ -221,7 +256,14 @@ impl CollectionStep {
             let head = [name, key].map(str::to_owned);
             head.into_iter().chain(numbers).collect()
         }
-        let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let text = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        };
+        let of_fields = |head: Vec<String>, fields: &[Value]| {
+            let count = ["FIELDS".to_owned(), fields.len().to_string()];
+            let fields = fields.iter().map(|field| field.to_string());
+            head.into_iter().chain(count).chain(fields).collect()
+        };
         let with_members = |name: &str, key: &str, members: &[Value]| {
             let members = members.iter().map(|member| format!("{MEMBER}{member}"));
             let head = [name, key].map(str::to_owned);
@@ -238,6 +280,10 @@ impl CollectionStep {
                 text(&["LTRIM", key, &first.to_string(), &last.to_string()])
             }
             CollectionStep::MoveElement { from, to } => text(&["LMOVE", from, to, "RIGHT", "LEFT"]),
+            CollectionStep::AwaitMove { from, to, wait } => {
+                let wait = wait.as_secs_f64().to_string();
+                text(&["BLMOVE", from, to, "LEFT", "RIGHT", &wait])
+            }
             CollectionStep::Elements { key } => text(&["LRANGE", key, "0", "-1"]),
             CollectionStep::SetFields { key, fields } => words(
                 "HSET",
@@ -248,6 +294,14 @@ impl CollectionStep {
                 words("HINCRBY", key, [*field, *delta])
             }
             CollectionStep::RemoveFields { key, fields } => words("HDEL", key, fields.clone()),
+            CollectionStep::ExpireFields { key, fields } => {
+                let deadline = DEADLINE.to_string();
+                let head = text(&["HEXPIREAT", key, &deadline]);
+                of_fields(head, fields)
+            }
+            CollectionStep::FieldDeadlines { key, fields } => {
+                of_fields(text(&["HEXPIRETIME", key]), fields)
+            }
             CollectionStep::Fields { key } => text(&["HGETALL", key]),
             CollectionStep::AddMembers { key, members } => with_members("SADD", key, members),
             CollectionStep::RemoveMembers { key, members } => with_members("SREM", key, members),
@@ -275,7 +329,9 @@ impl CollectionStep {
         match self {
             CollectionStep::Trim { .. } | CollectionStep::Rename { .. } => Form::Done,
             CollectionStep::AwaitHead { .. } => Form::KeyAndElement,
-            CollectionStep::Elements { .. } => Form::Numbers,
+            CollectionStep::Elements { .. }
+            | CollectionStep::ExpireFields { .. }
+            | CollectionStep::FieldDeadlines { .. } => Form::Numbers,
             CollectionStep::Members { .. } => Form::SortedNumbers,
             CollectionStep::Fields { .. } | CollectionStep::Scores { .. } => Form::Entries,
             _ => Form::Number,
@@ -288,7 +344,7 @@ impl CollectionStep {
         let numbers = |items: &[Reply]| items.iter().map(number).collect::<Option<Vec<Value>>>();
         match (self.form(), reply) {
             (Form::Done, Reply::Status(_)) => Some(Seen::Done),
-            (Form::Number, Reply::Null) => Some(Seen::Value(None)),
+            (Form::Number, Reply::Null | Reply::NullArray) => Some(Seen::Value(None)),
             (Form::Number, _) => number(reply).map(|number| Seen::Value(Some(number))),
             (Form::KeyAndElement, Reply::Null | Reply::NullArray) => Some(Seen::Value(None)),
             (Form::KeyAndElement, Reply::Array(items)) => match &items[..] {
@@ -348,11 +404,14 @@ enum Collection {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectionModel {
     collections: BTreeMap<String, Collection>,
+    /// The fields of hashes that have a deadline.
+    expiring: BTreeMap<String, BTreeSet<Value>>,
 }
 
 impl CollectionModel {
     /// Removes a collection. Returns `false` if there is none.
     pub fn remove(&mut self, key: &str) -> bool {
+        self.expiring.remove(key);
         self.collections.remove(key).is_some()
     }
 
@@ -373,6 +432,8 @@ impl CollectionModel {
             Collection::Set(set) => !set.is_empty(),
             Collection::Map(map) => !map.is_empty(),
         });
+        let collections = &self.collections;
+        self.expiring.retain(|key, _| collections.contains_key(key));
         seen
     }
 
@@ -406,9 +467,18 @@ impl CollectionModel {
                 }
                 Seen::Value(element)
             }
+            CollectionStep::AwaitMove { from, to, .. } => {
+                let list = self.list(from);
+                let element = (!list.is_empty()).then(|| list.remove(0));
+                if let Some(element) = element {
+                    self.list(to).push(element);
+                }
+                Seen::Value(element)
+            }
             CollectionStep::Elements { key } => Seen::Numbers(self.list(key).clone()),
             CollectionStep::SetFields { key, fields: pairs }
             | CollectionStep::SetScores { key, scores: pairs } => {
+                self.forget_deadlines(key, pairs.iter().map(|(field, _)| field));
                 let map = self.map(key);
                 let new = pairs
                     .iter()
@@ -431,8 +501,31 @@ impl CollectionModel {
             }
             CollectionStep::RemoveFields { key, fields: all }
             | CollectionStep::RemoveScores { key, members: all } => {
+                self.forget_deadlines(key, all);
                 let map = self.map(key);
                 count(all.iter().filter(|at| map.remove(at).is_some()).count())
+            }
+            CollectionStep::ExpireFields { key, fields } => {
+                let map = self.map(key).clone();
+                let expiring = self.expiring.entry(key.clone()).or_default();
+                let reply = |field: &Value| match map.contains_key(field) {
+                    true => {
+                        expiring.insert(*field);
+                        EXPIRES
+                    }
+                    false => NO_FIELD,
+                };
+                Seen::Numbers(fields.iter().map(reply).collect())
+            }
+            CollectionStep::FieldDeadlines { key, fields } => {
+                let map = self.map(key).clone();
+                let expiring = self.expiring.get(key);
+                let reply = |field: &Value| match expiring.is_some_and(|all| all.contains(field)) {
+                    true => DEADLINE,
+                    false if map.contains_key(field) => NO_DEADLINE,
+                    false => NO_FIELD,
+                };
+                Seen::Numbers(fields.iter().map(reply).collect())
             }
             CollectionStep::Fields { key } | CollectionStep::Scores { key } => Seen::Entries(
                 self.map(key)
@@ -463,15 +556,27 @@ impl CollectionModel {
                 let is_there = source.is_some();
                 if let Some(source) = source {
                     self.collections.insert(to.clone(), source);
+                    let expiring = self.expiring.get(from).cloned().unwrap_or_default();
+                    self.expiring.insert(to.clone(), expiring);
                 }
                 count(usize::from(is_there))
             }
             CollectionStep::Rename { from, to } => {
                 let source = self.collections.remove(from).expect("it exists");
                 self.collections.insert(to.clone(), source);
+                let expiring = self.expiring.remove(from).unwrap_or_default();
+                self.expiring.insert(to.clone(), expiring);
                 Seen::Done
             }
             CollectionStep::Expire { key } => count(usize::from(self.has(key))),
+        }
+    }
+
+    fn forget_deadlines<'f>(&mut self, key: &str, fields: impl IntoIterator<Item = &'f Value>) {
+        if let Some(expiring) = self.expiring.get_mut(key) {
+            for field in fields {
+                expiring.remove(field);
+            }
         }
     }
 

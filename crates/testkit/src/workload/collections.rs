@@ -149,9 +149,9 @@ impl Client for CollectionClient {
     fn plan(&mut self) -> Plan {
         self.current = match self.random.u32(..100) {
             0..25 => Part::Appends,
-            25..45 => Part::Sums,
-            45..60 => Part::Moves,
-            60..75 => Part::Waits,
+            25..40 => Part::Sums,
+            40..55 => Part::Moves,
+            55..80 => Part::Waits,
             _ => Part::Own,
         };
         self.part().plan()

@@ -74,13 +74,18 @@ fn name(group: u64, kind: OwnKind, key: usize) -> String {
     format!("{PREFIX}own:{group}:{kind}:{key}")
 }
 
+/// The number of steps that read a group of keys.
+const READS: usize = (KINDS.len() + 1) * KEYS;
+
 /// Returns the steps that read a group of keys.
 fn reads(group: u64) -> impl Iterator<Item = CollectionStep> {
     let keys = move |kind| (0..KEYS).map(move |key| (kind, name(group, kind, key)));
-    KINDS
-        .into_iter()
-        .flat_map(keys)
-        .map(|(kind, key)| read(kind, key))
+    let contents = KINDS.into_iter().flat_map(keys);
+    let deadlines = keys(OwnKind::Hash).map(|(_, key)| CollectionStep::FieldDeadlines {
+        key,
+        fields: (0..NUMBERS).collect(),
+    });
+    contents.map(|(kind, key)| read(kind, key)).chain(deadlines)
 }
 
 fn read(kind: OwnKind, key: String) -> CollectionStep {
@@ -161,7 +166,7 @@ impl Workload for OwnCollections {
             .into_iter()
             .for_each(|client| models.extend(client.groups));
         let mut complaints = Vec::new();
-        let found = found.unwrap_or_default().chunks(KINDS.len() * KEYS);
+        let found = found.unwrap_or_default().chunks(READS);
         for (group, found) in groups.into_iter().zip(found) {
             let possible = models.remove(&group).unwrap_or_default();
             let contents = possible.iter().map(|model| contents(group, model));
@@ -259,10 +264,18 @@ impl OwnClient {
                 key,
                 values: self.numbers(),
             },
-            (OwnKind::Hash, 0) => CollectionStep::RemoveFields {
-                key,
-                fields: self.numbers(),
-            },
+            (OwnKind::Hash, 0) => {
+                let mut fields = self.numbers();
+                match self.random.u32(..4) {
+                    0 => CollectionStep::FieldDeadlines { key, fields },
+                    1 => CollectionStep::RemoveFields { key, fields },
+                    _ => {
+                        fields.sort_unstable();
+                        fields.dedup();
+                        CollectionStep::ExpireFields { key, fields }
+                    }
+                }
+            }
             (OwnKind::Hash, 1) => CollectionStep::AddToField {
                 key,
                 field: number,

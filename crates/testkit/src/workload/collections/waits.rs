@@ -152,9 +152,17 @@ impl Client for WaitClient {
             0..2 => vec![self.push()],
             2 => vec![self.push(), self.push()],
             3 => vec![Step::Collection(CollectionStep::PopHead { key })],
-            _ => {
-                let wait = Duration::from_millis(self.random.u64(1..20));
-                vec![Step::Collection(CollectionStep::AwaitHead { key, wait })]
+            wait => {
+                let is_move = wait == 4;
+                let wait = Duration::from_millis(self.random.u64(1..60));
+                vec![Step::Collection(match is_move {
+                    true => CollectionStep::AwaitMove {
+                        from: key,
+                        to: name(self.random.usize(..QUEUES)),
+                        wait,
+                    },
+                    false => CollectionStep::AwaitHead { key, wait },
+                })]
             }
         };
         Plan { steps }
@@ -164,6 +172,8 @@ impl Client for WaitClient {
         for (at, step) in plan.steps.iter().enumerate() {
             let pushed = match step {
                 Step::Collection(CollectionStep::PushTail { values, .. }) => values.first(),
+                // The element stays in a queue.
+                Step::Collection(CollectionStep::AwaitMove { .. }) => continue,
                 _ => None,
             };
             match (ended, pushed) {
