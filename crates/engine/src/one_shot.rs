@@ -173,14 +173,19 @@ fn execute(
         }
         Op::Delete { key } => {
             let exists = txn.read(engine, hash, key).live.is_some();
-            if exists {
+            if exists || version_ids::deletes_absent(engine, txn, key) {
                 txn.write(thread, hash, key, None);
             }
             Ok(int(usize::from(exists)))
         }
         Op::GetDelete { key } => {
             let value = txn.read(engine, hash, key).string();
-            if let Ok(Some(_)) = value {
+            let deletes = match value {
+                Ok(Some(_)) => true,
+                Ok(None) => version_ids::deletes_absent(engine, txn, key),
+                Err(_) => false,
+            };
+            if deletes {
                 txn.write(thread, hash, key, None);
             }
             value.map(bytes_or_nil)

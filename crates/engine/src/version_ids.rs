@@ -17,6 +17,15 @@ use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::word::WordValue;
 
+/// Returns `true` if the deletion of a key that is absent is a version nevertheless: in a transaction that writes
+/// several read-atomic keys. A write of these that is prepared already, and has a smaller id, is passed over on the
+/// keys that have a version of the transaction; it must not be the newest version of this one.
+#[inline]
+pub(crate) fn deletes_absent(engine: &Engine, txn: &TransactionState, key: &[u8]) -> bool {
+    let origin = txn.origin.as_ref().map(|origin| origin.get());
+    origin.is_some_and(|origin| !origin.siblings.is_empty()) && engine.read_atomic.covers(key)
+}
+
 /// Draws an id for the transaction if its operations write read-atomic keys.
 #[inline]
 pub(crate) fn draw_for_operations(engine: &Engine, txn: &mut TransactionState, ops: &[Op<'_>]) {

@@ -84,6 +84,25 @@ fn pass(world: &World, ms: u64) {
 }
 
 #[test]
+fn a_deletion_of_an_absent_key_passes_over_what_is_prepared_with_a_smaller_id() {
+    let deletions: [(Op<'_>, OwnedReply); 2] = [
+        (Op::Delete { key: Y }, OwnedReply::Int(0)),
+        (Op::GetDelete { key: Y }, OwnedReply::Nil),
+    ];
+    for (deletion, reply) in deletions {
+        let world = World::new();
+        prepare(&world, 5, &[Op::put(X, b"older"), Op::put(Y, b"older")]).unwrap();
+        put(&world, 7, X, b"before");
+        // Its id is above that of the version which it replaces, and so above the prepared one's.
+        let replies = world.run(&[Op::put(X, b"newer"), deletion]);
+        assert_eq!(replies[1], reply);
+        commit(&world, 5);
+        assert_eq!(world.get(X), Some(b"newer".to_vec()));
+        assert_eq!(world.get(Y), None, "it was deleted with the newer value");
+    }
+}
+
+#[test]
 fn what_is_prepared_holds_nothing_and_is_found_by_its_id_alone() {
     let world = World::new();
     put(&world, 1, X, b"old");
