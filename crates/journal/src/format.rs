@@ -11,7 +11,7 @@
 //! | at | bytes | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `KUMIKILG` |
-//! | 8 | 4 | version | of this format: 6; version 1 has zeros for `first` and `pad`, neither 1 nor 2 has origins, those of 3 have no number, 4 has no edits, and 5 has no databases but number 0 |
+//! | 8 | 4 | version | of this format: 6; version 1 has zeros for `first` and `pad`, neither 1 nor 2 has origins, those of 3 have no number, 4 has no edits, and 5 has no databases but number 0, and strings only |
 //! | 12 | 4 | log | number of the log |
 //! | 16 | 4 | segment | number of the segment within the log, from 0 without gaps |
 //! | 20 | 4 | run | number of the run: each start of a journal begins a new one |
