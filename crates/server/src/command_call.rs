@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base::database;
 use resp::{Args, Span};
+use smallvec::SmallVec;
 
 use crate::command::CommandDefinition;
 
@@ -30,19 +31,26 @@ impl CommandCall {
         }
     }
 
-    /// Copies the arguments, its keys as those of a database.
+    /// Copies the arguments, its keys as those of a database; `None`: they are stored as they are.
     pub(crate) fn qualified(
         command: &'static CommandDefinition,
         args: Args<'_>,
         number: u16,
-    ) -> CommandCall {
-        CommandCall::mapped(command, args, |at, arg| {
-            let is_key = command.keys.indexes(args).any(|index| index == at);
-            match is_key {
-                true => Cow::Owned(database::qualified(number, arg)),
-                false => Cow::Borrowed(arg),
-            }
-        })
+    ) -> Option<CommandCall> {
+        let mut keys: SmallVec<[usize; 8]> = command.keys.indexes(args).collect();
+        if number == 0
+            && !keys
+                .iter()
+                .any(|at| database::may_be_qualified(args.at(*at)))
+        {
+            return None;
+        }
+        keys.sort_unstable();
+        let map = |at, arg| match keys.binary_search(&at) {
+            Ok(_) => Cow::Owned(database::qualified(number, arg)),
+            Err(_) => Cow::Borrowed(arg),
+        };
+        Some(CommandCall::mapped(command, args, map))
     }
 
     /// Copies the arguments, but those at these places, for which it has others.

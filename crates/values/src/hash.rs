@@ -184,7 +184,7 @@ impl<'v> HashView<'v> {
     }
 }
 
-/// The fields of a hash, whatever their deadlines.
+/// The fields of a hash, with those whose deadlines have passed.
 #[derive(Clone)]
 enum StoredFields<'v> {
     /// Of a block; `true`: its fields have deadlines.
@@ -282,7 +282,7 @@ impl<'v> HashEditor<'v> {
         let (block, expires) = match &mut self.target {
             HashTarget::Tree(editor) => {
                 let source = HashSource::of(editor.view());
-                let old = source.get(name).filter(|_| source.expires());
+                let old = source.expires().then(|| source.get(name)).flatten();
                 let has_passed = old.is_some_and(|old| old.has_passed(time_ms));
                 self.has_expired |= has_passed;
                 return editor.put_field(field) || has_passed;
@@ -294,15 +294,16 @@ impl<'v> HashEditor<'v> {
             let own = packed_of(BlockForm::ExpiringPairs, HashView { source, time_ms });
             (*block, *expires) = (own, true);
         }
-        let second = field.in_block(*expires);
+        let expiring = expires.then(|| field.in_block(true));
+        let second = expiring.as_deref().unwrap_or(value);
         let found = block.view().find(name);
         match found.map(|(_, element)| element.place) {
             Some(place) => {
-                block.replace(place, 1, Some((name, &second)));
+                block.replace(place, 1, Some((name, second)));
                 false
             }
             None => {
-                block.push(name, &second);
+                block.push(name, second);
                 true
             }
         }

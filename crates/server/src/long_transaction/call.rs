@@ -269,7 +269,7 @@ fn execute_compound(
 ) -> Result<(), RunPause> {
     let command = call.command;
     let qualified = CommandCall::qualified(command, call.args, *to.database);
-    let args = qualified.args();
+    let args = qualified.as_ref().map_or(call.args, CommandCall::args);
     let indexes = command.keys.indexes(args);
     to.set.require(indexes.map(|at| args.at(at)))?;
     let stop = run(args, to).err();

@@ -86,7 +86,7 @@ impl CallContext<'_> {
         match call.command.kind {
             CommandKind::Sequence(_) | CommandKind::Blocking(_) => {
                 let qualified = CommandCall::qualified(call.command, call.args, *to.database);
-                let args = qualified.args();
+                let args = qualified.as_ref().map_or(call.args, CommandCall::args);
                 let keys = call.command.keys.indexes(args);
                 let keys = keys.map(|at| Op::Exists { key: args.at(at) });
                 let stop = match self.are_own(&keys.collect::<Ops<'_>>()) {
