@@ -12,20 +12,9 @@ use kumiki_engine::{Snapshot, SnapshotEntry};
 use values::hashes;
 
 use crate::support::replica::Replica;
-use crate::support::{Logged, World};
+use crate::support::{Logged, World, call};
 
 type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn call<'a>(key: &'a [u8], command: u16, args: &[&'a [u8]]) -> Op<'a> {
-    Op::Call {
-        key,
-        call: ValueCall {
-            command,
-            seed: 0,
-            args: args.into(),
-        },
-    }
-}
 
 fn hset<'a>(key: &'a [u8], field: &'a [u8], value: &'a [u8]) -> Op<'a> {
     call(key, hashes::HSET, &[field, value])

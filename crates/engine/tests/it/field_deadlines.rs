@@ -6,25 +6,13 @@ use base::Op;
 use base::epochs::EpochClock;
 use base::nested::NestedItem;
 use base::partition::OwnedReply;
-use base::transaction::ValueCall;
 use fastrand::Rng;
 use values::{hash_deadlines, hashes};
 
 use crate::support::replica::{Replica, stager};
-use crate::support::{Logged, World};
+use crate::support::{Logged, World, call};
 
 type Fields = BTreeMap<String, (u32, Option<u64>)>;
-
-fn call<'a>(key: &'a [u8], command: u16, args: &[&'a [u8]]) -> Op<'a> {
-    Op::Call {
-        key,
-        call: ValueCall {
-            command,
-            seed: 0,
-            args: args.into(),
-        },
-    }
-}
 
 /// Sets a field that expires at a time.
 fn set_until<'a>(key: &'a [u8], name: &'a [u8], deadline: &'a [u8]) -> Op<'a> {

@@ -12,7 +12,7 @@ use base::clock::ManualClock;
 use base::limits::Limits;
 use base::participant::{Isolation, Prepare, State};
 use base::partition::OwnedReply;
-use base::transaction::{Expiry, Holder, Kind, When};
+use base::transaction::{Expiry, Holder, Kind, ValueCall, When};
 use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
 use kumiki_engine::{Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Worker};
@@ -399,5 +399,17 @@ pub(crate) fn number(reply: &Reply<'_>) -> i64 {
     match reply {
         Reply::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Returns an operation that executes a command on a collection.
+pub(crate) fn call<'a>(key: &'a [u8], command: u16, args: &[&'a [u8]]) -> Op<'a> {
+    Op::Call {
+        key,
+        call: ValueCall {
+            command,
+            seed: 0,
+            args: args.into(),
+        },
     }
 }

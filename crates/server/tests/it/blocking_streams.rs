@@ -82,7 +82,7 @@ fn the_last_id_is_that_of_when_the_command_came() {
     );
 }
 
-/// A reader without a group waits for a key whatever becomes of it.
+/// A reader without a group goes on waiting for a key that is deleted or gets a value of another type.
 #[test]
 fn a_reader_outlives_its_stream() {
     let served = ephemeral(config());

@@ -6,12 +6,11 @@ const assert = require("node:assert");
 const { fork } = require("node:child_process");
 const { FlowProducer, Queue, QueueEvents, Worker } = require("bullmq");
 const Redis = require("ioredis");
+const { PATIENCE, until } = require("./waiting.js");
 
 const [name, port] = [process.argv[2], Number(process.argv[3])];
 const connection = { host: "127.0.0.1", port, maxRetriesPerRequest: null };
 const client = new Redis(connection);
-// Milliseconds after which a condition counts as one that never holds.
-const PATIENCE = 60000;
 // The jobs of a worker that is silent for a second are given to others, as often as that happens.
 const impatient = {
   connection,
@@ -20,16 +19,6 @@ const impatient = {
   stalledInterval: 500,
   maxStalledCount: 1000,
 };
-
-const sleep = (time) => new Promise((resolve) => setTimeout(resolve, time));
-
-async function until(what, condition) {
-  const end = Date.now() + PATIENCE;
-  while (!(await condition())) {
-    assert.ok(Date.now() < end, `never: ${what}`);
-    await sleep(10);
-  }
-}
 
 // Counts one more execution of a job.
 const done = (job) => client.hincrby("done", job, 1);

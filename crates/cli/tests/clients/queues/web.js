@@ -5,20 +5,9 @@
 const assert = require("node:assert");
 const { createServer } = require("node:http");
 const Redis = require("ioredis");
+const { until } = require("./waiting.js");
 
 const [name, port] = [process.argv[2], Number(process.argv[3])];
-// Milliseconds after which a condition counts as one that never holds.
-const PATIENCE = 60000;
-
-const sleep = (time) => new Promise((resolve) => setTimeout(resolve, time));
-
-async function until(what, condition) {
-  const end = Date.now() + PATIENCE;
-  while (!(await condition())) {
-    assert.ok(Date.now() < end, `never: ${what}`);
-    await sleep(10);
-  }
-}
 
 // Lets a web server listen, and returns its address.
 async function listen(server) {
