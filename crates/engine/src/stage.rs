@@ -210,6 +210,7 @@ fn stage_unheld(
         events: Vec::new(),
         ranged: false,
         is_staged: true,
+        passed: Vec::new(),
     };
     let engine = &thread.engine;
     engine.prepared.lock().insert(id, staged);
