@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use base::{Change, Tid};
 use base::transaction::Kind;
+use base::{Change, Tid};
 
 use crate::engine::Engine;
 use crate::log::RecordWrite;

@@ -102,9 +102,8 @@ impl HoldShard {
 /// word has got the mark `QUEUED` because the record was never written.
 fn free(record: RecordRef) -> bool {
     // A record with staged versions, or which the applier has locked, will be written.
-    let unknown = |seen: WordValue| {
-        RecordRef::version(seen).is_never() && !seen.has(QUEUED | LOCK | STAGED)
-    };
+    let unknown =
+        |seen: WordValue| RecordRef::version(seen).is_never() && !seen.has(QUEUED | LOCK | STAGED);
     let before = record
         .word()
         .release_hold(|seen| if unknown(seen) { QUEUED } else { 0 });
@@ -337,10 +336,7 @@ impl Holds {
     /// if it is.
     pub(crate) fn while_held(&self, record: RecordRef, act: impl FnOnce()) -> bool {
         let shard = self.shard(record);
-        let held = record
-            .word()
-            .load()
-            .has(HELD | SHARED | STAGING | STAGED);
+        let held = record.word().load().has(HELD | SHARED | STAGING | STAGED);
         debug_assert_eq!(
             held,
             shard.holds.contains_key(&record) || shard.chains.contains_key(&record)

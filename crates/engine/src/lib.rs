@@ -72,6 +72,7 @@
 //! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 //! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
+//! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 
 #![deny(unsafe_code)]
 

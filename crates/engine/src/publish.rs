@@ -44,8 +44,8 @@ pub(crate) fn publish(
             keys.add(old, generation, -1);
         }
         // The word of a record that is held, and not locked, changes together with the table of holds.
-        let _held = (seen.has(HELD) && !seen.has(LOCK))
-            .then(|| engine.holds.publishing(write.record));
+        let _held =
+            (seen.has(HELD) && !seen.has(LOCK)).then(|| engine.holds.publishing(write.record));
         install(thread, &mut bag, write.record, *seen, old, new);
     }
     bytes -= bag.take_freed() as i64;

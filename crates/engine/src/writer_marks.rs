@@ -99,7 +99,10 @@ impl WriterMarks {
             marks.of.clear();
             self.any.store(false, Ordering::Relaxed);
         }
-        let (until_ms, version) = marks.of.get(&record).map(|mark| (mark.until_ms, mark.version))?;
+        let (until_ms, version) = marks
+            .of
+            .get(&record)
+            .map(|mark| (mark.until_ms, mark.version))?;
         if now_ms >= until_ms {
             marks.of.remove(&record);
             return None;

@@ -272,7 +272,9 @@ mod tests {
     }
 
     fn submit(tickets: &Tickets) -> u64 {
-        tickets.submit(entry(), 5, |_| ()).expect("no deadline has passed")
+        tickets
+            .submit(entry(), 5, |_| ())
+            .expect("no deadline has passed")
     }
 
     #[test]

@@ -235,12 +235,13 @@ impl Worker {
         }
         let loads = self.shared.loads.load(Ordering::SeqCst);
         let done = self.inner.execute(ops)?;
-        let time_ms = done.observed().time_ms;
+        let (time_ms, staged) = (done.observed().time_ms, done.staged_ticket());
         let loaded = !loads.is_multiple_of(2) || self.shared.loads.load(Ordering::SeqCst) != loads;
         if loaded || self.shared.staleness().is_none_or(|age| age > bound) {
             return Err(self.shared.elsewhere());
         }
-        self.observed = observed(Epoch::ZERO, time_ms);
+        // A leader that is about to hand over still has staged versions.
+        self.observed = observed(Epoch(staged), time_ms);
         Ok(see(done.replies(), self.observed))
     }
 
@@ -543,7 +544,11 @@ impl Worker {
             number: None,
         };
         let engine = &self.shared.engine;
-        let pass = |ticket| release.into_iter().for_each(|id| engine.pass_holds(id, ticket));
+        let pass = |ticket| {
+            release
+                .into_iter()
+                .for_each(|id| engine.pass_holds(id, ticket))
+        };
         let Some(ticket) = self.shared.tickets.submit(submission, time_ms, pass) else {
             return false;
         };

@@ -23,7 +23,10 @@ struct Members {
 impl Members {
     fn new() -> Members {
         let leader = Replica::new();
-        leader.log.passes.store(true, std::sync::atomic::Ordering::SeqCst);
+        leader
+            .log
+            .passes
+            .store(true, std::sync::atomic::Ordering::SeqCst);
         Members {
             leader,
             follower: Replica::new(),
@@ -99,7 +102,10 @@ fn fill(members: &Members, number: u64, count: usize) {
 fn a_transaction_uses_what_was_staged_before_it() {
     let members = Members::new();
     let staged: Vec<_> = (1..4).map(|n| members.submit(n, &[ADD])).collect();
-    let replies: Vec<_> = staged.iter().map(|(replies, _)| replies[0].clone()).collect();
+    let replies: Vec<_> = staged
+        .iter()
+        .map(|(replies, _)| replies[0].clone())
+        .collect();
     assert_eq!(replies, [1, 2, 3].map(OwnedReply::Int));
     assert_eq!(members.leader.get(b"n"), Some(b"3".to_vec()));
     assert_eq!(members.ticket(b"n"), 3, "a reader waits for the last one");
@@ -131,7 +137,9 @@ fn entries_are_applied_while_others_are_staged_after_them() {
             members.apply(number, &entry);
         }
     }
-    waiting.iter().for_each(|(number, entry)| members.apply(*number, entry));
+    waiting
+        .iter()
+        .for_each(|(number, entry)| members.apply(*number, entry));
     members.check_equal();
     let count = members.follower.execute(&[call(b"list", lists::LLEN, &[])]);
     assert_eq!(count.unwrap(), [OwnedReply::Int(next as i64 - 1)]);
@@ -152,7 +160,11 @@ fn elements_of_a_large_list_are_changed_one_entry_after_another() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(bases, [false, true, true], "the index of a staged entry is not known");
+    assert_eq!(
+        bases,
+        [false, true, true],
+        "the index of a staged entry is not known"
+    );
     assert_eq!(staged[2].0, [OwnedReply::Int(1_002)]);
     let end = || call(b"list", lists::LRANGE, &[b"-3", b"-1"]);
     let expected = [b"a", b"b", b"c"].map(|element| element.to_vec());
@@ -192,7 +204,10 @@ fn a_list_becomes_large_is_deleted_and_made_again_before_anything_is_applied() {
         .zip(&steps)
         .map(|(number, op)| (number, members.submit(number, std::slice::from_ref(op))))
         .collect();
-    let replies: Vec<_> = staged.iter().map(|(_, (replies, _))| replies[0].clone()).collect();
+    let replies: Vec<_> = staged
+        .iter()
+        .map(|(_, (replies, _))| replies[0].clone())
+        .collect();
     assert_eq!(replies, [200, 201, 1, 1, 201, 202].map(OwnedReply::Int));
     for (number, (_, entry)) in &staged {
         members.apply(*number, entry);
@@ -296,8 +311,14 @@ fn what_is_not_submitted_has_no_followers() {
     let first = members.submit(1, &[ADD]);
     leader.stage(2, &[ADD, Op::put(b"other", b"x")]).unwrap();
     // Another transaction meets it only for a moment: it tries again, and gives up at last.
-    assert!(matches!(leader.stage(3, &[ADD]), Err(Abort::Conflict { .. })));
-    assert!(matches!(leader.read(b"other"), Ok(None) | Err(Abort::Conflict { .. })));
+    assert!(matches!(
+        leader.stage(3, &[ADD]),
+        Err(Abort::Conflict { .. })
+    ));
+    assert!(matches!(
+        leader.read(b"other"),
+        Ok(None) | Err(Abort::Conflict { .. })
+    ));
     leader.engine.release(stager(2).id);
     let third = members.submit(3, &[ADD]);
     assert_eq!(third.0, [OwnedReply::Int(2)]);
@@ -369,11 +390,18 @@ fn a_prepared_part_waits_for_the_applied_version_and_gets_in() {
     for ops in [&[ADD][..], &[Op::Get { key: b"n" }, Op::put(b"m", b"")]] {
         assert_eq!(holder_of(leader.stage_prepare(1, ops)), stager(2));
     }
-    assert_eq!(holder_of(leader.stage(4, &[ADD])), stager(2), "it gives way");
+    assert_eq!(
+        holder_of(leader.stage(4, &[ADD])),
+        stager(2),
+        "it gives way"
+    );
     members.apply(2, &second.1);
     assert_eq!(holder_of(leader.stage(4, &[ADD])), stager(3), "still");
     members.apply(3, &third.1);
-    assert_eq!(leader.stage_prepare(1, &[ADD]).unwrap(), [OwnedReply::Int(4)]);
+    assert_eq!(
+        leader.stage_prepare(1, &[ADD]).unwrap(),
+        [OwnedReply::Int(4)]
+    );
     let entry = leader.entry();
     leader.apply(&entry);
     members.follower.apply(&entry);
@@ -429,8 +457,14 @@ fn scans_and_absences_see_what_is_staged() {
     let second = members.submit(2, &scan(Op::put(b"w", b"")));
     assert_eq!(count(&second.0[0]), 1);
     // The second one holds the range that it has scanned until it is applied.
-    assert_eq!(holder_of(members.leader.stage(3, &[Op::put(b"s2", b"")])), stager(2));
-    let missing = Op::Require { key: b"s1", present: false };
+    assert_eq!(
+        holder_of(members.leader.stage(3, &[Op::put(b"s2", b"")])),
+        stager(2)
+    );
+    let missing = Op::Require {
+        key: b"s1",
+        present: false,
+    };
     let refused = members.leader.stage(3, &[missing, ADD]);
     assert_eq!(refused, Err(Abort::Precondition { op: 0 }));
     assert_eq!(members.leader.with(|worker| worker.staged_ticket()), 1);
@@ -459,7 +493,9 @@ fn a_chain_has_a_bounded_length() {
     };
     // The last one keeps its hold.
     assert_eq!(holder, stager(staged.len() as u64));
-    staged.iter().for_each(|(number, entry)| members.apply(*number, entry));
+    staged
+        .iter()
+        .for_each(|(number, entry)| members.apply(*number, entry));
     members.check_equal();
     let last = members.run(5_000, &[ADD]);
     assert_eq!(last, [OwnedReply::Int(staged.len() as i64 + 1)]);

@@ -105,11 +105,7 @@ impl StateMachine {
     /// # Errors
     /// Returns [`MemberFailure::Entry`] if the entry cannot be understood, and [`MemberFailure::Changed`] if it
     /// is not what was proposed.
-    pub(super) fn apply(
-        &mut self,
-        entry: &Entry,
-        own: OwnProposal,
-    ) -> Result<(), MemberFailure> {
+    pub(super) fn apply(&mut self, entry: &Entry, own: OwnProposal) -> Result<(), MemberFailure> {
         if !is_intact(entry) {
             return Err(MemberFailure::Changed { index: entry.index });
         }
