@@ -73,6 +73,13 @@ impl VersionTree {
         VersionTree::new(kind, stamp, None, Box::new(editor))
     }
 
+    /// Returns the tree of a new collection with the elements of this one.
+    pub(crate) fn copied(&self) -> VersionTree {
+        let stamp = VersionStamp(1);
+        let editor = CollectionEditor::of_copy(self.kind, self.view(), stamp);
+        VersionTree::new(self.kind, stamp, None, Box::new(editor))
+    }
+
     fn new(
         kind: Kind,
         stamp: VersionStamp,
