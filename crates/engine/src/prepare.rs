@@ -197,14 +197,33 @@ pub(crate) fn hold_all(
     }
 }
 
-/// Returns `true` if staged writes may become the bases of other transactions: if they are of keys alone, and none
-/// of these is read atomic.
+/// Returns `true` if staged writes may become the bases of other transactions: if they are of keys alone, none of
+/// these is read atomic, and their deadlines allow it.
 fn may_pass(engine: &Engine, writes: &[RecordWrite]) -> bool {
     writes.iter().all(|write| {
         let key = write.record.key();
         let is_key = write.record != engine.generation && !is_system(key);
-        is_key && !engine.read_atomic.covers(key) && engine.holds.may_pass(write.record)
+        is_key
+            && !engine.read_atomic.covers(key)
+            && has_known_deadlines(write)
+            && engine.holds.may_pass(write.record)
     })
+}
+
+/// Returns `true` if a version has no deadlines but that of the applied one. The engine's time passes only deadlines
+/// that were applied, once the log says so; so no transaction sees one pass that the log does not know. The log may
+/// say so before entries that were executed earlier: then the change of a large collection's elements could find it
+/// removed.
+fn has_known_deadlines(write: &RecordWrite) -> bool {
+    let (version, applied) = (
+        write.version,
+        RecordRef::version(write.record.word().load()),
+    );
+    let is_known = match version.deadline() {
+        None => true,
+        deadline => version.tree().is_none() && deadline == applied.deadline(),
+    };
+    is_known && version.next_field_deadline(0).is_none()
 }
 
 /// Gives way to writers of records that this transaction would hold as a reader: until the present

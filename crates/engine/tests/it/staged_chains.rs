@@ -2,9 +2,9 @@
 
 use base::nested::NestedItem;
 use base::partition::OwnedReply;
-use base::transaction::ScanContents;
+use base::transaction::{ExpireWhen, Expiry, ScanContents};
 use base::{Abort, Op, Tid, Version};
-use values::lists;
+use values::{hash_deadlines, hashes, lists};
 
 use crate::support::replica::{Entry, Replica, stager};
 use crate::support::{Logged, call, holder, holder_of, prepared, put_until};
@@ -332,27 +332,32 @@ fn what_is_not_submitted_has_no_followers() {
 fn a_version_expires_between_two_that_are_staged() {
     let members = Members::new();
     members.leader.engine.set_time_ms(1_000);
-    let first = members.submit(1, &[put_until(b"n", b"5", 2_000)]);
+    members.run(1, &[put_until(b"n", b"5", 2_000)]);
     let second = members.submit(2, &[ADD]);
-    members.leader.engine.set_time_ms(3_000);
     let third = members.submit(3, &[ADD]);
-    assert_eq!(second.0, [OwnedReply::Int(6)]);
-    assert_eq!(third.0, [OwnedReply::Int(1)], "it has expired");
-    members.apply(1, &first.1);
-    members.apply(2, &second.1);
+    members.leader.engine.set_time_ms(3_000);
+    assert_eq!(members.leader.get(b"n"), None, "it has expired");
+    let fourth = members.submit(4, &[ADD]);
+    let sums = [&second, &third, &fourth].map(|(replies, _)| replies[0].clone());
+    assert_eq!(sums, [6, 7, 1].map(OwnedReply::Int));
+    // The log says that the time has passed before it has what was executed earlier.
     members.tick(3_000);
+    members.apply(2, &second.1);
     members.check_equal();
+    members.follower.tidy();
     members.apply(3, &third.1);
+    members.check_equal();
+    members.apply(4, &fourth.1);
     members.check_equal();
     assert_eq!(members.follower.get(b"n"), Some(b"1".to_vec()));
     // A deadline that is removed in time keeps the key for those that come later.
     let keep = Op::Persist { key: b"e" };
-    let fourth = members.submit(4, &[put_until(b"e", b"5", 4_000)]);
-    let fifth = members.submit(5, &[keep]);
+    members.run(5, &[put_until(b"e", b"5", 4_000)]);
+    let sixth = members.submit(6, &[keep]);
     members.leader.engine.set_time_ms(5_000);
     assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
-    members.apply(4, &fourth.1);
-    members.apply(5, &fifth.1);
+    members.tick(5_000);
+    members.apply(6, &sixth.1);
     members.check_equal();
     assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
 }
@@ -501,15 +506,37 @@ fn a_chain_has_a_bounded_length() {
     assert_eq!(last, [OwnedReply::Int(staged.len() as i64 + 1)]);
 }
 
-/// Values with a relative deadline: the entry has the deadline, and the next one keeps it.
+/// The time passes a deadline only if an entry with it is applied.
 #[test]
-fn a_deadline_is_kept_from_one_staged_version_to_the_next() {
+fn a_new_deadline_is_applied_before_others_see_it() {
     let members = Members::new();
-    members.leader.engine.set_time_ms(1_000);
-    let first = members.submit(1, &[put_until(b"n", b"1", 9_000)]);
-    let second = members.submit(2, &[ADD]);
-    members.apply(1, &first.1);
-    members.apply(2, &second.1);
+    let leader = &members.leader;
+    leader.engine.set_time_ms(1_000);
+    fill(&members, 1, 500);
+    let field = || {
+        let args = [b"PXAT", &b"9000"[..], b"FIELDS", b"1", b"field", b"value"];
+        call(b"hash", hash_deadlines::HSETEX, &args)
+    };
+    let expire = |key| Op::Expire {
+        key,
+        expiry: Expiry::AtMs(9_000),
+        when: ExpireWhen::Always,
+    };
+    let length = || call(b"list", lists::LLEN, &[]);
+    for (number, op, read) in [
+        (2, put_until(b"n", b"1", 9_000), Op::Get { key: b"n" }),
+        (3, expire(b"list"), length()),
+        (4, push(b"list", b"x"), length()),
+        (5, field(), call(b"hash", hashes::HLEN, &[])),
+    ] {
+        let staged = members.submit(number, &[op]);
+        assert_eq!(holder_of(leader.execute(&[read])), stager(number));
+        members.apply(number, &staged.1);
+        members.check_equal();
+    }
+    let sixth = members.submit(6, &[ADD]);
+    assert_eq!(members.ticket(b"n"), 6);
+    members.apply(6, &sixth.1);
     members.check_equal();
     let deadline = members.follower.execute(&[Op::ExpiryOf { key: b"n" }]);
     assert_eq!(deadline.unwrap(), [OwnedReply::Deadline(Some(9_000))]);
