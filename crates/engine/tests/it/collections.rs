@@ -126,7 +126,9 @@ fn hashes_are_what_was_done_to_them() {
                     if let Some(own) = model.get(key).cloned() {
                         model.insert(to, own);
                     }
-                } else if let [OwnedReply::Value(kind, value)] = &world.run(&[Op::GetAny { key }])[..] {
+                } else if let [OwnedReply::Value(kind, value)] =
+                    &world.run(&[Op::GetAny { key }])[..]
+                {
                     let expiry = Expiry::Never;
                     world.run(&[Op::PutAny {
                         key: to,
