@@ -11,14 +11,14 @@ use base::transaction::Kind;
 
 use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
 use crate::hash_field::{HashField, deadline_key};
+use crate::leb128::{read_bytes, read_number};
 use crate::packed::{BlockForm, PackedView};
+use crate::stream::{StreamChange, StreamTrees};
 use crate::tree::{
     KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
 };
 pub use change_log::logged_deadlines;
-use change_log::{
-    INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number,
-};
+use change_log::{INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE};
 
 /// Makes the next version of a collection. Dropping it frees what it has made.
 #[derive(Debug)]
@@ -36,6 +36,7 @@ enum EditedTrees {
     Set(TreeEditor<KeyOrder>),
     List(TreeEditor<PositionOrder>),
     Sorted(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
+    Stream(StreamTrees),
 }
 
 /// A collection that was published.
@@ -71,6 +72,7 @@ impl CollectionEditor {
                     let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
                     EditedTrees::Sorted(scores, members)
                 }
+                CollectionRoots::Stream(roots) => EditedTrees::Stream(roots.edit(stamp)),
             }
         };
         CollectionEditor {
@@ -115,6 +117,7 @@ impl CollectionEditor {
                     fields.map(|field| (map_key(field.name).to_vec(), field.in_tree().to_vec()));
                 EditedTrees::Hash(built(fields, stamp), built(deadlines, stamp))
             }
+            Kind::Stream => EditedTrees::Stream(StreamTrees::of_packed(block, stamp)),
             _ => {
                 let members = view.iter();
                 let members =
@@ -142,6 +145,7 @@ impl CollectionEditor {
             EditedTrees::Sorted(scores, members) => {
                 CollectionView::Sorted(scores.view(), members.view())
             }
+            EditedTrees::Stream(stream) => CollectionView::Stream(stream.view()),
         }
     }
 
@@ -172,6 +176,7 @@ impl CollectionEditor {
             EditedTrees::Hash(first, second) | EditedTrees::Sorted(first, second) => {
                 first.allocated() + second.allocated()
             }
+            EditedTrees::Stream(stream) => stream.allocated(),
         }
     }
 
@@ -206,7 +211,7 @@ impl CollectionEditor {
     /// Adds a member of a set, or gives a member of a sorted set a sortable score. Returns `true` if it is new.
     ///
     /// # Panics
-    /// Panics if this is a hash or a list, or the score has not 8 bytes.
+    /// Panics if this is no set, or the score has not 8 bytes.
     pub fn put(&mut self, element: &[u8], value: &[u8]) -> bool {
         self.note(PUT, &[], &[element, value]);
         match &mut self.trees {
@@ -224,14 +229,14 @@ impl CollectionEditor {
                 scores.put(&[value, element].concat(), b"");
                 members.put(&key, value)
             }
-            EditedTrees::Hash(..) | EditedTrees::List(_) => panic!("only sets have members"),
+            _ => panic!("only sets have members"),
         }
     }
 
     /// Removes a field or a member. Returns `true` if it was there.
     ///
     /// # Panics
-    /// Panics if this is a list.
+    /// Panics if this is a list or a stream.
     pub fn remove(&mut self, element: &[u8]) -> bool {
         let key = map_key(element);
         let removed = match &mut self.trees {
@@ -249,7 +254,9 @@ impl CollectionEditor {
                     .map(|score| [score, element].concat());
                 old.is_some_and(|old| scores.remove(&old) && members.remove(&key))
             }
-            EditedTrees::List(_) => panic!("a list has no fields"),
+            EditedTrees::List(_) | EditedTrees::Stream(_) => {
+                panic!("only hashes and sets have fields or members")
+            }
         };
         if removed {
             self.note(REMOVE, &[], &[element]);
@@ -284,8 +291,8 @@ impl CollectionEditor {
             return;
         }
         match &mut self.trees {
-            EditedTrees::Hash(..) | EditedTrees::Set(_) => {
-                panic!("the order of fields and members is none that is logged")
+            EditedTrees::Hash(..) | EditedTrees::Set(_) | EditedTrees::Stream(_) => {
+                panic!("only the elements of lists and sorted sets have positions")
             }
             EditedTrees::List(tree) => tree.remove_range(positions.clone()),
             EditedTrees::Sorted(scores, members) => {
@@ -298,6 +305,22 @@ impl CollectionEditor {
             }
         }
         self.note(REMOVE_RANGE, &[positions.start, positions.end], &[]);
+    }
+
+    /// Makes a change of a stream. Returns `true` if it fits the stream; otherwise nothing is changed.
+    ///
+    /// # Panics
+    /// Panics if this is no stream.
+    pub(crate) fn change_stream(&mut self, change: &StreamChange<'_>) -> bool {
+        let EditedTrees::Stream(stream) = &mut self.trees else {
+            panic!("only streams have entries and groups");
+        };
+        let fits = stream.apply(change);
+        if fits {
+            self.is_changed = true;
+            change.log(&mut self.log);
+        }
+        fits
     }
 
     /// Notes a change, for the log.
@@ -325,6 +348,11 @@ impl CollectionEditor {
     }
 
     fn apply_one(&mut self, log: &mut &[u8]) -> Option<()> {
+        if self.kind == Kind::Stream {
+            let change = StreamChange::read(log)?;
+            return self.change_stream(&change).then_some(());
+        }
+        let read_position = |log: &mut &[u8]| usize::try_from(read_number(log)?).ok();
         let (&tag, rest) = log.split_first()?;
         *log = rest;
         let (is_list, length) = (self.kind == Kind::List, self.view().len());
@@ -349,15 +377,15 @@ impl CollectionEditor {
             }
             REMOVE if !is_list => drop(self.remove(read_bytes(log)?)),
             INSERT if is_list => {
-                let position = read_number(log).filter(|&position| position <= length)?;
+                let position = read_position(log).filter(|&position| position <= length)?;
                 self.insert(position, read_bytes(log)?);
             }
             REPLACE if is_list => {
-                let position = read_number(log).filter(|&position| position < length)?;
+                let position = read_position(log).filter(|&position| position < length)?;
                 self.replace(position, read_bytes(log)?);
             }
             REMOVE_RANGE if matches!(self.kind, Kind::List | Kind::SortedSet) => {
-                let (from, to) = (read_number(log)?, read_number(log)?);
+                let (from, to) = (read_position(log)?, read_position(log)?);
                 if from > to || to > length {
                     return None;
                 }
@@ -406,6 +434,14 @@ impl CollectionEditor {
                         roots: CollectionRoots::Sorted(scores.root, members.root),
                         replaced: ReplacedTrees([scores.replaced, members.replaced]),
                         allocated: scores.allocated + members.allocated,
+                    }
+                }
+                EditedTrees::Stream(stream) => {
+                    let (roots, [nodes, groups]) = stream.publish();
+                    PublishedCollection {
+                        roots: CollectionRoots::Stream(roots),
+                        replaced: ReplacedTrees([nodes.replaced, groups.replaced]),
+                        allocated: nodes.allocated + groups.allocated,
                     }
                 }
             }
