@@ -21,6 +21,7 @@ mod read_atomic_threads;
 mod replicas;
 mod snapshots;
 mod staged;
+mod streams;
 mod support;
 mod transactions;
 mod writer_marks;
