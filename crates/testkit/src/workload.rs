@@ -15,7 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`bounds`] | the bounds of a number |
-//! | [`CollectionStep`], [`CollectionModel`] | operations on collections, as commands and on a model |
+//! | [`CollectionStep`], [`StreamStep`], [`CollectionModel`], [`StreamModel`] | operations on collections, as commands and on a model |
 //! | [`resp`], [`ops`] | plans as commands of Redis, by a connection, and as operations of a store in this process |
 //! | [`Serial`] | a reference subject: one lock around a map |
 //!
@@ -39,6 +39,7 @@ pub mod ops;
 pub mod resp;
 mod seen;
 mod serial;
+mod stream_step;
 pub mod transfers;
 
 use std::time::{Duration, Instant};
@@ -54,6 +55,7 @@ pub use collections::Collections;
 pub use counters::Counters;
 pub use seen::Seen;
 pub use serial::Serial;
+pub use stream_step::{StreamModel, StreamStep};
 pub use transfers::Transfers;
 
 /// A workload that verifies itself.

@@ -1,4 +1,4 @@
-//! Operations on lists, hashes, sets and sorted sets, as commands of Redis and on a model. Elements, fields,
+//! Operations on lists, hashes, sets, sorted sets and streams, as commands of Redis and on a model. Elements, fields,
 //! members, values and scores are whole numbers; members of sets are written as text, because a set of integers
 //! has a form of its own.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 use history::Value;
 
 use super::seen::Seen;
+use super::stream_step::{StreamModel, StreamStep};
 use crate::Reply;
 
 /// An operation on one or two collections.
@@ -173,6 +174,8 @@ pub enum CollectionStep {
         /// The sorted set.
         key: String,
     },
+    /// An operation on a stream, whose results it says.
+    Stream(StreamStep),
     /// Copies a collection in place of another one. Result: 1 if it was there.
     Copy {
         /// The collection.
@@ -245,6 +248,7 @@ impl CollectionStep {
             | CollectionStep::MoveMember { from, .. }
             | CollectionStep::Copy { from, .. }
             | CollectionStep::Rename { from, .. } => from,
+            CollectionStep::Stream(step) => step.key(),
         }
     }
 
@@ -319,6 +323,7 @@ impl CollectionStep {
             }
             CollectionStep::RemoveScores { key, members } => words("ZREM", key, members.clone()),
             CollectionStep::Scores { key } => text(&["ZRANGE", key, "0", "-1", "WITHSCORES"]),
+            CollectionStep::Stream(step) => step.request(),
             CollectionStep::Copy { from, to } => text(&["COPY", from, to, "REPLACE"]),
             CollectionStep::Rename { from, to } => text(&["RENAME", from, to]),
             CollectionStep::Expire { key } => text(&["EXPIRE", key, "100000"]),
@@ -341,6 +346,9 @@ impl CollectionStep {
     /// Returns the result of the reply to [`CollectionStep::request`], or `None` if no server should give it.
     #[must_use]
     pub fn seen(&self, reply: &Reply) -> Option<Seen> {
+        if let CollectionStep::Stream(step) = self {
+            return step.seen(reply);
+        }
         let numbers = |items: &[Reply]| items.iter().map(number).collect::<Option<Vec<Value>>>();
         match (self.form(), reply) {
             (Form::Done, Reply::Status(_)) => Some(Seen::Done),
@@ -398,9 +406,10 @@ enum Collection {
     Set(BTreeSet<Value>),
     /// A hash or a sorted set.
     Map(BTreeMap<Value, Value>),
+    Stream(StreamModel),
 }
 
-/// Collections by key. An empty one does not exist.
+/// Collections by key. An empty one does not exist, unless it is a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectionModel {
     collections: BTreeMap<String, Collection>,
@@ -421,6 +430,15 @@ impl CollectionModel {
         self.collections.contains_key(key)
     }
 
+    /// Returns a stream.
+    #[must_use]
+    pub fn stream(&self, key: &str) -> Option<&StreamModel> {
+        match self.collections.get(key)? {
+            Collection::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Executes a step.
     ///
     /// # Panics
@@ -431,6 +449,7 @@ impl CollectionModel {
             Collection::List(list) => !list.is_empty(),
             Collection::Set(set) => !set.is_empty(),
             Collection::Map(map) => !map.is_empty(),
+            Collection::Stream(_) => true,
         });
         let collections = &self.collections;
         self.expiring.retain(|key, _| collections.contains_key(key));
@@ -551,6 +570,7 @@ impl CollectionModel {
             CollectionStep::Members { key } => {
                 Seen::Numbers(self.set(key).iter().copied().collect())
             }
+            CollectionStep::Stream(step) => self.apply_to_stream(step),
             CollectionStep::Copy { from, to } => {
                 let source = self.collections.get(from).cloned();
                 let is_there = source.is_some();
@@ -577,6 +597,17 @@ impl CollectionModel {
             for field in fields {
                 expiring.remove(field);
             }
+        }
+    }
+
+    fn apply_to_stream(&mut self, step: &StreamStep) -> Seen {
+        let makes_key = matches!(step, StreamStep::Add { .. } | StreamStep::MakeGroup { .. });
+        if !makes_key && !self.has(step.key()) {
+            return StreamModel::default().apply(step);
+        }
+        match self.entry(step.key(), || Collection::Stream(StreamModel::default())) {
+            Collection::Stream(stream) => stream.apply(step),
+            other => panic!("{} is {other:?}", step.key()),
         }
     }
 
