@@ -55,8 +55,8 @@ const NODES: usize = 256;
 const BYTES_PER_NODE: usize = 512;
 /// The nodes that are freed at once in the bag of an idle worker.
 const SWEPT_NODES: usize = 4096;
-/// It is also looked at after this many bytes.
-const LOOK_AFTER_BYTES: usize = 1 << 20;
+/// It is also looked at after this many bytes: what waits stays in the caches of the processor.
+const LOOK_AFTER_BYTES: usize = 1 << 17;
 
 impl Bag {
     /// Adds memory that has just become unreachable, and frees a little that is old enough. The

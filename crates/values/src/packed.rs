@@ -100,8 +100,26 @@ impl<'v> PackedView<'v> {
 
     /// Returns the first element with this first blob, and its position.
     pub(crate) fn find(self, first: &[u8]) -> Option<(usize, Element<'v>)> {
-        let mut elements = self.iter().enumerate();
-        elements.find(|(_, element)| element.first == first)
+        self.find_behind(0, first)
+    }
+
+    /// Returns the first element whose first blob has these bytes behind so many others, and its position.
+    #[inline]
+    pub(crate) fn find_behind(self, skipped: usize, bytes: &[u8]) -> Option<(usize, Element<'v>)> {
+        let mut elements = self.iter();
+        let mut position = 0;
+        loop {
+            let start = elements.at;
+            let own = elements.blob()?;
+            if own.get(skipped..).is_some_and(|own| is_same(own, bytes)) {
+                elements.at = start;
+                return Some((position, elements.next()?));
+            }
+            if elements.pairs {
+                elements.skip_blob()?;
+            }
+            position += 1;
+        }
     }
 
     /// Returns the element at a position.
@@ -139,25 +157,56 @@ pub(crate) struct Elements<'v> {
 }
 
 impl<'v> Elements<'v> {
+    /// Reads the next blob.
     #[inline]
     fn blob(&mut self) -> Option<&'v [u8]> {
+        let length = self.length()?;
+        let blob = self.bytes.get(self.at..self.at + length)?;
+        self.at += length;
+        Some(blob)
+    }
+
+    /// Passes over the next blob, which may end behind the block: nothing can be read there.
+    #[inline]
+    fn skip_blob(&mut self) -> Option<()> {
+        self.at += self.length()?;
+        Some(())
+    }
+
+    /// Reads the length of the next blob.
+    #[inline]
+    fn length(&mut self) -> Option<usize> {
+        let byte = *self.bytes.get(self.at)?;
+        if byte < 0x80 {
+            self.at += 1;
+            return Some(usize::from(byte));
+        }
+        self.long_length()
+    }
+
+    #[cold]
+    fn long_length(&mut self) -> Option<usize> {
         let (mut length, mut shift) = (0usize, 0);
         loop {
             let byte = *self.bytes.get(self.at)?;
             self.at += 1;
             length |= usize::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                break;
+                return Some(length);
             }
             shift += 7;
             if shift > 28 {
                 return None;
             }
         }
-        let blob = self.bytes.get(self.at..self.at + length)?;
-        self.at += length;
-        Some(blob)
     }
+}
+
+/// Returns `true` if two blobs are equal. Names often begin alike and have the same length: their ends are compared
+/// first.
+#[inline]
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.last_chunk::<8>() == right.last_chunk() && left == right
 }
 
 impl<'v> Iterator for Elements<'v> {

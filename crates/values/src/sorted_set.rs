@@ -149,9 +149,8 @@ impl<'v> SortedSetView<'v> {
     pub(crate) fn find(self, member: &[u8]) -> Option<(usize, f64)> {
         match self {
             SortedSetView::Packed(block) => {
-                let mut elements = block.iter().enumerate();
-                let found = elements.find(|(_, own)| own.first.get(SCORE..) == Some(member));
-                found.map(|(rank, own)| (rank, score_of(own.first)))
+                let (rank, own) = block.find_behind(SCORE, member)?;
+                Some((rank, score_of(own.first)))
             }
             SortedSetView::Tree(scores, _) => {
                 let score = self.score(member)?;
@@ -353,16 +352,20 @@ impl<'v> SortedSetEditor<'v> {
 
 /// Returns the place of a member's element, and its score.
 fn position(block: &PackedEditor<'_>, member: &[u8]) -> Option<(Range<usize>, f64)> {
-    let mut elements = block.view().iter();
-    let found = elements.find(|element| element.first.get(SCORE..) == Some(member));
-    found.map(|element| (element.place, score_of(element.first)))
+    let (_, element) = block.view().find_behind(SCORE, member)?;
+    Some((element.place.clone(), score_of(element.first)))
 }
 
 /// Returns where an element with this blob begins if it is added and the `old` one is not there.
 fn place_of(block: &PackedEditor<'_>, blob: &[u8], old: Option<&Range<usize>>) -> usize {
     let mut end = PackedView::FIRST;
+    let score = blob.first_chunk::<SCORE>();
     for element in block.view().iter() {
-        if element.first > blob && old != Some(&element.place) {
+        let is_behind = match element.first.first_chunk().cmp(&score) {
+            Ordering::Equal => element.first > blob,
+            by_score => by_score.is_gt(),
+        };
+        if is_behind && old != Some(&element.place) {
             return element.place.start;
         }
         end = element.place.end;
