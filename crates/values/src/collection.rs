@@ -84,7 +84,10 @@ impl CollectionRoots {
                 CollectionRoots::Sorted(scores, members) => {
                     CollectionView::Sorted(scores.view(), members.view())
                 }
-                CollectionRoots::Stream(roots) => CollectionView::Stream(roots.view()),
+                CollectionRoots::Stream(roots) => {
+                    let trees = roots.trees.map(|tree| tree.view());
+                    CollectionView::Stream(StreamTreesView::new(trees, roots.numbers))
+                }
             }
         }
     }
@@ -102,7 +105,7 @@ impl CollectionRoots {
                 CollectionRoots::Hash(first, second) | CollectionRoots::Sorted(first, second) => {
                     [first.replace_all(), second.replace_all()]
                 }
-                CollectionRoots::Stream(roots) => roots.replace_all(),
+                CollectionRoots::Stream(roots) => roots.trees.map(|tree| tree.replace_all()),
             })
         }
     }

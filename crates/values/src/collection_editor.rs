@@ -13,7 +13,7 @@ use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, m
 use crate::hash_field::{HashField, deadline_key};
 use crate::leb128::{read_bytes, read_number};
 use crate::packed::{BlockForm, PackedView};
-use crate::stream::{StreamChange, StreamTrees};
+use crate::stream::{StreamChange, StreamRoots, StreamTrees};
 use crate::tree::{
     KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
 };
@@ -72,7 +72,10 @@ impl CollectionEditor {
                     let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
                     EditedTrees::Sorted(scores, members)
                 }
-                CollectionRoots::Stream(roots) => EditedTrees::Stream(roots.edit(stamp)),
+                CollectionRoots::Stream(roots) => {
+                    let trees = roots.trees.map(|tree| tree.edit(stamp, limits));
+                    EditedTrees::Stream(StreamTrees::new(trees, roots.numbers))
+                }
             }
         };
         CollectionEditor {
@@ -437,9 +440,11 @@ impl CollectionEditor {
                     }
                 }
                 EditedTrees::Stream(stream) => {
-                    let (roots, [nodes, groups]) = stream.publish();
+                    let (trees, numbers) = stream.into_parts();
+                    let [nodes, groups] = trees.map(|tree| tree.publish());
+                    let trees = [nodes.root, groups.root];
                     PublishedCollection {
-                        roots: CollectionRoots::Stream(roots),
+                        roots: CollectionRoots::Stream(StreamRoots { trees, numbers }),
                         replaced: ReplacedTrees([nodes.replaced, groups.replaced]),
                         allocated: nodes.allocated + groups.allocated,
                     }

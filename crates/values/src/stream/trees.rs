@@ -1,7 +1,5 @@
 //! A large stream: a tree of its nodes (`tree_nodes`), one of its consumer groups (`tree_group`), and its numbers.
 
-#![allow(unsafe_code)]
-
 use super::change::StreamChange;
 use super::group::PendingEntry;
 use super::id::EntryId;
@@ -13,16 +11,15 @@ use super::tree_nodes::TreeNode;
 use crate::leb128::push_bytes;
 use crate::packed::blobs;
 use crate::tree::{
-    KeyOrder, NodeLimits, PublishedTree, ReplacedNodes, TreeBuilder, TreeCursor, TreeEditor,
-    TreeRoot, TreeView, VersionStamp,
+    KeyOrder, NodeLimits, TreeBuilder, TreeCursor, TreeEditor, TreeRoot, TreeView, VersionStamp,
 };
 
 /// The roots of the trees, and the numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRoots {
-    nodes: TreeRoot<KeyOrder>,
-    groups: TreeRoot<KeyOrder>,
-    numbers: StreamNumbers,
+    /// Of the nodes, and of the groups.
+    pub(crate) trees: [TreeRoot<KeyOrder>; 2],
+    pub(crate) numbers: StreamNumbers,
 }
 
 /// The trees for reading.
@@ -41,51 +38,19 @@ pub(crate) struct StreamTrees {
     numbers: StreamNumbers,
 }
 
-/// The trees that were published, and the roots of all.
-pub(crate) type PublishedStream = (StreamRoots, [PublishedTree<KeyOrder>; 2]);
-
-impl StreamRoots {
-    /// Returns the stream for reading.
-    ///
-    /// # Safety
-    /// As for [`TreeRoot::view`].
-    pub(crate) unsafe fn view<'v>(self) -> StreamTreesView<'v> {
-        // SAFETY: by the caller.
-        let [nodes, groups] = [self.nodes, self.groups].map(|tree| unsafe { tree.view() });
+impl<'v> StreamTreesView<'v> {
+    /// Returns the stream with these nodes and these groups.
+    pub(crate) fn new(
+        [nodes, groups]: [TreeView<'v, KeyOrder>; 2],
+        numbers: StreamNumbers,
+    ) -> StreamTreesView<'v> {
         StreamTreesView {
             nodes,
             groups,
-            numbers: self.numbers,
+            numbers,
         }
     }
 
-    /// Returns the trees of the next version.
-    ///
-    /// # Safety
-    /// As for [`TreeRoot::edit`].
-    pub(crate) unsafe fn edit(self, stamp: VersionStamp) -> StreamTrees {
-        let edit = |tree: TreeRoot<KeyOrder>| {
-            // SAFETY: by the caller.
-            unsafe { tree.edit(stamp, NodeLimits::default()) }
-        };
-        StreamTrees {
-            nodes: edit(self.nodes),
-            groups: edit(self.groups),
-            numbers: self.numbers,
-        }
-    }
-
-    /// Returns all nodes of the trees.
-    ///
-    /// # Safety
-    /// As for [`TreeRoot::replace_all`].
-    pub(crate) unsafe fn replace_all(self) -> [ReplacedNodes; 2] {
-        // SAFETY: by the caller.
-        [self.nodes, self.groups].map(|tree| unsafe { tree.replace_all() })
-    }
-}
-
-impl<'v> StreamTreesView<'v> {
     /// Returns the number of entries.
     pub(crate) fn len(self) -> usize {
         self.numbers.len
@@ -122,6 +87,18 @@ impl<'v> StreamTreesView<'v> {
 }
 
 impl StreamTrees {
+    /// Begins to change the stream with these nodes and these groups.
+    pub(crate) fn new(
+        [nodes, groups]: [TreeEditor<KeyOrder>; 2],
+        numbers: StreamNumbers,
+    ) -> StreamTrees {
+        StreamTrees {
+            nodes,
+            groups,
+            numbers,
+        }
+    }
+
     /// Makes trees of a packed block, with the stamp of their first version.
     pub(crate) fn of_packed(block: &[u8], stamp: VersionStamp) -> StreamTrees {
         let stream = PackedStream::new(block);
@@ -141,11 +118,7 @@ impl StreamTrees {
 
     /// Returns the stream as it is now.
     pub(crate) fn view(&self) -> StreamTreesView<'_> {
-        StreamTreesView {
-            nodes: self.nodes.view(),
-            groups: self.groups.view(),
-            numbers: self.numbers,
-        }
+        StreamTreesView::new([self.nodes.view(), self.groups.view()], self.numbers)
     }
 
     /// Returns the bytes that are allocated for nodes.
@@ -153,19 +126,9 @@ impl StreamTrees {
         self.nodes.allocated() + self.groups.allocated()
     }
 
-    /// Makes the trees a version.
-    ///
-    /// # Safety
-    /// As for [`TreeEditor::publish`].
-    pub(crate) unsafe fn publish(self) -> PublishedStream {
-        // SAFETY: by the caller.
-        let [nodes, groups] = [self.nodes, self.groups].map(|tree| unsafe { tree.publish() });
-        let roots = StreamRoots {
-            nodes: nodes.root,
-            groups: groups.root,
-            numbers: self.numbers,
-        };
-        (roots, [nodes, groups])
+    /// Returns the nodes and the groups, which can be published, and the numbers.
+    pub(crate) fn into_parts(self) -> ([TreeEditor<KeyOrder>; 2], StreamNumbers) {
+        ([self.nodes, self.groups], self.numbers)
     }
 
     /// Makes a change. Returns `true` if it fits the stream; otherwise nothing is changed.
