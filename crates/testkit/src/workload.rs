@@ -31,6 +31,7 @@
 //! ```
 
 pub mod bounds;
+mod collection_model;
 mod collection_step;
 pub mod collections;
 pub mod counters;
@@ -50,7 +51,8 @@ use history::{Outcome, Value};
 
 use crate::error::TestkitError;
 
-pub use collection_step::{CollectionModel, CollectionStep};
+pub use collection_model::CollectionModel;
+pub use collection_step::CollectionStep;
 pub use collections::Collections;
 pub use counters::Counters;
 pub use seen::Seen;
