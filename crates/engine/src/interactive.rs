@@ -100,8 +100,8 @@ impl<'t> Txn<'t> {
         Ok(exists)
     }
 
-    /// Gives the value of `from`, of any type, and its deadline to `to`. A large collection is copied node by node,
-    /// which takes some 20 ns an element. Returns `false` if `from` is absent.
+    /// Gives the value of `from`, of any type, and its deadline to `to`. A large collection is copied node by node.
+    /// Returns `false` if `from` is absent.
     ///
     /// # Errors
     /// As [`Txn::put`]; [`Abort::Unsupported`] if one of the keys is read-atomic.

@@ -15,7 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`bounds`] | the bounds of a number |
-//! | [`CollectionStep`], [`CollectionModel`] | operations on collections, as commands and on a model |
+//! | [`CollectionStep`], [`StreamStep`], [`CollectionModel`], [`StreamModel`] | operations on collections, as commands and on a model |
 //! | [`resp`], [`ops`] | plans as commands of Redis, by a connection, and as operations of a store in this process |
 //! | [`Serial`] | a reference subject: one lock around a map |
 //!
@@ -31,6 +31,7 @@
 //! ```
 
 pub mod bounds;
+mod collection_model;
 mod collection_step;
 pub mod collections;
 pub mod counters;
@@ -39,6 +40,7 @@ pub mod ops;
 pub mod resp;
 mod seen;
 mod serial;
+mod stream_step;
 pub mod transfers;
 
 use std::time::{Duration, Instant};
@@ -49,11 +51,13 @@ use history::{Outcome, Value};
 
 use crate::error::TestkitError;
 
-pub use collection_step::{CollectionModel, CollectionStep};
+pub use collection_model::CollectionModel;
+pub use collection_step::CollectionStep;
 pub use collections::Collections;
 pub use counters::Counters;
 pub use seen::Seen;
 pub use serial::Serial;
+pub use stream_step::{StreamModel, StreamStep};
 pub use transfers::Transfers;
 
 /// A workload that verifies itself.

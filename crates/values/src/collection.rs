@@ -8,6 +8,7 @@
 //! | list | one, by position | none | the element |
 //! | sorted set | by score | score (8 bytes, sortable), the member | none |
 //! | | by member | 4 bytes of the member's hash, the member | score (8 bytes, sortable) |
+//! | stream | of nodes, and of groups | see module `stream` | |
 //!
 //! Contract: [`CollectionRoots`] are those of a version whose nodes follow the contract of [`crate::tree`].
 
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 use crate::element_hash::element_hash;
 use crate::hash_field::HashField;
 use crate::packed::{BlockForm, PackedEditor, PackedView};
+use crate::stream::{self, StreamRoots, StreamTreesView};
 use crate::tree::{
     FreedNodes, KeyOrder, PositionOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp,
 };
@@ -40,6 +42,8 @@ pub enum CollectionRoots {
     List(TreeRoot<PositionOrder>),
     /// Of a sorted set: by score, and by member.
     Sorted(TreeRoot<KeyOrder>, TreeRoot<KeyOrder>),
+    /// Of a stream.
+    Stream(StreamRoots),
 }
 
 /// A collection that is read.
@@ -53,6 +57,8 @@ pub enum CollectionView<'v> {
     List(TreeView<'v, PositionOrder>),
     /// A sorted set: by score, and by member.
     Sorted(TreeView<'v, KeyOrder>, TreeView<'v, KeyOrder>),
+    /// A stream.
+    Stream(StreamTreesView<'v>),
 }
 
 /// The nodes that a version of a collection has and its successor has not.
@@ -78,6 +84,10 @@ impl CollectionRoots {
                 CollectionRoots::Sorted(scores, members) => {
                     CollectionView::Sorted(scores.view(), members.view())
                 }
+                CollectionRoots::Stream(roots) => {
+                    let trees = roots.trees.map(|tree| tree.view());
+                    CollectionView::Stream(StreamTreesView::new(trees, roots.numbers))
+                }
             }
         }
     }
@@ -95,6 +105,7 @@ impl CollectionRoots {
                 CollectionRoots::Hash(first, second) | CollectionRoots::Sorted(first, second) => {
                     [first.replace_all(), second.replace_all()]
                 }
+                CollectionRoots::Stream(roots) => roots.trees.map(|tree| tree.replace_all()),
             })
         }
     }
@@ -144,6 +155,7 @@ impl<'v> CollectionView<'v> {
             | CollectionView::Set(tree)
             | CollectionView::Sorted(tree, _) => tree.len(),
             CollectionView::List(tree) => tree.len(),
+            CollectionView::Stream(stream) => stream.len(),
         }
     }
 
@@ -164,6 +176,7 @@ impl<'v> CollectionView<'v> {
         };
         let mut block = PackedEditor::new(form, b"");
         match self {
+            CollectionView::Stream(stream) => return stream.to_packed(),
             CollectionView::Hash(fields, _) => {
                 let fields = fields
                     .iter()
@@ -207,7 +220,8 @@ const UNORDERED_BLOCK_BYTES: usize = 17 * 1024;
 #[must_use]
 pub fn is_large(kind: Kind, bytes: &[u8]) -> bool {
     let most_bytes = match kind {
-        Kind::String | Kind::Stream => return false,
+        Kind::String => return false,
+        Kind::Stream => return stream::is_large(bytes, (BLOCK_ELEMENTS, BLOCK_BYTES)),
         Kind::List | Kind::SortedSet => BLOCK_BYTES,
         Kind::Hash | Kind::Set => UNORDERED_BLOCK_BYTES,
     };

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 mod change_log;
+#[cfg(test)]
+mod tests;
 mod unsorted_entries;
 
 use std::borrow::Cow;
@@ -12,14 +14,14 @@ use base::transaction::Kind;
 
 use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
 use crate::hash_field::{HashField, deadline_key};
+use crate::leb128::{read_bytes, read_number};
 use crate::packed::{BlockForm, PackedView};
+use crate::stream::{StreamChange, StreamRoots, StreamTrees};
 use crate::tree::{
     KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
 };
 pub use change_log::logged_deadlines;
-use change_log::{
-    INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE, read_bytes, read_number,
-};
+use change_log::{INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE};
 use unsorted_entries::UnsortedEntries;
 
 /// Makes the next version of a collection. Dropping it frees what it has made.
@@ -38,6 +40,7 @@ enum EditedTrees {
     Set(TreeEditor<KeyOrder>),
     List(TreeEditor<PositionOrder>),
     Sorted(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
+    Stream(StreamTrees),
 }
 
 /// A collection that was published.
@@ -73,6 +76,10 @@ impl CollectionEditor {
                     let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
                     EditedTrees::Sorted(scores, members)
                 }
+                CollectionRoots::Stream(roots) => {
+                    let trees = roots.trees.map(|tree| tree.edit(stamp, limits));
+                    EditedTrees::Stream(StreamTrees::new(trees, roots.numbers))
+                }
             }
         };
         CollectionEditor {
@@ -96,6 +103,7 @@ impl CollectionEditor {
             CollectionView::Sorted(scores, members) => {
                 EditedTrees::Sorted(scores.copied(stamp), members.copied(stamp))
             }
+            CollectionView::Stream(stream) => EditedTrees::Stream(stream.copied(stamp)),
         };
         CollectionEditor {
             kind,
@@ -140,6 +148,7 @@ impl CollectionEditor {
                 }
                 EditedTrees::Hash(fields.into_tree(stamp), deadlines.into_tree(stamp))
             }
+            Kind::Stream => EditedTrees::Stream(StreamTrees::of_packed(block, stamp)),
             _ => {
                 let mut members = UnsortedEntries::default();
                 for element in view.iter() {
@@ -168,6 +177,7 @@ impl CollectionEditor {
             EditedTrees::Sorted(scores, members) => {
                 CollectionView::Sorted(scores.view(), members.view())
             }
+            EditedTrees::Stream(stream) => CollectionView::Stream(stream.view()),
         }
     }
 
@@ -198,6 +208,7 @@ impl CollectionEditor {
             EditedTrees::Hash(first, second) | EditedTrees::Sorted(first, second) => {
                 first.allocated() + second.allocated()
             }
+            EditedTrees::Stream(stream) => stream.allocated(),
         }
     }
 
@@ -232,7 +243,7 @@ impl CollectionEditor {
     /// Adds a member of a set, or gives a member of a sorted set a sortable score. Returns `true` if it is new.
     ///
     /// # Panics
-    /// Panics if this is a hash or a list, or the score has not 8 bytes.
+    /// Panics if this is no set, or the score has not 8 bytes.
     pub fn put(&mut self, element: &[u8], value: &[u8]) -> bool {
         self.note(PUT, &[], &[element, value]);
         match &mut self.trees {
@@ -250,14 +261,14 @@ impl CollectionEditor {
                 scores.put(&[value, element].concat(), b"");
                 members.put(&key, value)
             }
-            EditedTrees::Hash(..) | EditedTrees::List(_) => panic!("only sets have members"),
+            _ => panic!("only sets have members"),
         }
     }
 
     /// Removes a field or a member. Returns `true` if it was there.
     ///
     /// # Panics
-    /// Panics if this is a list.
+    /// Panics if this is a list or a stream.
     pub fn remove(&mut self, element: &[u8]) -> bool {
         let key = map_key(element);
         let removed = match &mut self.trees {
@@ -275,7 +286,9 @@ impl CollectionEditor {
                     .map(|score| [score, element].concat());
                 old.is_some_and(|old| scores.remove(&old) && members.remove(&key))
             }
-            EditedTrees::List(_) => panic!("a list has no fields"),
+            EditedTrees::List(_) | EditedTrees::Stream(_) => {
+                panic!("only hashes and sets have fields or members")
+            }
         };
         if removed {
             self.note(REMOVE, &[], &[element]);
@@ -310,8 +323,8 @@ impl CollectionEditor {
             return;
         }
         match &mut self.trees {
-            EditedTrees::Hash(..) | EditedTrees::Set(_) => {
-                panic!("the order of fields and members is none that is logged")
+            EditedTrees::Hash(..) | EditedTrees::Set(_) | EditedTrees::Stream(_) => {
+                panic!("only the elements of lists and sorted sets have positions")
             }
             EditedTrees::List(tree) => tree.remove_range(positions.clone()),
             EditedTrees::Sorted(scores, members) => {
@@ -324,6 +337,22 @@ impl CollectionEditor {
             }
         }
         self.note(REMOVE_RANGE, &[positions.start, positions.end], &[]);
+    }
+
+    /// Makes a change of a stream. Returns `true` if it fits the stream; otherwise nothing is changed.
+    ///
+    /// # Panics
+    /// Panics if this is no stream.
+    pub(crate) fn change_stream(&mut self, change: &StreamChange<'_>) -> bool {
+        let EditedTrees::Stream(stream) = &mut self.trees else {
+            panic!("only streams have entries and groups");
+        };
+        let fits = stream.apply(change);
+        if fits {
+            self.is_changed = true;
+            change.log(&mut self.log);
+        }
+        fits
     }
 
     /// Notes a change, for the log.
@@ -351,6 +380,11 @@ impl CollectionEditor {
     }
 
     fn apply_one(&mut self, log: &mut &[u8]) -> Option<()> {
+        if self.kind == Kind::Stream {
+            let change = StreamChange::read(log)?;
+            return self.change_stream(&change).then_some(());
+        }
+        let read_position = |log: &mut &[u8]| usize::try_from(read_number(log)?).ok();
         let (&tag, rest) = log.split_first()?;
         *log = rest;
         let (is_list, length) = (self.kind == Kind::List, self.view().len());
@@ -375,15 +409,15 @@ impl CollectionEditor {
             }
             REMOVE if !is_list => drop(self.remove(read_bytes(log)?)),
             INSERT if is_list => {
-                let position = read_number(log).filter(|&position| position <= length)?;
+                let position = read_position(log).filter(|&position| position <= length)?;
                 self.insert(position, read_bytes(log)?);
             }
             REPLACE if is_list => {
-                let position = read_number(log).filter(|&position| position < length)?;
+                let position = read_position(log).filter(|&position| position < length)?;
                 self.replace(position, read_bytes(log)?);
             }
             REMOVE_RANGE if matches!(self.kind, Kind::List | Kind::SortedSet) => {
-                let (from, to) = (read_number(log)?, read_number(log)?);
+                let (from, to) = (read_position(log)?, read_position(log)?);
                 if from > to || to > length {
                     return None;
                 }
@@ -434,6 +468,16 @@ impl CollectionEditor {
                         allocated: scores.allocated + members.allocated,
                     }
                 }
+                EditedTrees::Stream(stream) => {
+                    let (trees, numbers) = stream.into_parts();
+                    let [nodes, groups] = trees.map(|tree| tree.publish());
+                    let trees = [nodes.root, groups.root];
+                    PublishedCollection {
+                        roots: CollectionRoots::Stream(StreamRoots { trees, numbers }),
+                        replaced: ReplacedTrees([nodes.replaced, groups.replaced]),
+                        allocated: nodes.allocated + groups.allocated,
+                    }
+                }
             }
         }
     }
@@ -459,85 +503,4 @@ pub fn canonical(kind: Kind, bytes: &[u8]) -> Cow<'_, [u8]> {
     }
     let editor = CollectionEditor::of_packed(kind, bytes, VersionStamp(1));
     Cow::Owned(editor.view().to_packed(kind))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn score(number: u64) -> [u8; SCORE] {
-        number.to_be_bytes()
-    }
-
-    /// Random changes; their log makes the same of another collection, which was a block before.
-    #[test]
-    fn a_log_repeats_the_changes() {
-        let mut random = fastrand::Rng::with_seed(5);
-        for kind in [Kind::Hash, Kind::Set, Kind::List, Kind::SortedSet] {
-            let mut block = Vec::new();
-            for _ in 0..300 {
-                let stamp = VersionStamp(1);
-                let mut editor = CollectionEditor::of_packed(kind, &block, stamp);
-                for _ in 0..random.usize(1..9) {
-                    let element = random.u32(..200).to_string().into_bytes();
-                    let length = editor.view().len();
-                    let from = random.usize(..=length);
-                    match (random.u8(..4), kind) {
-                        (0, Kind::List | Kind::SortedSet) => {
-                            editor.remove_range(from..length.min(from + random.usize(..4)));
-                        }
-                        (1, Kind::List) if from < length => editor.replace(from, &element),
-                        (_, Kind::List) => editor.insert(from, &element),
-                        (1, _) => drop(editor.remove(&element)),
-                        (_, Kind::SortedSet) => {
-                            editor.put(&element, &score(random.u64(..9)));
-                        }
-                        (_, Kind::Set) => drop(editor.put(&element, b"")),
-                        _ => drop(editor.put_field(HashField {
-                            name: &element,
-                            value: &[random.u8(..); 9],
-                            deadline: random.bool().then(|| random.u64(1..)),
-                        })),
-                    }
-                }
-                let now = editor.view().to_packed(kind);
-                let mut other = CollectionEditor::of_packed(kind, &block, stamp);
-                assert!(other.apply(&editor.take_log()));
-                assert_eq!(other.view().to_packed(kind), now);
-                assert_eq!(other.view().len(), PackedView::new(&now).len());
-                block = now;
-            }
-        }
-    }
-
-    #[test]
-    fn malformed_logs_are_refused() {
-        for (kind, log) in [
-            (Kind::List, &[PUT, 1, b'a', 0][..]),
-            (Kind::Set, &[INSERT, 0, 1, b'a']),
-            (Kind::Set, &[REMOVE_RANGE, 0, 0]),
-            (Kind::List, &[INSERT, 1, 1, b'a']),
-            (Kind::List, &[REPLACE, 0, 1, b'a']),
-            (Kind::List, &[REMOVE_RANGE, 0, 1]),
-            (Kind::SortedSet, &[PUT, 1, b'a', 1, 0]),
-            (Kind::Hash, &[PUT, 2, b'a']),
-            (Kind::Hash, &[9]),
-            (
-                Kind::Hash,
-                &[PUT_EXPIRING, 7, 1, 2, 3, 4, 5, 6, 7, 1, b'a', 0],
-            ),
-            (
-                Kind::Hash,
-                &[PUT_EXPIRING, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, b'a'],
-            ),
-            (
-                Kind::Set,
-                &[PUT_EXPIRING, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, b'a', 0],
-            ),
-            (Kind::Hash, &[PUT, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
-        ] {
-            let mut editor = CollectionEditor::of_packed(kind, b"", VersionStamp(1));
-            assert!(!editor.apply(log), "{kind:?} {log:?}");
-        }
-    }
 }

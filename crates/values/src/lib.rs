@@ -5,6 +5,8 @@
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
 //! | `hash_field` | a field of a hash, its value and its deadline |
 //! | `hash`, `list`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
+//! | `stream_editor` | changes of streams by commands |
+//! | `leb128` | numbers of variable length |
 //! | `geohash` | places as cells of a grid |
 //! | [`set_algebra`] | intersections, unions and differences of sets |
 //! | `scan`, `random` | pages of elements, elements drawn at random |
@@ -39,6 +41,7 @@ mod geohash;
 mod hash;
 mod hash_field;
 mod hyper_log_log;
+mod leb128;
 mod list;
 mod listpack;
 mod packed;
@@ -50,6 +53,7 @@ pub mod set_algebra;
 pub mod sort;
 mod sorted_set;
 mod stream;
+mod stream_editor;
 pub mod tree;
 
 pub use call::{CallOutcome, StoredBlock, StoredData, StoredValue, ValueChange};

@@ -1,4 +1,4 @@
-//! Random transactions on lists, hashes, sets and sorted sets, small and large ones, beside a model: what they
+//! Random transactions on lists, hashes, sets, sorted sets and streams, small and large ones, beside a model: what they
 //! answer, what snapshots have, what restarts make of the log up to any transaction, with a checkpoint and
 //! without, what replicas have, and that all memory is given back.
 //!
@@ -18,7 +18,7 @@ use testkit::workload::{
     Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, Times, Workload,
 };
 use testkit::{Reply, amount};
-use values::{StoredValue, hash_deadlines, hashes, lists, sets, sorted_sets};
+use values::{StoredValue, hash_deadlines, hashes, lists, sets, sorted_sets, streams};
 
 use crate::collections::memory_at_rest;
 use crate::support::replica::{Replica, stager};
@@ -46,12 +46,42 @@ fn command(name: &str) -> u16 {
         "ZINCRBY" => sorted_sets::ZINCRBY,
         "ZREM" => sorted_sets::ZREM,
         "ZRANGE" => sorted_sets::ZRANGE,
+        "XADD" => streams::XADD,
+        "XDEL" => streams::XDEL,
+        "XTRIM" => streams::XTRIM,
+        "XRANGE" => streams::XRANGE,
+        "XGROUP" => streams::XGROUP_CREATE,
+        "XREADGROUP" => streams::XREADGROUP,
+        "XACK" => streams::XACK,
+        "XPENDING" => streams::XPENDING,
         other => panic!("{other}"),
     }
 }
 
+/// Returns the key and the arguments of a command, as operations have them.
+fn key_and_args(words: &[String]) -> (&str, Vec<&[u8]>) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (key, args) = match &words[..] {
+        ["XGROUP", "CREATE", key, args @ ..] => (*key, args.to_vec()),
+        [
+            "XREADGROUP",
+            "GROUP",
+            group,
+            consumer,
+            "COUNT",
+            count,
+            "STREAMS",
+            key,
+            id,
+        ] => (*key, vec![*id, *count, *group, *consumer]),
+        [_, key, args @ ..] => (*key, args.to_vec()),
+        other => panic!("{other:?}"),
+    };
+    (key, args.into_iter().map(str::as_bytes).collect())
+}
+
 fn call(words: &[String]) -> ValueCall<'_> {
-    let args: Vec<&[u8]> = words[2..].iter().map(|word| word.as_bytes()).collect();
+    let (_, args) = key_and_args(words);
     ValueCall {
         command: command(&words[0]),
         seed: 0,
@@ -60,8 +90,9 @@ fn call(words: &[String]) -> ValueCall<'_> {
 }
 
 fn operation(words: &[String]) -> Op<'_> {
+    let (key, _) = key_and_args(words);
     Op::Call {
-        key: words[1].as_bytes(),
+        key: key.as_bytes(),
         call: call(words),
     }
 }
@@ -398,7 +429,7 @@ fn run(seed: u64) {
 }
 
 /// Demands that `run` panics if one of these bugs was chosen, and that it does not otherwise.
-fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
+pub(crate) fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
     if bugs.iter().copied().any(planted::is) {
         panic::catch_unwind(run).expect_err("there is a bug to find");
     } else {

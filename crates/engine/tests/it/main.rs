@@ -22,6 +22,7 @@ mod replicas;
 mod snapshots;
 mod staged;
 mod staged_chains;
+mod streams;
 mod support;
 mod transactions;
 mod writer_marks;

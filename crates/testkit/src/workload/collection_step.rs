@@ -1,13 +1,13 @@
-//! Operations on lists, hashes, sets and sorted sets, as commands of Redis and on a model. Elements, fields,
+//! Operations on lists, hashes, sets, sorted sets and streams, as commands of Redis. Elements, fields,
 //! members, values and scores are whole numbers; members of sets are written as text, because a set of integers
 //! has a form of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use history::Value;
 
 use super::seen::Seen;
+use super::stream_step::StreamStep;
 use crate::Reply;
 
 /// An operation on one or two collections.
@@ -173,6 +173,8 @@ pub enum CollectionStep {
         /// The sorted set.
         key: String,
     },
+    /// An operation on a stream, whose results it says.
+    Stream(StreamStep),
     /// Copies a collection in place of another one. Result: 1 if it was there.
     Copy {
         /// The collection.
@@ -195,11 +197,11 @@ pub enum CollectionStep {
 }
 
 /// The deadline of fields, in seconds since the Unix epoch.
-const DEADLINE: Value = 9_999_999_999;
+pub(super) const DEADLINE: Value = 9_999_999_999;
 /// The replies for fields that are absent, have no deadline, and have got one.
-const NO_FIELD: Value = -2;
-const NO_DEADLINE: Value = -1;
-const EXPIRES: Value = 1;
+pub(super) const NO_FIELD: Value = -2;
+pub(super) const NO_DEADLINE: Value = -1;
+pub(super) const EXPIRES: Value = 1;
 /// The beginning of members of sets.
 const MEMBER: &str = "member ";
 
@@ -245,6 +247,7 @@ impl CollectionStep {
             | CollectionStep::MoveMember { from, .. }
             | CollectionStep::Copy { from, .. }
             | CollectionStep::Rename { from, .. } => from,
+            CollectionStep::Stream(step) => step.key(),
         }
     }
 
@@ -319,6 +322,7 @@ impl CollectionStep {
             }
             CollectionStep::RemoveScores { key, members } => words("ZREM", key, members.clone()),
             CollectionStep::Scores { key } => text(&["ZRANGE", key, "0", "-1", "WITHSCORES"]),
+            CollectionStep::Stream(step) => step.request(),
             CollectionStep::Copy { from, to } => text(&["COPY", from, to, "REPLACE"]),
             CollectionStep::Rename { from, to } => text(&["RENAME", from, to]),
             CollectionStep::Expire { key } => text(&["EXPIRE", key, "100000"]),
@@ -341,6 +345,9 @@ impl CollectionStep {
     /// Returns the result of the reply to [`CollectionStep::request`], or `None` if no server should give it.
     #[must_use]
     pub fn seen(&self, reply: &Reply) -> Option<Seen> {
+        if let CollectionStep::Stream(step) = self {
+            return step.seen(reply);
+        }
         let numbers = |items: &[Reply]| items.iter().map(number).collect::<Option<Vec<Value>>>();
         match (self.form(), reply) {
             (Form::Done, Reply::Status(_)) => Some(Seen::Done),
@@ -389,219 +396,5 @@ fn member(reply: &Reply) -> Option<Value> {
             text.strip_prefix(MEMBER)?.parse().ok()
         }
         _ => None,
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Collection {
-    List(Vec<Value>),
-    Set(BTreeSet<Value>),
-    /// A hash or a sorted set.
-    Map(BTreeMap<Value, Value>),
-}
-
-/// Collections by key. An empty one does not exist.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CollectionModel {
-    collections: BTreeMap<String, Collection>,
-    /// The fields of hashes that have a deadline.
-    expiring: BTreeMap<String, BTreeSet<Value>>,
-}
-
-impl CollectionModel {
-    /// Removes a collection. Returns `false` if there is none.
-    pub fn remove(&mut self, key: &str) -> bool {
-        self.expiring.remove(key);
-        self.collections.remove(key).is_some()
-    }
-
-    /// Returns `true` if there is such a collection.
-    #[must_use]
-    pub fn has(&self, key: &str) -> bool {
-        self.collections.contains_key(key)
-    }
-
-    /// Executes a step.
-    ///
-    /// # Panics
-    /// Panics if the step does not suit the type of the collection, or renames one that does not exist.
-    pub fn apply(&mut self, step: &CollectionStep) -> Seen {
-        let seen = self.execute(step);
-        self.collections.retain(|_, collection| match collection {
-            Collection::List(list) => !list.is_empty(),
-            Collection::Set(set) => !set.is_empty(),
-            Collection::Map(map) => !map.is_empty(),
-        });
-        let collections = &self.collections;
-        self.expiring.retain(|key, _| collections.contains_key(key));
-        seen
-    }
-
-    fn execute(&mut self, step: &CollectionStep) -> Seen {
-        let count = |count: usize| Seen::Value(Some(count as Value));
-        match step {
-            CollectionStep::PushHead { key, values } => {
-                let list = self.list(key);
-                values.iter().for_each(|value| list.insert(0, *value));
-                count(list.len())
-            }
-            CollectionStep::PushTail { key, values } => {
-                let list = self.list(key);
-                list.extend(values);
-                count(list.len())
-            }
-            CollectionStep::PopHead { key } | CollectionStep::AwaitHead { key, .. } => {
-                let list = self.list(key);
-                Seen::Value((!list.is_empty()).then(|| list.remove(0)))
-            }
-            CollectionStep::Trim { key, first, last } => {
-                let list = self.list(key);
-                list.truncate(last + 1);
-                list.drain(..(*first).min(list.len()));
-                Seen::Done
-            }
-            CollectionStep::MoveElement { from, to } => {
-                let element = self.list(from).pop();
-                if let Some(element) = element {
-                    self.list(to).insert(0, element);
-                }
-                Seen::Value(element)
-            }
-            CollectionStep::AwaitMove { from, to, .. } => {
-                let list = self.list(from);
-                let element = (!list.is_empty()).then(|| list.remove(0));
-                if let Some(element) = element {
-                    self.list(to).push(element);
-                }
-                Seen::Value(element)
-            }
-            CollectionStep::Elements { key } => Seen::Numbers(self.list(key).clone()),
-            CollectionStep::SetFields { key, fields: pairs }
-            | CollectionStep::SetScores { key, scores: pairs } => {
-                self.forget_deadlines(key, pairs.iter().map(|(field, _)| field));
-                let map = self.map(key);
-                let new = pairs
-                    .iter()
-                    .filter(|(at, value)| map.insert(*at, *value).is_none());
-                count(new.count())
-            }
-            CollectionStep::AddToField {
-                key,
-                field: at,
-                delta,
-            }
-            | CollectionStep::AddToScore {
-                key,
-                member: at,
-                delta,
-            } => {
-                let sum = self.map(key).entry(*at).or_default();
-                *sum += delta;
-                Seen::Value(Some(*sum))
-            }
-            CollectionStep::RemoveFields { key, fields: all }
-            | CollectionStep::RemoveScores { key, members: all } => {
-                self.forget_deadlines(key, all);
-                let map = self.map(key);
-                count(all.iter().filter(|at| map.remove(at).is_some()).count())
-            }
-            CollectionStep::ExpireFields { key, fields } => {
-                let map = self.map(key).clone();
-                let expiring = self.expiring.entry(key.clone()).or_default();
-                let reply = |field: &Value| match map.contains_key(field) {
-                    true => {
-                        expiring.insert(*field);
-                        EXPIRES
-                    }
-                    false => NO_FIELD,
-                };
-                Seen::Numbers(fields.iter().map(reply).collect())
-            }
-            CollectionStep::FieldDeadlines { key, fields } => {
-                let map = self.map(key).clone();
-                let expiring = self.expiring.get(key);
-                let reply = |field: &Value| match expiring.is_some_and(|all| all.contains(field)) {
-                    true => DEADLINE,
-                    false if map.contains_key(field) => NO_DEADLINE,
-                    false => NO_FIELD,
-                };
-                Seen::Numbers(fields.iter().map(reply).collect())
-            }
-            CollectionStep::Fields { key } | CollectionStep::Scores { key } => Seen::Entries(
-                self.map(key)
-                    .iter()
-                    .map(|(at, value)| (*at, *value))
-                    .collect(),
-            ),
-            CollectionStep::AddMembers { key, members } => {
-                let set = self.set(key);
-                count(members.iter().filter(|member| set.insert(**member)).count())
-            }
-            CollectionStep::RemoveMembers { key, members } => {
-                let set = self.set(key);
-                count(members.iter().filter(|member| set.remove(member)).count())
-            }
-            CollectionStep::MoveMember { from, to, member } => {
-                let was_there = self.set(from).remove(member);
-                if was_there {
-                    self.set(to).insert(*member);
-                }
-                count(usize::from(was_there))
-            }
-            CollectionStep::Members { key } => {
-                Seen::Numbers(self.set(key).iter().copied().collect())
-            }
-            CollectionStep::Copy { from, to } => {
-                let source = self.collections.get(from).cloned();
-                let is_there = source.is_some();
-                if let Some(source) = source {
-                    self.collections.insert(to.clone(), source);
-                    let expiring = self.expiring.get(from).cloned().unwrap_or_default();
-                    self.expiring.insert(to.clone(), expiring);
-                }
-                count(usize::from(is_there))
-            }
-            CollectionStep::Rename { from, to } => {
-                let source = self.collections.remove(from).expect("it exists");
-                self.collections.insert(to.clone(), source);
-                let expiring = self.expiring.remove(from).unwrap_or_default();
-                self.expiring.insert(to.clone(), expiring);
-                Seen::Done
-            }
-            CollectionStep::Expire { key } => count(usize::from(self.has(key))),
-        }
-    }
-
-    fn forget_deadlines<'f>(&mut self, key: &str, fields: impl IntoIterator<Item = &'f Value>) {
-        if let Some(expiring) = self.expiring.get_mut(key) {
-            for field in fields {
-                expiring.remove(field);
-            }
-        }
-    }
-
-    fn list(&mut self, key: &str) -> &mut Vec<Value> {
-        match self.entry(key, || Collection::List(Vec::new())) {
-            Collection::List(list) => list,
-            other => panic!("{key} is {other:?}"),
-        }
-    }
-
-    fn set(&mut self, key: &str) -> &mut BTreeSet<Value> {
-        match self.entry(key, || Collection::Set(BTreeSet::new())) {
-            Collection::Set(set) => set,
-            other => panic!("{key} is {other:?}"),
-        }
-    }
-
-    fn map(&mut self, key: &str) -> &mut BTreeMap<Value, Value> {
-        match self.entry(key, || Collection::Map(BTreeMap::new())) {
-            Collection::Map(map) => map,
-            other => panic!("{key} is {other:?}"),
-        }
-    }
-
-    fn entry(&mut self, key: &str, new: impl FnOnce() -> Collection) -> &mut Collection {
-        self.collections.entry(key.to_owned()).or_insert_with(new)
     }
 }

@@ -1,4 +1,4 @@
-//! Lists, hashes, sets and sorted sets, small ones and large ones.
+//! Lists, hashes, sets, sorted sets and streams, small ones and large ones.
 //!
 //! | module | transactions | condition |
 //! |---|---|---|

@@ -9,7 +9,9 @@
 //! | 5 | remove range | first position, position behind the last one |
 //! | 6 | put a field that expires | deadline (8 bytes, little-endian, milliseconds since the Unix epoch), field, value |
 //!
-//! A position, and the length before bytes, are LEB128 numbers.
+//! A position, and the length before bytes, are LEB128 numbers. Streams have changes of their own (module `stream`).
+
+use crate::leb128::{push_bytes, push_number, read_bytes, read_number};
 
 pub(super) const PUT: u8 = 1;
 pub(super) const REMOVE: u8 = 2;
@@ -30,6 +32,7 @@ pub fn logged_deadlines(log: &[u8]) -> impl Iterator<Item = u64> {
                 INSERT | REPLACE => (1, 1),
                 REMOVE_RANGE => (2, 0),
                 PUT_EXPIRING => (0, 3),
+                // Streams have no deadlines.
                 _ => return None,
             };
             let mut deadline = None;
@@ -53,40 +56,8 @@ pub fn logged_deadlines(log: &[u8]) -> impl Iterator<Item = u64> {
 /// Appends a change.
 pub(super) fn push(to: &mut Vec<u8>, tag: u8, numbers: &[usize], parts: &[&[u8]]) {
     to.push(tag);
-    numbers.iter().for_each(|number| push_number(to, *number));
-    for part in parts {
-        push_number(to, part.len());
-        to.extend_from_slice(part);
-    }
-}
-
-fn push_number(to: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-pub(super) fn read_number(from: &mut &[u8]) -> Option<usize> {
-    let (mut number, mut shift) = (0usize, 0);
-    loop {
-        let (&byte, rest) = from.split_first()?;
-        *from = rest;
-        number |= usize::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-        shift += 7;
-        if shift > 35 {
-            return None;
-        }
-    }
-}
-
-pub(super) fn read_bytes<'l>(from: &mut &'l [u8]) -> Option<&'l [u8]> {
-    let length = read_number(from)?;
-    let (bytes, rest) = from.split_at_checked(length)?;
-    *from = rest;
-    Some(bytes)
+    numbers
+        .iter()
+        .for_each(|number| push_number(to, *number as u64));
+    parts.iter().for_each(|part| push_bytes(to, part));
 }

@@ -48,10 +48,11 @@ use super::payload::{DecodeContext, PayloadError, longest_block};
 use super::reader::PayloadReader;
 use super::value_type::{STREAM, STREAM_2, STREAM_3};
 use super::writer;
+use crate::leb128::push_bytes;
 use crate::listpack::{HEADER, ListpackWriter};
 use crate::stream::{
-    ConsumerGroup, EntryId, GroupConsumer, NODE_ENTRIES, PendingEntry, StreamEditor, StreamEntry,
-    StreamView,
+    EntryId, GroupConsumer, GroupName, GroupPosition, GroupView, NODE_ENTRIES, PackedGroup,
+    PackedStreamEditor, PendingEntry, StreamChange, StreamEntry, StreamView,
 };
 
 /// The greatest length of a node, in bytes, to which an entry is added. Redis counts the bytes of the new fields
@@ -161,25 +162,28 @@ pub(super) fn write(stream: StreamView<'_>, out: &mut Vec<u8>) {
     stream.groups().for_each(|group| write_group(&group, out));
 }
 
-fn write_group(group: &ConsumerGroup<'_>, out: &mut Vec<u8>) {
-    writer::string(group.name, out);
-    write_id(group.last_id, out);
-    write_number(group.entries_read.unwrap_or(u64::MAX), out);
-    writer::length(group.pending.len(), out);
-    for entry in &group.pending {
+fn write_group(group: &GroupView<'_>, out: &mut Vec<u8>) {
+    let GroupPosition {
+        last_id,
+        entries_read,
+    } = group.position();
+    writer::string(group.name(), out);
+    write_id(last_id, out);
+    write_number(entries_read.unwrap_or(u64::MAX), out);
+    writer::length(group.pending_count(), out);
+    let consumers = group.consumers();
+    let mut pending = vec![Vec::new(); consumers.len()];
+    for entry in group.pending_from(EntryId::MIN) {
         out.extend(entry.id.to_bytes());
         out.extend(entry.delivered_ms.to_le_bytes());
         write_number(entry.deliveries, out);
-    }
-    writer::length(group.consumers.len(), out);
-    let mut pending = vec![Vec::new(); group.consumers.len()];
-    for entry in &group.pending {
         if let Some(pending) = pending.get_mut(entry.consumer) {
             pending.push(entry.id);
         }
     }
-    for (consumer, pending) in group.consumers.iter().zip(pending) {
-        writer::string(consumer.name, out);
+    writer::length(consumers.len(), out);
+    for ((_, consumer), pending) in consumers.iter().zip(pending) {
+        writer::string(&consumer.name, out);
         out.extend(consumer.seen_ms.to_le_bytes());
         writer::length(pending.len(), out);
         pending.iter().for_each(|id| out.extend(id.to_bytes()));
@@ -205,7 +209,7 @@ pub(super) fn read(
     let mut reader = StreamReader {
         encoding,
         longest: context.longest,
-        stream: StreamEditor::new(b""),
+        stream: PackedStreamEditor::new(b""),
     };
     for _ in 0..rest.length()? {
         let id = rest.string(size_of::<EntryId>())?;
@@ -227,7 +231,7 @@ pub(super) fn read(
 struct StreamReader {
     encoding: u8,
     longest: usize,
-    stream: StreamEditor<'static>,
+    stream: PackedStreamEditor<'static>,
 }
 
 impl StreamReader {
@@ -286,17 +290,20 @@ impl StreamReader {
         id: EntryId,
         fields: &[Cow<'_, [u8]>],
     ) -> Result<(), PayloadError> {
-        if id < begin || id <= self.stream.view().last_id() {
+        let mut blobs = Vec::new();
+        fields
+            .iter()
+            .for_each(|field| push_bytes(&mut blobs, field));
+        let change = StreamChange::Add { id, fields: &blobs };
+        if id < begin || !self.stream.apply(&change) {
             return Err(PayloadError::Malformed);
         }
-        let fields: Vec<&[u8]> = fields.iter().map(|field| &**field).collect();
-        self.stream.append(id, &fields);
         within(self.stream.bytes(), self.longest)
     }
 
     /// Reads what a stream has besides its entries and groups.
     fn read_numbers(&mut self, rest: &mut PayloadReader<'_>) -> Result<(), PayloadError> {
-        let view = self.stream.view();
+        let view = StreamView::of_packed(&self.stream);
         let (len, last) = (view.len() as u64, view.last_id());
         if rest.length()? != len {
             return Err(PayloadError::Malformed);
@@ -313,9 +320,11 @@ impl StreamReader {
         if last_id < last || added < len {
             return Err(PayloadError::Malformed);
         }
-        self.stream.set_last_id(last_id);
-        self.stream.set_deleted_id(deleted_id);
-        self.stream.set_added(added);
+        self.stream.apply(&StreamChange::SetNumbers {
+            last_id,
+            deleted_id,
+            added,
+        });
         Ok(())
     }
 
@@ -336,7 +345,9 @@ impl StreamReader {
     fn read_group<'a>(&self, rest: &mut PayloadReader<'a>) -> Result<ReadGroup<'a>, PayloadError> {
         let last_id = read_id(rest)?;
         let entries_read = match self.encoding {
-            STREAM => self.stream.view().number_of(last_id),
+            STREAM => StreamView::of_packed(&self.stream)
+                .extent()
+                .number_of(last_id),
             _ => match rest.length()? {
                 u64::MAX => None,
                 read if i64::try_from(read).is_ok() => Some(read),
@@ -412,12 +423,15 @@ struct ReadConsumer {
 }
 
 impl ReadGroup<'_> {
-    fn as_group<'g>(&'g self, name: &'g [u8]) -> ConsumerGroup<'g> {
-        let mut group = ConsumerGroup::new(name, self.last_id);
-        group.entries_read = self.entries_read;
+    fn as_group(&self, name: &[u8]) -> PackedGroup {
+        let position = GroupPosition {
+            last_id: self.last_id,
+            entries_read: self.entries_read,
+        };
+        let mut group = PackedGroup::new(name, position);
         for (at, (name, consumer)) in self.consumers.iter().enumerate() {
             group.consumers.push(GroupConsumer {
-                name,
+                name: GroupName::from_slice(name),
                 seen_ms: consumer.seen_ms,
                 active_ms: consumer.active_ms,
             });

@@ -11,7 +11,8 @@ use fastrand::Rng;
 use history::Value;
 
 use super::super::{
-    Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, Times, Workload,
+    Client, CollectionModel, CollectionStep, Ended, Plan, Seen, Step, StreamModel, StreamStep,
+    Times, Workload,
 };
 use super::keys::PREFIX;
 use crate::error::TestkitError;
@@ -55,13 +56,15 @@ enum OwnKind {
     Hash,
     Set,
     SortedSet,
+    Stream,
 }
 
-const KINDS: [OwnKind; 4] = [
+const KINDS: [OwnKind; 5] = [
     OwnKind::List,
     OwnKind::Hash,
     OwnKind::Set,
     OwnKind::SortedSet,
+    OwnKind::Stream,
 ];
 
 fn name(group: u64, kind: OwnKind, key: usize) -> String {
@@ -70,6 +73,7 @@ fn name(group: u64, kind: OwnKind, key: usize) -> String {
         OwnKind::Hash => "hash",
         OwnKind::Set => "set",
         OwnKind::SortedSet => "zset",
+        OwnKind::Stream => "stream",
     };
     format!("{PREFIX}own:{group}:{kind}:{key}")
 }
@@ -94,6 +98,7 @@ fn read(kind: OwnKind, key: String) -> CollectionStep {
         OwnKind::Hash => CollectionStep::Fields { key },
         OwnKind::Set => CollectionStep::Members { key },
         OwnKind::SortedSet => CollectionStep::Scores { key },
+        OwnKind::Stream => CollectionStep::Stream(StreamStep::Entries { key }),
     }
 }
 
@@ -236,9 +241,49 @@ impl OwnClient {
             12..15 => return Step::Delete { key },
             15..19 => CollectionStep::Expire { key },
             19..28 => read(kind, key),
+            _ if matches!(kind, OwnKind::Stream) => {
+                let step = self.change_of_stream(model.stream(&key), key);
+                CollectionStep::Stream(step)
+            }
             _ => self.change(kind, key, other),
         };
         Step::Collection(step)
+    }
+
+    /// Draws a change of a stream that is like the model, or a read of its pending entries.
+    fn change_of_stream(&mut self, stream: Option<&StreamModel>, key: String) -> StreamStep {
+        let last_id = stream.map_or(0, StreamModel::last_id);
+        let has_group = stream.is_some_and(StreamModel::has_group);
+        let ids = |random: &mut Rng| {
+            let count = random.usize(1..8);
+            let ids = (0..count).map(|_| random.i64((last_id - 40).max(0)..=last_id + 1));
+            ids.collect()
+        };
+        match self.random.u32(..16) {
+            0..3 if !has_group => StreamStep::MakeGroup { key },
+            0 => StreamStep::Pending { key },
+            1..4 if has_group => StreamStep::Deliver {
+                key,
+                count: self.random.usize(1..20),
+            },
+            4..6 => StreamStep::Acknowledge {
+                key,
+                ids: ids(&mut self.random),
+            },
+            6 => StreamStep::Remove {
+                key,
+                ids: ids(&mut self.random),
+            },
+            7 if self.random.bool() => StreamStep::Trim {
+                key,
+                length: self.random.usize(..60),
+            },
+            _ => StreamStep::Add {
+                key,
+                id: last_id + self.random.i64(1..3),
+                value: self.random.i64(0..NUMBERS),
+            },
+        }
     }
 
     fn change(&mut self, kind: OwnKind, key: String, other: String) -> CollectionStep {
@@ -311,6 +356,7 @@ impl OwnClient {
                 key,
                 scores: self.pairs(),
             },
+            (OwnKind::Stream, _) => unreachable!("their changes depend on the model"),
         }
     }
 }

@@ -15,10 +15,11 @@ pub(super) const LARGE: u64 = 1_000_000;
 pub(super) const SMALL: u64 = 100;
 /// Small lists, which grow and shrink during the runs, and small streams.
 pub(super) const SMALL_LISTS: u64 = 10_000;
-/// Elements of a small list at first.
+/// Elements of a small list at first, and of a small stream.
 pub(super) const SMALL_LIST: u64 = 50;
+pub(super) const SMALL_STREAM: u64 = 20;
 
-/// Elements that a command adds.
+/// Elements that a command adds, and entries that one delivers.
 const AT_ONCE: u64 = 200;
 
 /// The size of the collections of a run.
@@ -97,11 +98,35 @@ impl Content {
                     Content::Lists => words.push(format!("{number:010}")),
                     Content::Sets => words.push(element),
                     Content::SortedSets => words.extend([number.to_string(), element]),
-                    Content::Streams => words.extend(["*", "field", "value"].map(str::to_owned)),
+                    Content::Streams => {
+                        let id = format!("{}-0", number + 1);
+                        words.extend([&id, "field", "value"].map(str::to_owned));
+                    }
                 }
             }
             words
         })
+    }
+
+    /// Returns the commands that make two consumer groups of a stream of so many entries: `group`, to which none is
+    /// delivered, and `pending`, to which all are. There are none for other types.
+    pub(super) fn groups(
+        self,
+        key: &str,
+        entries: u64,
+    ) -> impl Iterator<Item = Vec<String>> + use<> {
+        let of = |words: &str| -> Vec<String> {
+            let words = words.split(' ');
+            words
+                .map(|word| if word == "K" { key } else { word }.to_owned())
+                .collect()
+        };
+        let groups = ["group", "pending"].map(|group| of(&format!("XGROUP CREATE K {group} 0")));
+        let deliver = "XREADGROUP GROUP pending consumer COUNT 200 STREAMS K >";
+        let deliveries = vec![of(deliver); entries.div_ceil(AT_ONCE) as usize];
+        let is_stream = self == Content::Streams;
+        let all = groups.into_iter().chain(deliveries);
+        all.take(if is_stream { usize::MAX } else { 0 })
     }
 
     /// Returns the number of collections, and that of the elements of each.
@@ -109,7 +134,7 @@ impl Content {
         match (size, self) {
             (Size::Large, _) => (1, LARGE),
             (Size::Small, Content::Lists) => (SMALL_LISTS, SMALL_LIST),
-            (Size::Small, Content::Streams) => (SMALL_LISTS, 0),
+            (Size::Small, Content::Streams) => (SMALL_LISTS, SMALL_STREAM),
             (Size::Small, _) => (SMALL, SMALL),
         }
     }
@@ -128,7 +153,11 @@ impl Content {
         send(server, deletions)?;
         let each = self.shape(size).1;
         let keys = self.keys(size);
-        send(server, keys.flat_map(|key| self.additions(&key, 0, each)))
+        let commands = keys.flat_map(|key| {
+            let additions = self.additions(&key, 0, each);
+            additions.chain(self.groups(&key, each))
+        });
+        send(server, commands)
     }
 
     /// Checks that the collections have as many elements as at first: otherwise the figures compare different

@@ -43,12 +43,19 @@ pub(super) fn memory(binary: &Path, options: &Options) -> Result<()> {
         });
         send(server, hashes)
     };
+    let pending = |server: &ServerUnderTest| {
+        let (content, key) = (Content::Streams, Content::Streams.key());
+        let additions = content.additions(key, 0, LARGE);
+        send(server, additions.chain(content.groups(key, LARGE)))
+    };
     type Fill<'a> = &'a dyn Fn(&ServerUnderTest) -> Result<()>;
-    let rows: [(&str, f64, Fill<'_>); 5] = [
+    let rows: [(&str, f64, Fill<'_>); 7] = [
         ("one hash of 1 M", 0.6, &one(Content::Hashes)),
         ("one set of 1 M", 0.6, &one(Content::Sets)),
         ("one sorted set of 1 M", 0.75, &one(Content::SortedSets)),
         ("one list of 1 M", 1.0, &one(Content::Lists)),
+        ("one stream of 1 M", 1.0, &one(Content::Streams)),
+        ("the same, all entries pending", 1.0, &pending),
         ("1 M hashes of 10 fields", 1.15, &hashes),
     ];
     for (name, bound, fill) in rows {
@@ -104,6 +111,7 @@ pub(super) fn log(binary: &Path, options: &Options) -> Result<()> {
         (Content::Hashes, "HSET hash element:N value"),
         (Content::SortedSets, "ZADD zset N element:N"),
         (Content::Lists, "RPUSH list N"),
+        (Content::Streams, "XADD stream * field N"),
     ] {
         send(server, content.additions(content.key(), 0, LARGE))?;
         let before = info(server, "log_bytes")?;
@@ -173,6 +181,7 @@ pub(super) fn deletion(binary: &Path, options: &Options) -> Result<()> {
         Content::Lists,
         Content::Sets,
         Content::SortedSets,
+        Content::Streams,
     ] {
         let mut stalls = [0.0; 2];
         for side in STORES {

@@ -19,7 +19,7 @@ struct Command {
 }
 
 /// In this order: pushes make what pops take.
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 12] = [
     Command {
         words: "HSET K E value",
         content: Content::Hashes,
@@ -56,6 +56,19 @@ const COMMANDS: [Command; 9] = [
         words: "XADD K * field value",
         content: Content::Streams,
     },
+    Command {
+        words: "XRANGE K __rand_int__-0 + COUNT 10",
+        content: Content::Streams,
+    },
+    Command {
+        words: "XREADGROUP GROUP group consumer COUNT 1 STREAMS K >",
+        content: Content::Streams,
+    },
+    // Of a small stream most of these ids are of no entry.
+    Command {
+        words: "XACK K pending __rand_int__-0",
+        content: Content::Streams,
+    },
 ];
 
 impl Command {
@@ -87,7 +100,7 @@ impl Command {
 /// Compares rates and processor times.
 pub(super) fn run(binary: &Path, mode: BenchMode, options: &Options) -> Result<()> {
     println!(
-        "\n{:<9} {:<5} {:>3} {:<7} | {:>9} {:>9} {:>5} {:<14} | {:>6} {:>6} {:>5} aim",
+        "\n{:<9} {:<5} {:>3} {:<10} | {:>9} {:>9} {:>5} {:<14} | {:>6} {:>6} {:>5} aim",
         "mode",
         "size",
         "P",
@@ -141,7 +154,7 @@ pub(super) fn run(binary: &Path, mode: BenchMode, options: &Options) -> Result<(
                 };
                 let word = |aim: Option<Aim>, value| aim.map_or(String::new(), |aim| aim.of(value));
                 println!(
-                    "{mode:<9} {size:<5} {pipeline:>3} {:<7} | {:>9.0} {:>9.0} {rate:>5.2} {:<14} | {:>6.2} \
+                    "{mode:<9} {size:<5} {pipeline:>3} {:<10} | {:>9.0} {:>9.0} {rate:>5.2} {:<14} | {:>6.2} \
                      {:>6.2} {time:>5.2} {}",
                     command.name(),
                     rates[0],
@@ -187,7 +200,7 @@ fn measure(
     let before = servers.meter.read()?;
     let sample = asked.benchmark(CLIENTS, pipeline, requests, &words)?;
     let used = servers.meter.since(&before)?.servers[side as usize];
-    if command.content == Content::Streams {
+    if command.content == Content::Streams && command.name() != "XRANGE" {
         command.content.fill(servers.server(side), size)?;
     }
     Ok((sample, used * 1e6 / requests as f64))

@@ -4,9 +4,10 @@ use base::key_event::KeyEvent;
 use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::replies::{Executed, bytes_of, edited, failed, id_reply, integer, is};
-use crate::call::{CallArguments, CallOutcome, StoredValue};
-use crate::stream::{EntryId, RequestedId, StreamEditor, StreamTrim, StreamView, TrimGoal};
+use super::replies::{Executed, data_of, edited, editor_of, failed, id_reply, integer, is};
+use crate::call::{CallArguments, CallOutcome, StoredData, StoredValue};
+use crate::stream::{EntryId, RequestedId, StreamChange, StreamTrim, StreamView, TrimGoal};
+use crate::stream_editor::StreamEditor;
 
 /// The options of `XADD` and `XTRIM`.
 struct AddOptions {
@@ -74,15 +75,8 @@ impl AddOptions {
             }
             false => TrimGoal::From(EntryId::parse(args[value]).map_err(failed)?),
         };
-        let limit = match approximate {
-            true => StreamTrim::USUAL_LIMIT,
-            false => usize::MAX,
-        };
-        self.trim = Some(StreamTrim {
-            goal,
-            approximate,
-            limit,
-        });
+        let approximate = approximate.then_some(StreamTrim::USUAL_LIMIT);
+        self.trim = Some(StreamTrim { goal, approximate });
         Ok(value)
     }
 
@@ -96,11 +90,11 @@ impl AddOptions {
                 None => Ok(()),
             };
         };
-        match limit {
-            Some(_) if !trim.approximate => return Err(failed(CallError::LimitOfExactTrim)),
-            Some(0) => trim.limit = usize::MAX,
-            Some(limit) => trim.limit = limit as usize,
-            None => {}
+        match (limit, &mut trim.approximate) {
+            (None, _) => {}
+            (Some(_), None) => return Err(failed(CallError::LimitOfExactTrim)),
+            (Some(0), Some(most)) => *most = usize::MAX,
+            (Some(limit), Some(most)) => *most = limit as usize,
         }
         Ok(())
     }
@@ -139,11 +133,11 @@ pub(super) fn xadd<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) 
     if requested == RequestedId::Exact(EntryId::MIN) {
         return Err(failed(CallError::ZeroStreamId));
     }
-    let bytes = bytes_of(value)?;
-    if bytes.is_none() && options.makes_no_key {
+    let data = data_of(value)?;
+    if data.is_none() && options.makes_no_key {
         return Ok(CallOutcome::unchanged(Reply::Nil));
     }
-    let mut stream = StreamEditor::new(bytes.unwrap_or_default());
+    let mut stream = StreamEditor::new(data.unwrap_or(StoredData::Bytes(b"")));
     if stream.view().last_id() == EntryId::MAX {
         return Err(failed(CallError::StreamExhausted));
     }
@@ -158,10 +152,9 @@ pub(super) fn xadd<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) 
 /// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count]`.
 pub(super) fn xtrim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let options = AddOptions::parse(call.args, false)?;
-    let Some(bytes) = bytes_of(value)? else {
+    let Some(mut stream) = editor_of(value)? else {
         return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
-    let mut stream = StreamEditor::new(bytes);
     let trimmed = options.trim.map_or(0, |trim| stream.trim(&trim));
     let reply = Reply::Int(trimmed as i64);
     Ok(edited(reply, stream, &[KeyEvent::StreamTrim]))
@@ -169,13 +162,13 @@ pub(super) fn xtrim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>)
 
 /// `XDEL key id [id …]`.
 pub(super) fn xdel<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
-    let Some(bytes) = bytes_of(value)? else {
+    let Some(mut stream) = editor_of(value)? else {
         return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
     let ids = call.args.iter().map(|id| EntryId::parse(id));
     let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
-    let mut stream = StreamEditor::new(bytes);
-    let deleted = ids.into_iter().filter(|id| stream.delete(*id)).count();
+    let mut delete = |id| stream.apply(&StreamChange::Delete { id });
+    let deleted = ids.into_iter().filter(|id| delete(*id)).count();
     let reply = Reply::Int(deleted as i64);
     Ok(edited(reply, stream, &[KeyEvent::StreamDelete]))
 }
@@ -204,8 +197,8 @@ pub(super) fn xsetid<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>
     if !rest.is_empty() {
         return Err(failed(CallError::Syntax));
     }
-    let bytes = bytes_of(value)?.ok_or(failed(CallError::NoSuchKey))?;
-    let view = StreamView::new(bytes);
+    let mut stream = editor_of(value)?.ok_or(failed(CallError::NoSuchKey))?;
+    let view = stream.view();
     if id < view.deleted_id() {
         return Err(failed(CallError::SmallerThanDeletedId));
     }
@@ -215,13 +208,14 @@ pub(super) fn xsetid<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>
     if view.len() > 0 && added.is_some_and(|added| (view.len() as u64) > added) {
         return Err(failed(CallError::FewerThanEntries));
     }
-    let mut stream = StreamEditor::new(bytes);
-    stream.set_last_id(id);
-    if let Some(added) = added {
-        stream.set_added(added);
-    }
-    if deleted > EntryId::MIN {
-        stream.set_deleted_id(deleted);
-    }
+    let change = StreamChange::SetNumbers {
+        last_id: id,
+        deleted_id: match deleted {
+            EntryId::MIN => view.deleted_id(),
+            deleted => deleted,
+        },
+        added: added.unwrap_or(view.added()),
+    };
+    stream.apply(&change);
     Ok(edited(Reply::Ok, stream, &[KeyEvent::StreamSetId]))
 }

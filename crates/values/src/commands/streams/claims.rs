@@ -5,10 +5,11 @@ use base::number::parse_int;
 use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{
-    Executed, bytes_of, edited_group, failed, group_of, integer, is, push_entry, push_id,
+    Executed, edited_group, editor_with_group, failed, integer, is, push_entry, push_id,
 };
 use crate::call::{CallArguments, StoredValue};
-use crate::stream::{ConsumerGroup, EntryId, StreamEntry};
+use crate::stream::{EntryId, GroupPosition, StreamEntry};
+use crate::stream_editor::GroupEditor;
 
 /// The options of `XCLAIM`.
 #[derive(Default)]
@@ -120,49 +121,46 @@ pub(super) fn xclaim<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>
     let [name, consumer, idle, rest @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let bytes = bytes_of(value)?;
-    let (stream, mut group) = group_of(bytes, name)?;
+    let stream = editor_with_group(value, name)?;
     let least_idle = least_idle(idle, CallError::BadClaimLeastIdle)?;
     let options = ClaimOptions::parse(rest)?;
     if options.unknown.is_some() {
         return Err(failed(CallError::UnknownClaimOption));
     }
-    if options.last_id > group.last_id {
-        group.last_id = options.last_id;
-        group.changed = true;
-    }
     let now_ms = call.time_ms;
-    let (consumer, created) = group.consumer_or_new(consumer, now_ms);
-    group.see(consumer, now_ms);
+    let mut group = GroupEditor::new(stream, (name, consumer), now_ms).map_err(failed)?;
+    let position = group.views().map_err(failed)?.1.position();
+    if options.last_id > position.last_id {
+        group.set_position(GroupPosition {
+            last_id: options.last_id,
+            ..position
+        });
+    }
     let mut claimed = ClaimedEntries::default();
     for &id in &options.ids {
+        let (stream, view) = group.views().map_err(failed)?;
         let Some(entry) = stream.get(id) else {
             group.remove_pending(id);
             continue;
         };
-        let is_pending = group.find_pending(id).is_some();
-        if !is_pending && options.force {
-            group.deliver(id, consumer, now_ms);
-        }
-        let Some(at) = group.find_pending(id) else {
-            continue;
+        let deliveries = match view.pending(id) {
+            Some(own) if own.idle_ms(now_ms) < least_idle => continue,
+            Some(own) => own.deliveries,
+            // Its first delivery.
+            None if options.force => 1,
+            None => continue,
         };
-        let own = &mut group.pending[at];
-        if is_pending && own.idle_ms(now_ms) < least_idle {
-            continue;
-        }
-        own.consumer = consumer;
-        own.delivered_ms = options.delivered_ms(now_ms);
-        own.deliveries = match options.deliveries {
-            Some(deliveries) => deliveries,
-            None => own.deliveries.saturating_add(u64::from(!options.just_id)),
-        };
-        group.note_active(consumer, now_ms);
         claimed.push(entry, options.just_id);
+        let deliveries = match options.deliveries {
+            Some(deliveries) => deliveries,
+            None => deliveries.saturating_add(u64::from(!options.just_id)),
+        };
+        group.deliver(id, (options.delivered_ms(now_ms), deliveries));
+        group.note_active();
     }
     let mut reply = NestedReply::default();
     claimed.add_to(&mut reply);
-    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
+    Ok(edited_group(Reply::Nested(reply), group))
 }
 
 /// How `XAUTOCLAIM` looks for entries.
@@ -213,48 +211,43 @@ pub(super) fn xautoclaim<'v>(
         return Err(failed(CallError::Arity));
     };
     let claim = AutoClaim::parse([idle, start], options)?;
-    let bytes = bytes_of(value)?;
-    let (stream, mut group) = group_of(bytes, name)?;
+    let stream = editor_with_group(value, name)?;
     let now_ms = call.time_ms;
-    let (consumer, created) = group.consumer_or_new(consumer, now_ms);
-    group.see(consumer, now_ms);
-    let (mut claimed, mut gone) = (ClaimedEntries::default(), Vec::new());
-    let mut at = group.pending_from(claim.start);
+    let mut group = GroupEditor::new(stream, (name, consumer), now_ms).map_err(failed)?;
+    let (stream, view) = group.views().map_err(failed)?;
+    let (mut claimed, mut given, mut gone) = (ClaimedEntries::default(), Vec::new(), Vec::new());
     let (mut count, mut looks) = (claim.count, claim.count.saturating_mul(AutoClaim::LOOKS));
-    while let Some(pending) = group.pending.get_mut(at).filter(|_| count > 0 && looks > 0) {
-        looks -= 1;
-        at += 1;
-        let Some(entry) = stream.get(pending.id) else {
-            gone.push(pending.id);
-            count -= 1;
-            continue;
+    let mut all = view.pending_from(claim.start);
+    let next = loop {
+        let Some(pending) = all.next() else {
+            break EntryId::MIN;
         };
-        if pending.idle_ms(now_ms) < claim.least_idle {
-            continue;
+        if count == 0 || looks == 0 {
+            break pending.id;
         }
-        pending.consumer = consumer;
-        pending.delivered_ms = now_ms;
-        pending.deliveries = pending.deliveries.saturating_add(u64::from(!claim.just_id));
-        group.note_active(consumer, now_ms);
-        claimed.push(entry, claim.just_id);
+        looks -= 1;
+        match stream.get(pending.id) {
+            None => gone.push(pending.id),
+            Some(_) if pending.idle_ms(now_ms) < claim.least_idle => continue,
+            Some(entry) => {
+                let again = u64::from(!claim.just_id);
+                given.push((pending.id, pending.deliveries.saturating_add(again)));
+                claimed.push(entry, claim.just_id);
+            }
+        }
         count -= 1;
+    };
+    drop(all);
+    for (id, deliveries) in given {
+        group.deliver(id, (now_ms, deliveries));
+        group.note_active();
     }
-    let next = group.pending.get(at).map_or(EntryId::MIN, |entry| entry.id);
-    remove_all(&mut group, &gone);
+    gone.iter().for_each(|id| group.remove_pending(*id));
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(3));
     push_id(&mut reply, next);
     claimed.add_to(&mut reply);
     reply.push(NestedItem::Array(gone.len()));
     gone.iter().for_each(|id| push_id(&mut reply, *id));
-    Ok(edited_group(Reply::Nested(reply), bytes, &group, created))
-}
-
-/// Removes pending entries, whose ids are in their order.
-fn remove_all(group: &mut ConsumerGroup<'_>, ids: &[EntryId]) {
-    if !ids.is_empty() {
-        let is_gone = |id| ids.binary_search(&id).is_ok();
-        group.pending.retain(|entry| !is_gone(entry.id));
-        group.changed = true;
-    }
+    Ok(edited_group(Reply::Nested(reply), group))
 }

@@ -3,9 +3,10 @@
 use base::key_event::KeyEvent;
 use base::transaction::{CallError, OpError, Reply};
 
-use super::replies::{Executed, bytes_of, edited, edited_group, failed, integer, is};
-use crate::call::{CallArguments, CallOutcome, StoredValue};
-use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamView};
+use super::replies::{Executed, data_of, edited, editor_of, failed, integer, is};
+use crate::call::{CallArguments, CallOutcome, StoredData, StoredValue};
+use crate::stream::{EntryId, GroupPosition, GroupView, StreamChange};
+use crate::stream_editor::StreamEditor;
 
 /// The options of `XGROUP CREATE` and `XGROUP SETID`.
 #[derive(Default)]
@@ -38,15 +39,20 @@ impl GroupOptions {
     }
 }
 
-/// Returns the bytes of a stream, which must be there.
-fn existing(value: Option<StoredValue<'_>>) -> Result<&[u8], OpError> {
-    bytes_of(value)?.ok_or(failed(CallError::GroupNeedsKey))
+/// Returns the editor of a stream, which must be there.
+fn existing(value: Option<StoredValue<'_>>) -> Result<StreamEditor<'_>, OpError> {
+    editor_of(value)?.ok_or(failed(CallError::GroupNeedsKey))
 }
 
 /// Returns a group of a stream, which must have it.
-fn existing_group<'v>(bytes: &'v [u8], name: &[u8]) -> Result<ConsumerGroup<'v>, OpError> {
-    let group = StreamView::new(bytes).group(name).map_err(failed)?;
-    group.ok_or(failed(CallError::NoGroup))
+fn existing_group<'s>(
+    stream: &'s mut StreamEditor<'_>,
+    name: &[u8],
+) -> Result<GroupView<'s>, OpError> {
+    let found = stream.with_group(name).map_err(failed)?;
+    found
+        .map(|(_, group)| group)
+        .ok_or(failed(CallError::NoGroup))
 }
 
 /// `XGROUP CREATE key group id | $ [MKSTREAM] [ENTRIESREAD count]`.
@@ -56,27 +62,25 @@ pub(super) fn create<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>
     };
     let given = options.len();
     let options = GroupOptions::parse(options, true)?;
-    let bytes = match options.makes_key {
-        true => bytes_of(value)?.unwrap_or_default(),
+    let mut stream = match options.makes_key {
+        true => StreamEditor::new(data_of(value)?.unwrap_or(StoredData::Bytes(b""))),
         false => existing(value)?,
     };
-    let stream = StreamView::new(bytes);
     if given > 3 {
         return Err(failed(CallError::SubcommandSyntax));
     }
     let last_id = match *id {
-        b"$" => stream.last_id(),
+        b"$" => stream.view().last_id(),
         id => EntryId::parse(id).map_err(failed)?,
     };
-    if stream.group(name).map_err(failed)?.is_some() {
+    if stream.with_group(name).map_err(failed)?.is_some() {
         return Err(failed(CallError::BusyGroup));
     }
-    let group = ConsumerGroup {
+    let position = GroupPosition {
+        last_id,
         entries_read: options.entries_read,
-        ..ConsumerGroup::new(name, last_id)
     };
-    let mut stream = StreamEditor::new(bytes);
-    stream.put_group(&group);
+    stream.apply(&StreamChange::PutGroup { name, position });
     Ok(edited(Reply::Ok, stream, &[KeyEvent::GroupCreate]))
 }
 
@@ -87,21 +91,20 @@ pub(super) fn set_id<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>
     };
     let given = options.len();
     let options = GroupOptions::parse(options, false)?;
-    let bytes = existing(value)?;
-    let group = existing_group(bytes, name)?;
+    let mut stream = existing(value)?;
+    existing_group(&mut stream, name)?;
     if given > 2 {
         return Err(failed(CallError::SubcommandSyntax));
     }
     let last_id = match *id {
-        b"$" => StreamView::new(bytes).last_id(),
+        b"$" => stream.view().last_id(),
         id => EntryId::parse_or_end(id).map_err(failed)?,
     };
-    let mut stream = StreamEditor::new(bytes);
-    stream.put_group(&ConsumerGroup {
+    let position = GroupPosition {
         last_id,
         entries_read: options.entries_read,
-        ..group
-    });
+    };
+    stream.apply(&StreamChange::PutGroup { name, position });
     Ok(edited(Reply::Ok, stream, &[KeyEvent::GroupSetId]))
 }
 
@@ -110,9 +113,8 @@ pub(super) fn destroy<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>
     let [name] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let bytes = existing(value)?;
-    let mut stream = StreamEditor::new(bytes);
-    let removed = stream.remove_group(name);
+    let mut stream = existing(value)?;
+    let removed = stream.apply(&StreamChange::RemoveGroup { name });
     let reply = Reply::Int(removed.into());
     Ok(edited(reply, stream, &[KeyEvent::GroupDestroy]))
 }
@@ -125,15 +127,18 @@ pub(super) fn create_consumer<'v>(
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let bytes = existing(value)?;
-    let mut group = existing_group(bytes, name)?;
-    let (_, created) = group.consumer_or_new(consumer, call.time_ms);
-    Ok(edited_group(
-        Reply::Int(created.into()),
-        Some(bytes),
-        &group,
-        created,
-    ))
+    let mut stream = existing(value)?;
+    let group = existing_group(&mut stream, name)?;
+    if group.consumer(consumer).is_some() {
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
+    }
+    stream.apply(&StreamChange::PutConsumer {
+        group: name,
+        name: consumer,
+        seen_ms: call.time_ms,
+        active_ms: None,
+    });
+    Ok(edited(Reply::Int(1), stream, &[KeyEvent::ConsumerCreate]))
 }
 
 /// `XGROUP DELCONSUMER key group consumer`.
@@ -144,13 +149,16 @@ pub(super) fn delete_consumer<'v>(
     let [name, consumer] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let bytes = existing(value)?;
-    let mut group = existing_group(bytes, name)?;
-    let Some(pending) = group.remove_consumer(consumer) else {
+    let mut stream = existing(value)?;
+    let group = existing_group(&mut stream, name)?;
+    let Some((key, _)) = group.consumer(consumer) else {
         return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
-    let mut stream = StreamEditor::new(bytes);
-    stream.put_group(&group);
+    let pending = group.pending_count_of(key);
+    stream.apply(&StreamChange::RemoveConsumer {
+        group: name,
+        name: consumer,
+    });
     let reply = Reply::Int(pending as i64);
     Ok(edited(reply, stream, &[KeyEvent::ConsumerDelete]))
 }

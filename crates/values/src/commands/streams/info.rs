@@ -5,7 +5,9 @@ use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{Executed, failed, integer, is, push_entries, push_entry, push_id, stream_of};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
-use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamEntry, StreamView};
+use crate::stream::{
+    EntryId, GroupConsumer, GroupView, PendingEntry, StreamEntry, StreamExtent, StreamView,
+};
 
 /// The most entries that `FULL` shows if its call does not say so.
 const USUAL_COUNT: usize = 10;
@@ -100,83 +102,85 @@ fn push_contents(reply: &mut NestedReply, stream: StreamView<'_>, count: usize) 
     let entries: Vec<StreamEntry<'_>> = entries.collect();
     reply.bytes(b"entries");
     push_entries(reply, &entries);
-    let groups: Vec<ConsumerGroup<'_>> = stream.groups().collect();
+    let groups: Vec<GroupView<'_>> = stream.groups().collect();
+    let extent = stream.extent();
     reply.bytes(b"groups");
     reply.push(NestedItem::Array(groups.len()));
     for group in &groups {
         reply.push(NestedItem::Map(7));
         reply.bytes(b"name");
-        reply.bytes(group.name);
-        push_position(reply, stream, group);
-        push_number(reply, "pel-count", group.pending.len());
-        let pending: Vec<_> = group.pending.iter().take(count).collect();
+        reply.bytes(group.name());
+        push_position(reply, extent, group);
+        push_number(reply, "pel-count", group.pending_count());
+        let pending: Vec<_> = group.pending_from(EntryId::MIN).take(count).collect();
         reply.bytes(b"pending");
         reply.push(NestedItem::Array(pending.len()));
         for entry in pending {
             reply.push(NestedItem::Array(4));
             push_id(reply, entry.id);
-            let consumer = group.consumers.get(entry.consumer);
-            reply.bytes(consumer.map_or(b"", |consumer| consumer.name));
+            reply.bytes(group.consumer_name(entry.consumer));
             push_delivery(reply, entry);
         }
         reply.bytes(b"consumers");
-        reply.push(NestedItem::Array(group.consumers.len()));
-        let counts = group.pending_counts();
-        (0..counts.len()).for_each(|at| push_consumer(reply, group, (at, counts[at]), count));
+        reply.push(NestedItem::Array(group.consumer_count()));
+        for consumer in group.consumers() {
+            push_consumer(reply, group, consumer, count);
+        }
     }
 }
 
 /// Adds a consumer with at most `count` of its pending entries.
 fn push_consumer(
     reply: &mut NestedReply,
-    group: &ConsumerGroup<'_>,
-    (at, pending): (usize, usize),
+    group: &GroupView<'_>,
+    (key, consumer): (usize, GroupConsumer),
     count: usize,
 ) {
-    let consumer = &group.consumers[at];
+    let pending = group.pending_count_of(key);
     reply.push(NestedItem::Map(5));
     reply.bytes(b"name");
-    reply.bytes(consumer.name);
+    reply.bytes(&consumer.name);
     push_number(reply, "seen-time", consumer.seen_ms as usize);
     let active = consumer.active_ms.map_or(-1, |ms| ms as i64);
     push_number_or_nil(reply, "active-time", Some(active));
     push_number(reply, "pel-count", pending);
     reply.bytes(b"pending");
     reply.push(NestedItem::Array(pending.min(count)));
-    let own = group.pending.iter().filter(|entry| entry.consumer == at);
-    for entry in own.take(count) {
+    for entry in group.pending_of(key, EntryId::MIN).take(count) {
         reply.push(NestedItem::Array(3));
         push_id(reply, entry.id);
         push_delivery(reply, entry);
     }
 }
 
-fn push_delivery(reply: &mut NestedReply, entry: &PendingEntry) {
+fn push_delivery(reply: &mut NestedReply, entry: PendingEntry) {
     reply.push(NestedItem::Int(entry.delivered_ms as i64));
     reply.push(NestedItem::Int(entry.deliveries as i64));
 }
 
 /// Adds how far a group has read.
-fn push_position(reply: &mut NestedReply, stream: StreamView<'_>, group: &ConsumerGroup<'_>) {
-    push_named_id(reply, "last-delivered-id", group.last_id);
-    let read = group.entries_read.map(|read| read as i64);
+fn push_position(reply: &mut NestedReply, stream: StreamExtent, group: &GroupView<'_>) {
+    let position = group.position();
+    push_named_id(reply, "last-delivered-id", position.last_id);
+    let read = position.entries_read.map(|read| read as i64);
     push_number_or_nil(reply, "entries-read", read);
-    push_number_or_nil(reply, "lag", stream.lag(group));
+    push_number_or_nil(reply, "lag", stream.lag(position));
 }
 
 /// `XINFO GROUPS key`.
 pub(super) fn groups<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let stream = existing(value)?;
-    let groups: Vec<ConsumerGroup<'_>> = stream.groups().collect();
+    let groups: Vec<GroupView<'_>> = stream.groups().collect();
+    let extent = stream.extent();
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(groups.len()));
     for group in &groups {
         reply.push(NestedItem::Map(6));
         reply.bytes(b"name");
-        reply.bytes(group.name);
-        push_number(&mut reply, "consumers", group.consumers.len());
-        push_number(&mut reply, "pending", group.pending.len());
-        push_position(&mut reply, stream, group);
+        reply.bytes(group.name());
+        push_number(&mut reply, "consumers", group.consumer_count());
+        push_number(&mut reply, "pending", group.pending_count());
+        push_position(&mut reply, extent, group);
     }
     Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
@@ -193,12 +197,12 @@ pub(super) fn consumers<'v>(
     let group = group.ok_or(failed(CallError::NoGroup))?;
     let since = |ms: u64| call.time_ms.saturating_sub(ms) as usize;
     let mut reply = NestedReply::default();
-    reply.push(NestedItem::Array(group.consumers.len()));
-    for (consumer, pending) in group.consumers.iter().zip(group.pending_counts()) {
+    reply.push(NestedItem::Array(group.consumer_count()));
+    for (key, consumer) in group.consumers() {
         reply.push(NestedItem::Map(4));
         reply.bytes(b"name");
-        reply.bytes(consumer.name);
-        push_number(&mut reply, "pending", pending);
+        reply.bytes(&consumer.name);
+        push_number(&mut reply, "pending", group.pending_count_of(key));
         push_number(&mut reply, "idle", since(consumer.seen_ms));
         let inactive = consumer.active_ms.map_or(-1, |ms| since(ms) as i64);
         push_number_or_nil(&mut reply, "inactive", Some(inactive));

@@ -4,32 +4,26 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 use smallvec::SmallVec;
 
-use super::replies::{Executed, bytes_of, edited_group, failed, group_of, integer, is, push_id};
+use super::replies::{Executed, edited, editor_of, failed, group_of, integer, is, push_id};
 use crate::call::{CallArguments, CallOutcome, StoredValue};
-use crate::stream::{ConsumerGroup, EntryId, PendingEntry, StreamView};
+use crate::stream::{EntryId, GroupView, PendingEntry, StreamChange};
 
 /// `XACK key group id [id …]`.
 pub(super) fn xack<'v>(call: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
     let [name, ids @ ..] = call.args else {
         return Err(failed(CallError::Arity));
     };
-    let bytes = bytes_of(value)?;
-    let stream = StreamView::new(bytes.unwrap_or_default());
-    let Some(mut group) = stream.group(name).map_err(failed)? else {
+    let Some(mut stream) = editor_of(value)? else {
         return Ok(CallOutcome::unchanged(Reply::Int(0)));
     };
+    if stream.with_group(name).map_err(failed)?.is_none() {
+        return Ok(CallOutcome::unchanged(Reply::Int(0)));
+    }
     let ids = ids.iter().map(|id| EntryId::parse(id));
     let ids: SmallVec<[EntryId; 8]> = ids.collect::<Result<_, _>>().map_err(failed)?;
-    let removed = ids
-        .into_iter()
-        .filter(|id| group.remove_pending(*id))
-        .count();
-    Ok(edited_group(
-        Reply::Int(removed as i64),
-        bytes,
-        &group,
-        false,
-    ))
+    let mut remove = |id| stream.apply(&StreamChange::RemovePending { group: name, id });
+    let removed = ids.into_iter().filter(|id| remove(*id)).count();
+    Ok(edited(Reply::Int(removed as i64), stream, &[]))
 }
 
 /// The pending entries that `XPENDING` lists.
@@ -74,7 +68,7 @@ pub(super) fn xpending<'v>(
         3..=6 => Some(PendingFilter::parse(options)?),
         _ => return Err(failed(CallError::Syntax)),
     };
-    let (_, group) = group_of(bytes_of(value)?, name)?;
+    let (_, group) = group_of(value, name)?;
     let reply = match filter {
         None => summary(&group),
         Some(filter) => list(&group, &filter, call.time_ms),
@@ -82,11 +76,12 @@ pub(super) fn xpending<'v>(
     Ok(CallOutcome::unchanged(Reply::Nested(reply)))
 }
 
-fn summary(group: &ConsumerGroup<'_>) -> NestedReply {
+fn summary(group: &GroupView<'_>) -> NestedReply {
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(4));
-    reply.push(NestedItem::Int(group.pending.len() as i64));
-    let (Some(first), Some(last)) = (group.pending.first(), group.pending.last()) else {
+    reply.push(NestedItem::Int(group.pending_count() as i64));
+    let first = group.pending_from(EntryId::MIN).next();
+    let (Some(first), Some(last)) = (first, group.last_pending()) else {
         [NestedItem::Nil, NestedItem::Nil, NestedItem::NilArray]
             .iter()
             .for_each(|item| reply.push(*item));
@@ -94,34 +89,33 @@ fn summary(group: &ConsumerGroup<'_>) -> NestedReply {
     };
     push_id(&mut reply, first.id);
     push_id(&mut reply, last.id);
-    let counts = group.pending_counts();
-    let counts = group.consumers.iter().zip(counts);
+    let counts = group.consumers().into_iter();
+    let counts = counts.map(|(key, consumer)| (consumer.name, group.pending_count_of(key)));
     let counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
     reply.push(NestedItem::Array(counts.len()));
-    for (consumer, count) in counts {
+    for (name, count) in counts {
         reply.push(NestedItem::Array(2));
-        reply.bytes(consumer.name);
+        reply.bytes(&name);
         reply.bytes(count.to_string().as_bytes());
     }
     reply
 }
 
-fn list(group: &ConsumerGroup<'_>, filter: &PendingFilter<'_>, now_ms: u64) -> NestedReply {
-    let consumer = filter.consumer.map(|name| group.consumer(name));
-    let is_shown = |entry: &&PendingEntry| {
-        consumer.is_none_or(|consumer| consumer == Some(entry.consumer))
-            && entry.idle_ms(now_ms) >= filter.idle_ms
+fn list(group: &GroupView<'_>, filter: &PendingFilter<'_>, now_ms: u64) -> NestedReply {
+    let entries = match filter.consumer.map(|name| group.consumer(name)) {
+        None => group.pending_from(filter.start),
+        Some(Some((key, _))) => group.pending_of(key, filter.start),
+        Some(None) => Box::new(std::iter::empty()),
     };
-    let entries = group.pending[group.pending_from(filter.start)..].iter();
     let entries = entries.take_while(|entry| entry.id <= filter.end);
-    let entries: Vec<_> = entries.filter(is_shown).take(filter.count).collect();
+    let entries = entries.filter(|entry| entry.idle_ms(now_ms) >= filter.idle_ms);
+    let entries: Vec<PendingEntry> = entries.take(filter.count).collect();
     let mut reply = NestedReply::default();
     reply.push(NestedItem::Array(entries.len()));
     for entry in entries {
         reply.push(NestedItem::Array(4));
         push_id(&mut reply, entry.id);
-        let consumer = group.consumers.get(entry.consumer);
-        reply.bytes(consumer.map_or(b"", |consumer| consumer.name));
+        reply.bytes(group.consumer_name(entry.consumer));
         reply.push(NestedItem::Int(entry.idle_ms(now_ms) as i64));
         reply.push(NestedItem::Int(entry.deliveries as i64));
     }

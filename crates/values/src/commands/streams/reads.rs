@@ -4,11 +4,12 @@ use base::nested::{NestedItem, NestedReply};
 use base::transaction::{CallError, OpError, Reply};
 
 use super::replies::{
-    Executed, bytes_of, edited_group, failed, group_of, id_reply, integer, is, nil_array,
+    Executed, edited_group, editor_with_group, failed, group_of, id_reply, integer, is, nil_array,
     push_entries, push_entry, push_id, stream_of,
 };
 use crate::call::{CallArguments, CallOutcome, StoredValue};
-use crate::stream::{ConsumerGroup, EntryId, StreamEntry, StreamView};
+use crate::stream::{EntryId, StreamEntry, StreamView};
+use crate::stream_editor::GroupEditor;
 
 /// `XLEN key`.
 pub(super) fn xlen<'v>(_: CallArguments<'_>, value: Option<StoredValue<'v>>) -> Executed<'v> {
@@ -111,9 +112,8 @@ fn entries_or_nil(entries: &[StreamEntry<'_>]) -> Reply<'static> {
 }
 
 /// What `XREADGROUP` reads of one key, and as which consumer.
-struct GroupRead<'c, 'v> {
-    stream: StreamView<'v>,
-    group: ConsumerGroup<'v>,
+struct GroupRead<'c> {
+    group: &'c [u8],
     consumer: &'c [u8],
     /// The greatest id: new entries. Otherwise those of the consumer behind this one.
     after: EntryId,
@@ -121,27 +121,30 @@ struct GroupRead<'c, 'v> {
     no_ack: bool,
 }
 
-impl<'c, 'v> GroupRead<'c, 'v> {
-    /// Parses `id count group consumer [NOACK]`.
-    fn parse(args: &[&'c [u8]], bytes: Option<&'v [u8]>) -> Result<Self, OpError> {
+impl<'c> GroupRead<'c> {
+    /// Parses `id count group consumer [NOACK]`. `find` looks for the group.
+    fn parse<T>(
+        args: &[&'c [u8]],
+        find: impl FnOnce(&[u8]) -> Result<T, OpError>,
+    ) -> Result<(Self, T), OpError> {
         let [id, count, group, consumer, no_ack @ ..] = args else {
             return Err(failed(CallError::Arity));
         };
-        let (stream, group) = group_of(bytes, group)?;
+        let found = find(group)?;
         let after = match *id {
             b">" => EntryId::MAX,
             b"$" => return Err(failed(CallError::LastIdInGroup)),
             b"+" => return Err(failed(CallError::LastEntryInGroup)),
             id => EntryId::parse(id).map_err(failed)?,
         };
-        Ok(GroupRead {
-            stream,
+        let read = GroupRead {
             group,
             consumer,
             after,
             count: count_of(count)?,
             no_ack: !no_ack.is_empty(),
-        })
+        };
+        Ok((read, found))
     }
 }
 
@@ -150,7 +153,7 @@ pub(super) fn check_xreadgroup<'v>(
     call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Executed<'v> {
-    GroupRead::parse(call.args, bytes_of(value)?)?;
+    GroupRead::parse(call.args, |name| group_of(value, name))?;
     Ok(CallOutcome::unchanged(Reply::Ok))
 }
 
@@ -160,81 +163,73 @@ pub(super) fn xreadgroup<'v>(
     call: CallArguments<'_>,
     value: Option<StoredValue<'v>>,
 ) -> Executed<'v> {
-    let bytes = bytes_of(value)?;
-    let GroupRead {
-        stream,
-        mut group,
-        consumer,
-        after,
-        count,
-        no_ack,
-    } = GroupRead::parse(call.args, bytes)?;
-    let now_ms = call.time_ms;
-    let (consumer, created) = group.consumer_or_new(consumer, now_ms);
-    group.see(consumer, now_ms);
-    let reply = match after.next() {
-        None => {
-            let entries = new_entries(stream, &mut group, count);
-            if !entries.is_empty() {
-                group.note_active(consumer, now_ms);
-            }
-            if !no_ack {
-                let ids = entries.iter().map(|entry| entry.id);
-                ids.for_each(|id| group.deliver(id, consumer, now_ms));
-            }
-            entries_or_nil(&entries)
-        }
-        Some(start) => history(stream, &mut group, (consumer, start, count), now_ms),
+    let (read, stream) = GroupRead::parse(call.args, |name| editor_with_group(value, name))?;
+    let consumer = (read.group, read.consumer);
+    let mut group = GroupEditor::new(stream, consumer, call.time_ms).map_err(failed)?;
+    let reply = match read.after.next() {
+        None => new_entries(&mut group, &read, call.time_ms),
+        Some(start) => history(&mut group, &read, start, call.time_ms),
     };
-    Ok(edited_group(reply, bytes, &group, created))
+    Ok(edited_group(reply.map_err(failed)?, group))
 }
 
-/// Returns the entries that a group has not delivered, and moves it behind them.
-fn new_entries<'v>(
-    stream: StreamView<'v>,
-    group: &mut ConsumerGroup<'_>,
-    count: usize,
-) -> Vec<StreamEntry<'v>> {
-    let Some(start) = group.last_id.next() else {
-        return Vec::new();
-    };
-    let entries = stream.range(start, EntryId::MAX).take(count);
-    let entries: Vec<StreamEntry<'v>> = entries.collect();
-    entries
-        .iter()
-        .for_each(|entry| group.advance(stream, entry.id));
-    entries
-}
-
-/// Delivers pending entries of a consumer again, from an id on.
-fn history(
-    stream: StreamView<'_>,
-    group: &mut ConsumerGroup<'_>,
-    (consumer, start, count): (usize, EntryId, usize),
+/// Delivers entries that the group has not delivered, and moves it behind them.
+fn new_entries(
+    group: &mut GroupEditor<'_, '_>,
+    read: &GroupRead<'_>,
     now_ms: u64,
-) -> Reply<'static> {
-    let first = group.pending_from(start);
-    let own = group.pending[first..].iter_mut();
-    let own = own.filter(|entry| entry.consumer == consumer).take(count);
-    let (mut reply, mut shown) = (NestedReply::default(), 0);
-    for pending in own {
+) -> Result<Reply<'static>, CallError> {
+    let (stream, view) = group.views()?;
+    let mut position = view.position();
+    let Some(start) = position.last_id.next() else {
+        return Ok(Reply::Nil);
+    };
+    let entries = stream.range(start, EntryId::MAX).take(read.count);
+    let entries: Vec<StreamEntry<'_>> = entries.collect();
+    let (reply, extent) = (entries_or_nil(&entries), stream.extent());
+    let ids: Vec<EntryId> = entries.iter().map(|entry| entry.id).collect();
+    if ids.is_empty() {
+        return Ok(reply);
+    }
+    ids.iter().for_each(|id| position.advance(extent, *id));
+    group.set_position(position);
+    if !read.no_ack {
+        ids.iter().for_each(|id| group.deliver(*id, (now_ms, 1)));
+    }
+    group.note_active();
+    Ok(reply)
+}
+
+/// Delivers pending entries of the consumer again, from an id on.
+fn history(
+    group: &mut GroupEditor<'_, '_>,
+    read: &GroupRead<'_>,
+    start: EntryId,
+    now_ms: u64,
+) -> Result<Reply<'static>, CallError> {
+    let (stream, view) = group.views()?;
+    let consumer = view.consumer(read.consumer);
+    let own = consumer.map(|(key, _)| view.pending_of(key, start).take(read.count));
+    let (mut entries, mut shown, mut delivered) = (NestedReply::default(), 0, Vec::new());
+    for pending in own.into_iter().flatten() {
         shown += 1;
         match stream.get(pending.id) {
             Some(entry) => {
-                pending.delivered_ms = now_ms;
-                pending.deliveries = pending.deliveries.saturating_add(1);
-                group.changed = true;
-                push_entry(&mut reply, entry);
+                delivered.push((pending.id, pending.deliveries.saturating_add(1)));
+                push_entry(&mut entries, entry);
             }
             None => {
-                reply.push(NestedItem::Array(2));
-                push_id(&mut reply, pending.id);
-                reply.push(NestedItem::NilArray);
+                entries.push(NestedItem::Array(2));
+                push_id(&mut entries, pending.id);
+                entries.push(NestedItem::NilArray);
             }
         }
     }
-    let mut all = NestedReply::default();
-    all.push(NestedItem::Array(shown));
-    all.append(&reply);
-    Reply::Nested(all)
+    for (id, deliveries) in delivered {
+        group.deliver(id, (now_ms, deliveries));
+    }
+    let mut reply = NestedReply::default();
+    reply.push(NestedItem::Array(shown));
+    reply.append(&entries);
+    Ok(Reply::Nested(reply))
 }

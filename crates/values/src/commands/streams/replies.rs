@@ -5,24 +5,47 @@ use base::nested::{NestedItem, NestedReply};
 use base::number::parse_int;
 use base::transaction::{CallError, Kind, OpError, Reply};
 
-use crate::call::{CallOutcome, StoredData, StoredValue, ValueChange};
-use crate::stream::{ConsumerGroup, EntryId, StreamEditor, StreamEntry, StreamView};
+use crate::call::{CallOutcome, ChangedData, StoredData, StoredValue, ValueChange};
+use crate::stream::{EntryId, GroupView, StreamEntry, StreamView};
+use crate::stream_editor::{self, GroupEditor, StreamEditor};
 
 /// The result of a command.
 pub(super) type Executed<'v> = Result<CallOutcome<'v>, OpError>;
 
-/// Returns the bytes of a value, which must be a stream; `None`: the key is absent.
-pub(super) fn bytes_of(value: Option<StoredValue<'_>>) -> Result<Option<&[u8]>, OpError> {
-    match value.map(|value| (value.kind, value.data)) {
+/// Returns the data of a value, which must be a stream; `None`: the key is absent.
+pub(super) fn data_of(value: Option<StoredValue<'_>>) -> Result<Option<StoredData<'_>>, OpError> {
+    match value {
         None => Ok(None),
-        Some((Kind::Stream, StoredData::Bytes(bytes))) => Ok(Some(bytes)),
+        Some(value) if value.kind == Kind::Stream => Ok(Some(value.data)),
         Some(_) => Err(OpError::WrongType),
     }
 }
 
 /// Returns the stream of a value; `None`: the key is absent.
 pub(super) fn stream_of(value: Option<StoredValue<'_>>) -> Result<Option<StreamView<'_>>, OpError> {
-    Ok(bytes_of(value)?.map(StreamView::new))
+    Ok(data_of(value)?.map(stream_editor::stream_of))
+}
+
+/// Returns the editor of the stream of a value; `None`: the key is absent.
+pub(super) fn editor_of(
+    value: Option<StoredValue<'_>>,
+) -> Result<Option<StreamEditor<'_>>, OpError> {
+    Ok(data_of(value)?.map(StreamEditor::new))
+}
+
+/// Returns the editor of the stream of a value, which has a group with this name.
+///
+/// # Errors
+/// [`CallError::NoKeyOrGroup`]: the stream or the group is absent.
+pub(super) fn editor_with_group<'v>(
+    value: Option<StoredValue<'v>>,
+    name: &[u8],
+) -> Result<StreamEditor<'v>, OpError> {
+    let mut stream = editor_of(value)?.ok_or(failed(CallError::NoKeyOrGroup))?;
+    match stream.with_group(name).map_err(failed)? {
+        Some(_) => Ok(stream),
+        None => Err(failed(CallError::NoKeyOrGroup)),
+    }
 }
 
 /// Returns a stream and its group with this name.
@@ -30,11 +53,10 @@ pub(super) fn stream_of(value: Option<StoredValue<'_>>) -> Result<Option<StreamV
 /// # Errors
 /// [`CallError::NoKeyOrGroup`]: one of them is absent.
 pub(super) fn group_of<'v>(
-    bytes: Option<&'v [u8]>,
+    value: Option<StoredValue<'v>>,
     name: &[u8],
-) -> Result<(StreamView<'v>, ConsumerGroup<'v>), OpError> {
-    let bytes = bytes.ok_or(failed(CallError::NoKeyOrGroup))?;
-    let stream = StreamView::new(bytes);
+) -> Result<(StreamView<'v>, GroupView<'v>), OpError> {
+    let stream = stream_of(value)?.ok_or(failed(CallError::NoKeyOrGroup))?;
     let group = stream.group(name).map_err(failed)?;
     Ok((stream, group.ok_or(failed(CallError::NoKeyOrGroup))?))
 }
@@ -49,30 +71,25 @@ pub(super) fn edited<'v>(
     stream: StreamEditor<'_>,
     events: &[KeyEvent],
 ) -> CallOutcome<'v> {
-    match stream.into_changed() {
-        None => CallOutcome::unchanged(reply),
-        Some(bytes) => CallOutcome {
-            reply,
-            change: ValueChange::Set(Kind::Stream, bytes),
-            events: match events {
-                [] => [KeyEvent::Unannounced].into_iter().collect(),
-                events => events.iter().copied().collect(),
-            },
+    let Some(changed) = stream.into_changed() else {
+        return CallOutcome::unchanged(reply);
+    };
+    CallOutcome {
+        reply,
+        change: match changed {
+            ChangedData::Bytes(bytes) => ValueChange::Set(Kind::Stream, bytes),
+            ChangedData::Edited => ValueChange::Edited,
+        },
+        events: match events {
+            [] => [KeyEvent::Unannounced].into_iter().collect(),
+            events => events.iter().copied().collect(),
         },
     }
 }
 
-/// Returns the outcome of a command that may have changed a group; `created`: one of its consumers is new.
-pub(super) fn edited_group<'v>(
-    reply: Reply<'v>,
-    bytes: Option<&[u8]>,
-    group: &ConsumerGroup<'_>,
-    created: bool,
-) -> CallOutcome<'v> {
-    let mut stream = StreamEditor::new(bytes.unwrap_or_default());
-    if group.changed {
-        stream.put_group(group);
-    }
+/// Returns the outcome of a command of a consumer.
+pub(super) fn edited_group<'v>(reply: Reply<'v>, group: GroupEditor<'_, '_>) -> CallOutcome<'v> {
+    let (stream, created) = group.finish();
     let events = [KeyEvent::ConsumerCreate];
     edited(reply, stream, &events[..usize::from(created)])
 }

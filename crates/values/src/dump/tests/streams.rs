@@ -120,13 +120,10 @@ fn payloads_of_streams_are_those_of_redis() {
     assert_eq!(payload(&value), CONSUMERS);
     let group = StreamView::new(&value).group(b"g");
     let group = group.expect("it is whole").expect("it is there");
-    let names: Vec<&[u8]> = group
-        .consumers
-        .iter()
-        .map(|consumer| consumer.name)
-        .collect();
+    let consumers = group.consumers().into_iter();
+    let names: Vec<Vec<u8>> = consumers.map(|(_, own)| own.name.to_vec()).collect();
     assert_eq!(names, [&b"alice"[..], b"bob", b"idle"]);
-    let pending = group.pending.iter();
+    let pending = group.pending_from(EntryId::MIN);
     let pending = pending.map(|own| (own.id.ms, own.consumer, own.delivered_ms, own.deliveries));
     assert_eq!(
         pending.collect::<Vec<_>>(),
@@ -209,7 +206,7 @@ fn deleted_entries_are_left_out() {
     assert_eq!((stream.added(), stream.deleted_id()), (2, EntryId::MIN));
     let read = stream
         .groups()
-        .map(|group| (group.entries_read, group.pending.len()));
+        .map(|group| (group.position().entries_read, group.pending_count()));
     assert_eq!(read.collect::<Vec<_>>(), [(Some(1), 4), (Some(0), 0)]);
 }
 
@@ -231,8 +228,8 @@ fn consumers_of_later_releases_have_another_time() {
         let value = decoded(payload).expect("a stream");
         let group = StreamView::new(&value).group(b"g");
         let group = group.expect("it is whole").expect("it is there");
-        let consumers = group.consumers.iter();
-        let times = consumers.map(|consumer| (consumer.seen_ms, consumer.active_ms));
+        let consumers = group.consumers().into_iter();
+        let times = consumers.map(|(_, consumer)| (consumer.seen_ms, consumer.active_ms));
         times.collect::<Vec<_>>()
     };
     let seen: Vec<u64> = active(CONSUMERS).iter().map(|(seen, _)| *seen).collect();
@@ -380,7 +377,8 @@ fn numbers_may_be_the_greatest() {
     for value in [once, claimed] {
         let group = StreamView::new(&value).group(b"g");
         let group = group.expect("it is whole").expect("it is there");
-        assert_eq!(group.pending[0].deliveries, u64::MAX);
+        let pending = group.pending_from(EntryId::MIN).next();
+        assert_eq!(pending.map(|own| own.deliveries), Some(u64::MAX));
         let value = changed(Some(value), ["XADD 10-1 f v", "XREADGROUP > 1 g c"]);
         assert_eq!(StreamView::new(&value).added(), 0);
         assert!(StreamView::new(&value).check());

@@ -75,6 +75,10 @@ impl Generator {
             let field = self.pick(&["f", "g", "", "a longer name"]);
             args.extend([field, b(&self.rng.u32(..2000).to_string())]);
         }
+        // Two such entries make a large stream. Each is a node, in both servers.
+        if ms % 16 == 0 {
+            args.extend([b("long"), b(&"v".repeat(4100))]);
+        }
         args
     }
 
