@@ -27,6 +27,8 @@ pub enum Bug {
     StaleLease,
     /// A former leader keeps the effects that it has executed and not committed.
     KeptOverlay,
+    /// A former leader keeps staged versions, on which it stages further ones when it leads again.
+    KeptChain,
     /// A lock is taken over when its lease has ended by the wall clock.
     TrustedWallClock,
     /// A token is drawn without regard to the last one of the key.
@@ -76,7 +78,7 @@ mod chosen {
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Bug; 19] = [
+        pub const ALL: [Bug; 20] = [
             Bug::EarlyReply,
             Bug::NoValidation,
             Bug::IgnoredHolds,
@@ -85,6 +87,7 @@ mod chosen {
             Bug::EarlyCommit,
             Bug::StaleLease,
             Bug::KeptOverlay,
+            Bug::KeptChain,
             Bug::TrustedWallClock,
             Bug::ForgottenToken,
             Bug::ForgottenGrace,
@@ -110,6 +113,7 @@ mod chosen {
                 Bug::EarlyCommit => "early-commit",
                 Bug::StaleLease => "stale-lease",
                 Bug::KeptOverlay => "kept-overlay",
+                Bug::KeptChain => "kept-chain",
                 Bug::TrustedWallClock => "trusted-wall-clock",
                 Bug::ForgottenToken => "forgotten-token",
                 Bug::ForgottenGrace => "forgotten-grace",

@@ -15,7 +15,7 @@ use crate::thread_context::ThreadContext;
 use crate::transaction::{ScanRead, TransactionState};
 use crate::version_ids;
 use crate::version_tree::VersionTree;
-use crate::word::{DEAD, LOCK, WordValue};
+use crate::word::{DEAD, HELD, LOCK, STAGED, STAGING, WordValue};
 
 /// The number of times that a reader looks again so that a commit on its record can finish, before
 /// it reads the old version, which will then not validate.
@@ -76,7 +76,7 @@ impl TransactionState {
         if let Some(own) = self.own_write(record) {
             return Some(self.writes[own].version);
         }
-        let seen = settled(record);
+        let seen = self.newest(engine, record);
         if seen.has(DEAD) {
             self.note_missing(key);
             return None;
@@ -90,6 +90,10 @@ impl TransactionState {
     /// Returns the version of a key for `WATCH`.
     pub(crate) fn watch_version(&mut self, engine: &Engine, hash: KeyHash, key: &[u8]) -> Version {
         let read = self.read(engine, hash, key);
+        // Its entry determines the version of what is staged.
+        let staged = self.reads.last().filter(|(_, seen)| seen.has(STAGED));
+        let awaited = staged.filter(|(record, _)| record.key() == key);
+        self.awaited.extend(awaited.map(|(record, _)| *record));
         match read.live {
             Some(_) => self.version_of(engine, key, read.tid),
             // The remains of absent keys depend on the janitor: here every entry gives another
@@ -154,6 +158,32 @@ impl TransactionState {
         version
     }
 
+    /// Returns a record's word once no commit is changing it, or after some tries: with its newest staged version
+    /// in place of the current one, if it has one and the transaction may use it.
+    #[inline]
+    fn newest(&mut self, engine: &Engine, record: RecordRef) -> WordValue {
+        let seen = settled(record);
+        match seen.has(STAGED) && !self.needs_applied {
+            false => seen,
+            true => self.newest_staged(engine, record),
+        }
+    }
+
+    #[cold]
+    fn newest_staged(&mut self, engine: &Engine, record: RecordRef) -> WordValue {
+        loop {
+            let seen = settled(record);
+            if !seen.has(STAGED) {
+                return seen;
+            }
+            if let Some(staged) = engine.holds.newest_staged(record) {
+                self.staged_ticket = self.staged_ticket.max(staged.ticket);
+                let marks = STAGED | seen.0 & (HELD | LOCK | STAGING);
+                return WordValue(staged.version.address() | marks);
+            }
+        }
+    }
+
     /// Visits the live keys of the database of `from`, from there to `to` (exclusive), in order until
     /// `limit` were visited.
     pub(crate) fn scan(
@@ -179,7 +209,7 @@ impl TransactionState {
                 return false;
             }
             last = Some(record);
-            let seen = settled(record);
+            let seen = self.newest(engine, record);
             if seen.has(DEAD) {
                 return true;
             }

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 use base::limits::Limits;
 use base::partition::OwnedReply;
-use base::{Abort, Change, Epoch, Op, Tid};
+use base::{Abort, Change, Epoch, Op, Tid, TransactionId};
 
 use crate::announce::announce;
 use crate::database_table::DatabaseTable;
@@ -37,7 +37,7 @@ use crate::log::RecordWrite;
 use crate::one_shot;
 use crate::origin::RecentOrigin;
 use crate::publish::{link_late, publish};
-use crate::record::RecordRef;
+use crate::record::{RecordRef, VersionRef};
 use crate::retry::pause;
 use crate::system_record::{self, is_transaction};
 use crate::thread_context::ThreadContext;
@@ -118,6 +118,36 @@ impl Applier {
         if decided {
             engine.holds.notify();
         }
+    }
+
+    /// Applies the entry of a transaction that this engine has staged, and that has passed its holds on: what was
+    /// staged becomes current. Returns `false`, and does nothing, if it has not: the entry is to be applied by its
+    /// changes.
+    ///
+    /// # Panics
+    /// As [`Applier::apply`].
+    pub fn apply_staged(&mut self, index: Epoch, stamp_ms: u64, id: TransactionId) -> bool {
+        let engine = Arc::clone(&self.thread.engine);
+        let _applying = engine.applying.lock();
+        let passed = match engine.prepared.lock().get_mut(&id) {
+            Some(staged) => std::mem::take(&mut staged.passed),
+            None => Vec::new(),
+        };
+        if passed.is_empty() {
+            return false;
+        }
+        expect_next(&engine, index);
+        {
+            let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
+            for record in passed {
+                let (seen, version) = lock_staged(&engine, record, id);
+                self.writes.push(RecordWrite { record, version });
+                self.locked.push(seen);
+            }
+            self.publish_locked(index);
+        }
+        engine.epochs.drive(index.next(), stamp_ms);
+        true
     }
 
     /// Starts fetching the memory of keys, ahead of entries that write a few of them each. Those of
@@ -256,6 +286,13 @@ impl Applier {
             self.locked.push(seen);
         }
         link_late(thread, &mut self.writes, &mut self.locked, tid_of(index));
+        self.publish_locked(index);
+        decided
+    }
+
+    /// Publishes the writes, whose records are locked.
+    fn publish_locked(&mut self, index: Epoch) {
+        let thread = &self.thread;
         let flushes = |write: &&RecordWrite| write.record == thread.engine.generation;
         let generation = match self.writes.iter().find(flushes) {
             Some(flush) => flush.version.generation(),
@@ -275,7 +312,6 @@ impl Applier {
         }
         self.writes.clear();
         self.locked.clear();
-        decided
     }
 }
 
@@ -316,6 +352,17 @@ fn execute_once(
     Ok(replies)
 }
 
+/// Locks a record, and takes the staged version that the transaction `id` wrote.
+fn lock_staged(engine: &Engine, record: RecordRef, id: TransactionId) -> (WordValue, VersionRef) {
+    for tries in 0..TRIES {
+        if let Some(taken) = engine.holds.lock_staged(record, id) {
+            return taken;
+        }
+        pause(tries);
+    }
+    panic!("a thread keeps a record locked")
+}
+
 /// Locks a record, or the live one of its key, even if a transaction holds it exclusively. Also
 /// returns `true` if one did.
 pub(crate) fn lock_to_apply(thread: &ThreadContext, record: &mut RecordRef) -> (WordValue, bool) {
@@ -324,7 +371,13 @@ pub(crate) fn lock_to_apply(thread: &ThreadContext, record: &mut RecordRef) -> (
         match record.word().lock() {
             Ok(seen) => return (seen, false),
             Err(LockRefusal::Held) => {
-                if let Some(seen) = holds.seize(*record) {
+                if let Some((seen, passing)) = holds.seize(*record) {
+                    if let Some(id) = passing
+                        && let Some(staged) = thread.engine.prepared.lock().get_mut(&id)
+                    {
+                        // They were made of the version that is replaced.
+                        staged.free_effects();
+                    }
                     return (seen, true);
                 }
             }

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::record::RecordRef;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
-use crate::word::{HELD, SHARED};
+use crate::word::{HELD, SHARED, STAGED, STAGING};
 
 /// Returns the same, or [`Abort::Held`] if the transaction, which has nothing locked any more, met a
 /// hold.
@@ -44,18 +44,27 @@ pub(crate) fn with_holder(
 
 /// Makes readers that come later give way to this transaction when it tries again.
 fn mark_wanted_writes(engine: &Engine, txn: &TransactionState) {
+    let marks = &engine.holds.writer_marks;
     for write in &txn.writes {
         let seen = write.record.word().load();
         if seen.has(SHARED) {
             let version = RecordRef::version(seen).tid();
-            let marks = &engine.holds.writer_marks;
             marks.note(write.record, version, txn.time_ms);
+        }
+    }
+    let needed = txn.writes.iter().map(|write| write.record);
+    let needed = needed.chain(txn.reads.iter().map(|(record, _)| *record));
+    let needed = needed.filter(|_| txn.needs_applied);
+    for record in needed.chain(txn.awaited.iter().copied()) {
+        if record.word().load().has(STAGED | STAGING) {
+            marks.note_applied(record, txn.time_ms);
         }
     }
 }
 
 fn has_read_held(txn: &TransactionState) -> bool {
-    !planted::is(Bug::IgnoredHolds) && txn.reads.iter().any(|(_, seen)| seen.has(HELD))
+    !planted::is(Bug::IgnoredHolds)
+        && (!txn.awaited.is_empty() || txn.reads.iter().any(|(_, seen)| seen.has(HELD)))
 }
 
 /// Returns the oldest holder of the records that the transaction needs, in any order of records in
@@ -65,13 +74,24 @@ pub(crate) fn conflicting_holder(engine: &Engine, txn: &TransactionState) -> Opt
     let writes = txn.writes.iter();
     let reads = txn.reads.iter();
     let ranges = txn.writes.iter();
+    let awaited = txn.awaited.iter();
+    let marks = excluding_marks(txn);
     writes
-        .filter_map(|write| holder_with(engine, write.record, HELD | SHARED))
-        .chain(reads.filter_map(|(record, _)| holder_with(engine, *record, HELD)))
+        .filter_map(|write| holder_with(engine, write.record, marks | SHARED))
+        .chain(reads.filter_map(|(record, _)| holder_with(engine, *record, marks)))
+        .chain(awaited.filter_map(|record| holder_with(engine, *record, STAGED | STAGING)))
         .chain(missing_holder(engine, txn))
         .chain(scanned_holder(engine, txn))
         .chain(ranges.filter_map(|write| holds.range_holder(write.record.key(), None)))
         .min_by_key(|holder| (holder.age, holder.id))
+}
+
+/// Returns the marks of records that a transaction cannot read. Others meet a passing hold only for a moment.
+fn excluding_marks(txn: &TransactionState) -> u64 {
+    match txn.needs_applied {
+        true => HELD | STAGING | STAGED,
+        false => HELD,
+    }
 }
 
 /// Returns the holder of a record whose word has one of these marks.
@@ -85,7 +105,7 @@ fn missing_holder(engine: &Engine, txn: &TransactionState) -> Option<Holder> {
     let index = &engine.index;
     txn.missing_keys().find_map(|key| {
         let record = index.get(index.hash(key), key)?;
-        holder_with(engine, record, HELD)
+        holder_with(engine, record, excluding_marks(txn))
     })
 }
 
@@ -94,7 +114,7 @@ fn scanned_holder(engine: &Engine, txn: &TransactionState) -> Option<Holder> {
     let mut found = None;
     for scan in &txn.scans {
         engine.index.range(&scan.from, Some(&scan.to), |record| {
-            found = holder_with(engine, record, HELD);
+            found = holder_with(engine, record, excluding_marks(txn));
             found.is_none()
         });
     }

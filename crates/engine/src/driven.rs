@@ -1,9 +1,16 @@
 //! Calls to a driven engine, besides entries.
 
+use std::sync::Arc;
+
 use base::epochs::EpochClock;
-use base::{Epoch, TransactionId};
+use base::transaction::Holder;
+use base::{Epoch, Timestamp, TransactionId};
 
 use crate::engine::Engine;
+use crate::garbage::Garbage;
+use crate::log::RecordWrite;
+use crate::staged_chain::StagedVersion;
+use crate::worker_slot::WorkerSlot;
 
 impl Engine {
     /// Returns the index of the newest entry that a driven engine has applied.
@@ -44,16 +51,68 @@ impl Engine {
     ///
     /// It waits for workers that are just staging. They may finish staging afterwards: the caller
     /// that submits their entries must find out that they come too late, and release them.
-    pub fn drop_holds(&self) {
+    pub fn drop_holds(self: &Arc<Self>) {
         assert!(
             self.epochs.is_driven(),
             "others keep what they have prepared"
         );
         let staging: Vec<_> = self.slots.iter().map(|slot| slot.staging.lock()).collect();
         let applying = self.applying.lock();
+        // What is staged last is given up first: it was made from what was staged before.
         self.prepared.lock().clear();
-        self.holds.drop_all(|record| self.queue.push(record));
+        let staged = self.holds.drop_all(|record| self.queue.push(record));
+        self.withdraw(&staged);
         drop((applying, staging));
         self.holds.notify();
+    }
+
+    /// Frees staged versions, once no worker can see them. Of each record the newest comes first.
+    fn withdraw(self: &Arc<Self>, staged: &[StagedVersion]) {
+        if staged.is_empty() {
+            return;
+        }
+        let thread = self.register_in(self.holds_restorer_slot());
+        let _guard = thread.pin();
+        for staged in staged {
+            let bytes = staged.bytes();
+            if let Some(tree) = staged.version.tree() {
+                tree.withdraw();
+            }
+            // They count from now on, until they are freed.
+            WorkerSlot::count(&thread.counters().bytes, bytes as i64);
+            thread.retire(Garbage::Version(staged.version));
+        }
+    }
+
+    /// Returns how many versions were staged after versions that were not applied yet, and how many staged versions
+    /// were dropped with a leadership.
+    #[must_use]
+    pub fn staged_counts(&self) -> (u64, u64) {
+        self.holds.staged_counts()
+    }
+
+    /// Passes the holds of a staged transaction on, whose entry is submitted at this moment and waits for `ticket`:
+    /// transactions that come later may use its writes as if they were applied, and are submitted behind it. Does
+    /// nothing if its holds last until the entry is applied.
+    ///
+    /// The caller submits no other entry of this engine meanwhile.
+    pub fn pass_holds(&self, id: TransactionId, ticket: u64) {
+        let mut prepared = self.prepared.lock();
+        let Some(staged) = prepared.get_mut(&id) else {
+            return;
+        };
+        let holder = Holder {
+            id,
+            age: Timestamp(u64::MAX),
+        };
+        for RecordWrite { record, version } in std::mem::take(&mut staged.effects) {
+            staged.passed.push(record);
+            let version = StagedVersion {
+                holder,
+                version,
+                ticket,
+            };
+            self.holds.pass(record, version);
+        }
     }
 }

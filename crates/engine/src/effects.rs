@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use base::Change;
 use base::transaction::Kind;
+use base::{Change, Tid};
 
 use crate::engine::Engine;
 use crate::log::RecordWrite;
@@ -45,8 +45,9 @@ pub(crate) fn write_of_change(
         } => {
             let record = thread.record_of(key);
             let current = RecordRef::version(record.word().load());
+            // An entry that was staged after another one does not know the index of that.
             assert!(
-                !current.is_absent() && current.tid() == base,
+                !current.is_absent() && (current.tid() == base || base == Tid::ZERO),
                 "the elements of a version are changed that is not the current one"
             );
             let version = edited_version(current, deadline, [changes].into_iter());

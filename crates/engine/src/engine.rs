@@ -284,9 +284,10 @@ impl Engine {
     /// nothing if nothing is held.
     pub fn end_hold(&self, id: TransactionId) {
         let held = self.prepared.lock().remove(&id);
-        let Some(held) = held else {
+        let Some(mut held) = held else {
             return;
         };
+        held.free_effects();
         self.release_hold(id, &held.held, held.ranged);
         self.holds.notify();
     }

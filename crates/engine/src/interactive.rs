@@ -6,6 +6,7 @@ use base::database;
 use base::transaction::{Expiry, OpError, When};
 use base::{Abort, Op, Reply, Version};
 
+use crate::engine::Engine;
 use crate::one_shot;
 use crate::strings;
 use crate::thread_context::ThreadContext;
@@ -99,6 +100,42 @@ impl<'t> Txn<'t> {
         Ok(exists)
     }
 
+    /// Gives the value of `from`, of any type, and its deadline to `to`. A large collection is copied node by node.
+    /// Returns `false` if `from` is absent.
+    ///
+    /// # Errors
+    /// As [`Txn::put`]; [`Abort::Unsupported`] if one of the keys is read-atomic.
+    pub fn copy(&mut self, from: &[u8], to: &[u8]) -> Result<bool, TransactionError> {
+        let engine = &self.thread.engine;
+        refuse_read_atomic(engine, [from, to].into_iter())?;
+        let from = &*self.txn.stored_key(engine, from);
+        let to = &*self.txn.stored_key(engine, to);
+        let hash = engine.index.hash(to);
+        let read = self.txn.read(engine, engine.index.hash(from), from);
+        let Some(version) = read.live else {
+            return Ok(false);
+        };
+        let (kind, deadline) = (version.kind(), read.deadline());
+        let value = match version.tree() {
+            None => version.value(),
+            Some(_) => &[],
+        };
+        strings::check_limits(&self.thread.limits, to, value.len()).map_err(failed)?;
+        self.txn.admit_bytes(self.thread, to.len() + value.len())?;
+        let Some(tree) = version.tree() else {
+            let stored = (kind, value);
+            self.txn
+                .write_stored(self.thread, (hash, to), stored, deadline);
+            return Ok(true);
+        };
+        let tree = tree.copied();
+        let allocated = tree.editor().map_or(0, |editor| editor.allocated());
+        self.txn.count_allocated(allocated);
+        self.txn
+            .write_tree(self.thread, (hash, to), tree, (kind, deadline));
+        Ok(true)
+    }
+
     /// Returns the keys and values from `from` (inclusive) to `to` (exclusive, `None`: the end) in
     /// byte order, at most `limit`.
     ///
@@ -133,11 +170,7 @@ impl<'t> Txn<'t> {
     pub fn execute(&mut self, ops: &[Op<'_>]) -> Result<&[Reply<'_>], TransactionError> {
         let engine = &self.thread.engine;
         engine.check_count(ops)?;
-        let covered = |op: &Op<'_>| op.key().is_some_and(|key| engine.read_atomic.covers(key));
-        if engine.read_atomic.any() && ops.iter().any(covered) {
-            let what = "read-atomic keys in a transaction of several steps".to_owned();
-            return Err(Abort::Unsupported { what }.into());
-        }
+        refuse_read_atomic(engine, ops.iter().filter_map(Op::key))?;
         let from = self.txn.replies.len();
         one_shot::run(self.thread, self.txn, ops)?;
         Ok(&self.txn.replies[from..])
@@ -158,4 +191,16 @@ impl<'t> Txn<'t> {
 
 fn failed(error: OpError) -> TransactionError {
     TransactionError::Abort(Abort::Failed(error))
+}
+
+/// Refuses read-atomic keys: their versions name all keys that a transaction writes.
+fn refuse_read_atomic<'k>(
+    engine: &Engine,
+    mut keys: impl Iterator<Item = &'k [u8]>,
+) -> Result<(), Abort> {
+    if engine.read_atomic.any() && keys.any(|key| engine.read_atomic.covers(key)) {
+        let what = "read-atomic keys in a transaction of several steps".to_owned();
+        return Err(Abort::Unsupported { what });
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
 //! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
-//! | keys | `writer_marks`, `holds` | holds under two-phase locking, and the records that other transactions wait to write |
+//! | keys | `writer_marks`, `staged_chain`, `holds` | holds under two-phase locking, staged versions, and the records that other transactions wait to write |
 //! | | `index`, `floors` | from key to record; versions of keys that have no record |
 //! | shared state | `listening` | the listener for changes of keys |
 //! | | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
@@ -72,6 +72,7 @@
 //! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 //! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
+//! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 
 #![deny(unsafe_code)]
 
@@ -124,6 +125,7 @@ mod restore_prepared;
 mod retry;
 pub mod snapshot;
 pub mod stage;
+mod staged_chain;
 mod state_hash;
 mod stats;
 mod strings;

@@ -144,6 +144,12 @@ pub trait RedoLog {
     /// # Errors
     /// Returns the reason why the changes will never be durable.
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure>;
+
+    /// Returns `true` if the owner of the log calls [`crate::Engine::pass_holds`] when it submits the changes that
+    /// were just appended, so that other transactions may be staged after them before they are applied.
+    fn passes_holds(&self) -> bool {
+        false
+    }
 }
 
 /// No log at all: an engine whose content dies with the process.

@@ -34,6 +34,7 @@ use base::transaction::Holder;
 use base::{Abort, Op, Tid, TransactionId};
 
 use self::acquire::{Acquired, acquire, gather_reads, hold_reads};
+use crate::announce::is_system;
 use crate::commit::{append, append_staged, unlock};
 use crate::conflict;
 use crate::engine::Engine;
@@ -49,7 +50,7 @@ use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
 use crate::version_tree::VersionTree;
-use crate::word::WordValue;
+use crate::word::{STAGED, WordValue};
 
 /// The number of attempts that give way to a writer of a record that is not held any more: some
 /// tenths of a millisecond, in which a thread that waited can wake. The writer may also have gone.
@@ -73,6 +74,8 @@ pub(crate) fn prepare(
     prepare: &Prepare<'_>,
     attempt: u32,
 ) -> Result<Vec<OwnedReply>, TransactionError> {
+    // It may be decided long after the versions that it has read.
+    txn.needs_applied = true;
     if prepare.isolation == Isolation::ReadAtomic {
         txn.admit_bytes(thread, prepare.ops.iter().map(Op::brings).sum())?;
         return read_atomic::prepare(thread, txn, log, prepare);
@@ -99,6 +102,7 @@ pub(crate) fn hold(
     (ops, holder): (&[Op<'_>], Holder),
     attempt: u32,
 ) -> Result<(), TransactionError> {
+    txn.needs_applied = true;
     let outcome = one_shot::run(thread, txn, ops).and_then(|()| {
         gather_reads(thread, txn)?;
         let engine = &thread.engine;
@@ -119,6 +123,7 @@ pub(crate) fn hold(
             held: acquired.shared,
             ranged: false,
             is_staged: false,
+            passed: Vec::new(),
         };
         engine.prepared.lock().insert(holder.id, held);
         Ok(())
@@ -153,7 +158,7 @@ pub(crate) fn hold_all(
     txn.generation = RecordRef::version(txn.reads[0].1).generation();
     gather_reads(thread, txn)?;
     // Nothing is taken in vain: holds that are given back wake all waiting transactions.
-    if conflict::conflicting_holder(&thread.engine, txn).is_some() {
+    if !txn.awaited.is_empty() || conflict::conflicting_holder(&thread.engine, txn).is_some() {
         return Err(TransactionError::Conflict);
     }
     give_way(&thread.engine, txn, holder.id, attempt)?;
@@ -169,7 +174,11 @@ pub(crate) fn hold_all(
         .and_then(|tid| log_held(thread, txn, log, &writes, own, tid).map(|()| tid));
     match (outcome, own) {
         (Ok(Tid::ZERO), own) => {
-            settle_staged(&thread.engine, holder, writes, own, acquired);
+            let passes = own.is_none() && log.passes_holds() && may_pass(&thread.engine, &writes);
+            match passes {
+                true => settle_passing(&thread.engine, holder, writes, acquired),
+                false => settle_staged(&thread.engine, holder, writes, own, acquired),
+            }
             Ok(())
         }
         (Ok(tid), own) => {
@@ -188,8 +197,38 @@ pub(crate) fn hold_all(
     }
 }
 
+/// Returns `true` if staged writes may become the bases of other transactions: if they are of keys alone, none of
+/// these is read atomic, and their deadlines allow it.
+fn may_pass(engine: &Engine, writes: &[RecordWrite]) -> bool {
+    writes.iter().all(|write| {
+        let key = write.record.key();
+        let is_key = write.record != engine.generation && !is_system(key);
+        is_key
+            && !engine.read_atomic.covers(key)
+            && has_known_deadlines(write)
+            && engine.holds.may_pass(write.record)
+    })
+}
+
+/// Returns `true` if a version has no deadlines but that of the applied one. The engine's time passes only deadlines
+/// that were applied, once the log says so; so no transaction sees one pass that the log does not know. The log may
+/// say so before entries that were executed earlier: then the change of a large collection's elements could find it
+/// removed.
+fn has_known_deadlines(write: &RecordWrite) -> bool {
+    let (version, applied) = (
+        write.version,
+        RecordRef::version(write.record.word().load()),
+    );
+    let is_known = match version.deadline() {
+        None => true,
+        deadline => version.tree().is_none() && deadline == applied.deadline(),
+    };
+    is_known && version.next_field_deadline(0).is_none()
+}
+
 /// Gives way to writers of records that this transaction would hold as a reader: until the present
-/// holders have ended, and a moment longer, in which the writers that waited may come first.
+/// holders have ended, and a moment longer, in which the writers that waited may come first. Also gives way to
+/// transactions that need the applied version of a record with staged versions, until these are applied.
 fn give_way(
     engine: &Engine,
     txn: &TransactionState,
@@ -204,6 +243,14 @@ fn give_way(
         let now = RecordRef::version(record.word().load()).tid();
         holds.writer_marks.has(*record, now, txn.time_ms) && txn.own_write(*record).is_none()
     };
+    let staged = txn.writes.iter().find(|write| {
+        !txn.needs_applied
+            && write.record.word().load().has(STAGED)
+            && holds.writer_marks.needs_applied(write.record, txn.time_ms)
+    });
+    if let Some(by) = staged.and_then(|write| holds.holder(write.record)) {
+        return Err(TransactionError::Abort(Abort::Held { by }));
+    }
     let (mut free, mut oldest) = (false, None::<Holder>);
     for (record, _) in txn.reads.iter().filter(is_marked) {
         match holds.holder(*record) {
@@ -304,6 +351,7 @@ fn settle(
         events: std::mem::take(&mut txn.events),
         ranged: acquired.ranged,
         is_staged: false,
+        passed: Vec::new(),
     };
     engine.prepared.lock().insert(holder.id, prepared);
     let (write, seen) = published.expect("the system record is in the write set");
@@ -329,6 +377,7 @@ fn settle_staged(
         events: Vec::new(),
         ranged: acquired.ranged,
         is_staged: false,
+        passed: Vec::new(),
     };
     engine.prepared.lock().insert(holder.id, prepared);
     let pairs = || writes.iter().zip(&acquired.locked);
@@ -341,6 +390,28 @@ fn settle_staged(
     }
     for write in writes {
         write.version.free_unpublished();
+    }
+}
+
+/// Performs step 7 of a staged transaction whose writes become the bases of others once its entry is submitted
+/// ([`Engine::pass_holds`]). They are kept, and published when the entry is applied.
+fn settle_passing(engine: &Engine, holder: Holder, writes: Vec<RecordWrite>, acquired: Acquired) {
+    let trees = writes.iter().filter_map(|write| write.version.tree());
+    trees.for_each(VersionTree::stage);
+    let mut held = acquired.shared;
+    held.extend(writes.iter().map(|write| write.record));
+    let records: Vec<RecordRef> = writes.iter().map(|write| write.record).collect();
+    let prepared = PreparedTransaction {
+        effects: writes,
+        held,
+        events: Vec::new(),
+        ranged: acquired.ranged,
+        is_staged: false,
+        passed: Vec::new(),
+    };
+    engine.prepared.lock().insert(holder.id, prepared);
+    for (record, seen) in records.into_iter().zip(acquired.locked) {
+        engine.holds.begin_to_pass(record, seen, holder);
     }
 }
 

@@ -17,11 +17,20 @@ pub(crate) struct PreparedTransaction {
     pub(crate) ranged: bool,
     /// `true` if it holds only until its staged entry is applied.
     pub(crate) is_staged: bool,
+    /// The records of which it has a staged version; each is held by it until the entry is applied.
+    pub(crate) passed: Vec<RecordRef>,
+}
+
+impl PreparedTransaction {
+    /// Frees the versions that it will not publish, while it still holds their records.
+    pub(crate) fn free_effects(&mut self) {
+        let versions = self.effects.drain(..).map(|write| write.version);
+        versions.for_each(VersionRef::free_unpublished);
+    }
 }
 
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
-        let versions = self.effects.drain(..).map(|write| write.version);
-        versions.for_each(VersionRef::free_unpublished);
+        self.free_effects();
     }
 }

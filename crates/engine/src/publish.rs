@@ -12,7 +12,7 @@ use crate::record::{RecordRef, VersionRef};
 use crate::system_record;
 use crate::thread_context::ThreadContext;
 use crate::version_tree::VersionTree;
-use crate::word::{HELD, QUEUED, WordValue};
+use crate::word::{HELD, LOCK, QUEUED, WordValue};
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Publishes writes whose records have these words; `generation` is visible from then on. Exclusive
@@ -43,10 +43,9 @@ pub(crate) fn publish(
             keys.add(new, generation, 1);
             keys.add(old, generation, -1);
         }
-        // The word of a record that was held changes together with the table of holds.
-        let _held = seen
-            .has(HELD)
-            .then(|| engine.holds.publishing(write.record));
+        // The word of a record that is held, and not locked, changes together with the table of holds.
+        let _held =
+            (seen.has(HELD) && !seen.has(LOCK)).then(|| engine.holds.publishing(write.record));
         install(thread, &mut bag, write.record, *seen, old, new);
     }
     bytes -= bag.take_freed() as i64;

@@ -14,7 +14,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | TID of the transaction that wrote it, filled at commit |
+//! | 0 | 8 | TID of the transaction that wrote it, filled at commit; zero until then, also while it is staged |
 //! | 8 | 8 | `previous`: an older version that a snapshot still needs, or null |
 //! | 16 | 4 | value length |
 //! | 20 | 2 | generation (see `FLUSHALL`: versions of other generations are invisible) |
@@ -44,7 +44,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
@@ -70,7 +70,8 @@ struct RecordHeader {
 
 #[repr(C, align(16))]
 struct VersionHeader {
-    tid: u64,
+    /// An atomic, because a staged version gets its TID when others may read it already.
+    tid: AtomicU64,
     previous: AtomicPtr<VersionHeader>,
     len: u32,
     generation: u16,
@@ -96,7 +97,7 @@ const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEAD
 
 /// The version of every key that was never written.
 static NEVER: VersionHeader = VersionHeader {
-    tid: 0,
+    tid: AtomicU64::new(0),
     previous: AtomicPtr::new(std::ptr::null_mut()),
     len: 0,
     generation: 0,
@@ -340,7 +341,7 @@ impl VersionRef {
                 handle_alloc_error(layout)
             };
             at.write(VersionHeader {
-                tid: 0,
+                tid: AtomicU64::new(0),
                 previous: AtomicPtr::new(std::ptr::null_mut()),
                 len: u32::try_from(len).expect("a value's length is limited"),
                 generation,
@@ -384,7 +385,7 @@ impl VersionRef {
 
     #[inline]
     pub(crate) fn tid(self) -> Tid {
-        Tid::from_bits(self.header().tid)
+        Tid::from_bits(self.header().tid.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -402,8 +403,7 @@ impl VersionRef {
     #[inline]
     pub(crate) fn set_tid(self, tid: Tid) {
         debug_assert!(!self.is_never());
-        // SAFETY: contract 2: unpublished, and one thread owns it.
-        unsafe { (*self.0.as_ptr()).tid = tid.to_bits() }
+        self.header().tid.store(tid.to_bits(), Ordering::Relaxed);
     }
 
     #[inline]

@@ -97,6 +97,7 @@ fn restore_one(
         held: Vec::new(),
         ranged: !kept.ranges.is_empty(),
         is_staged: false,
+        passed: Vec::new(),
     };
     let mut flushes = false;
     for effect in &kept.effects {
@@ -156,7 +157,7 @@ fn share_restored(
     let (mut record, mut wait) = (record, WaitLimit::default());
     loop {
         let seen = record.word().load();
-        match thread.engine.holds.share(record, seen, holder) {
+        match thread.engine.holds.share(record, seen, (holder, false)) {
             Ok(()) => return Ok(record),
             Err(LockRefusal::Dead) if seen.has(DEAD) => record = thread.record_of(record.key()),
             Err(_) if wait.is_left() => {}

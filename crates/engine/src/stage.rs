@@ -2,13 +2,17 @@
 //! strict two-phase locking, then the log).
 //!
 //! The operations are executed and hold records exactly as in module `prepare`. But
-//! nothing is kept and nothing is published: the changes go to the worker's log, with TID zero and
-//! the transaction's time, and are forgotten. The owner of the log submits them as an entry. When
+//! nothing is published: the changes go to the worker's log, with TID zero and
+//! the transaction's time. The owner of the log submits them as an entry. When
 //! that is applied (module [`crate::apply`]) the changes come back, on every replica alike.
+//!
+//! What `stage` writes are mostly plain keys. Then the owner of the log gives its exclusive holds on when it
+//! submits the entry ([`crate::Engine::pass_holds`]): what was staged is kept, and the next transaction on these
+//! keys is staged on it (module `staged_chain`).
 //!
 //! | call | changes of its entry | held until it is applied | and then, until `release` |
 //! |---|---|---|---|
-//! | `stage` | what the operations write | what they write | and have read, and scanned |
+//! | `stage` | what the operations write | what they write, unless it is passed on | and have read, and scanned |
 //! | `stage_prepare` | the system record: prepared | the system record | nothing is released: the keys are held until the transaction is decided |
 //! | `stage_commit` | the effects; the system record: committed | the system record, the effects' keys | all that was held since it was prepared |
 //! | `stage_commit`, read atomic | the same | the same | nothing: only these were held |
@@ -210,6 +214,7 @@ fn stage_unheld(
         events: Vec::new(),
         ranged: false,
         is_staged: true,
+        passed: Vec::new(),
     };
     let engine = &thread.engine;
     engine.prepared.lock().insert(id, staged);

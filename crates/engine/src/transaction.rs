@@ -67,6 +67,12 @@ pub(crate) struct TransactionState {
     missing: Vec<u8>,
     missing_ends: Vec<usize>,
     pub(crate) scans: Vec<ScanRead>,
+    /// `true` if it needs applied versions, and does not use staged ones.
+    pub(crate) needs_applied: bool,
+    /// Records of which it has read a staged version, but needs the applied one.
+    pub(crate) awaited: Vec<RecordRef>,
+    /// The greatest ticket of the staged versions that it has read; 0 if there are none.
+    pub(crate) staged_ticket: u64,
     pub(crate) writes: Vec<RecordWrite>,
     /// The writes that change a part of a long value.
     pub(crate) edits: Vec<Edit>,
@@ -113,6 +119,7 @@ impl TransactionState {
         self.has_swapped = false;
         self.observed = version.epoch();
         self.wrote = Tid::ZERO;
+        self.staged_ticket = 0;
         self.reads.push((engine.generation, seen));
     }
 
@@ -129,6 +136,8 @@ impl TransactionState {
         self.missing.clear();
         self.missing_ends.clear();
         self.scans.clear();
+        self.awaited.clear();
+        self.needs_applied = false;
         if !self.positions.is_empty() {
             self.positions.clear();
         }

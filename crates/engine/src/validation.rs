@@ -9,7 +9,7 @@ use crate::log::RecordWrite;
 use crate::record::{RecordRef, VersionRef};
 use crate::transaction::{ScanRead, TransactionState};
 use crate::transaction_error::TransactionError;
-use crate::word::{HELD, LOCK, WordValue};
+use crate::word::{HELD, LOCK, STAGED, STAGING, WordValue};
 
 /// Validates the reads of a transaction that commits in `epoch`. `own` is the write set, sorted by
 /// record and locked.
@@ -22,6 +22,9 @@ pub(crate) fn validate(
 ) -> Result<(), TransactionError> {
     if planted::is(Bug::NoValidation) {
         return Ok(());
+    }
+    if !txn.awaited.is_empty() {
+        return Err(TransactionError::Conflict);
     }
     let mine = |record| is_written(own, record);
     // A lone read is atomic by itself; only the generation to which it belongs must still be
@@ -40,8 +43,8 @@ pub(crate) fn validate(
         txn.reads.len()
     };
     let unchanged = |(record, seen): &(RecordRef, WordValue)| {
-        let word = record.word();
-        word.validates(*seen, false) || (word.validates(*seen, true) && mine(*record))
+        is_newest(engine, *record, *seen, false)
+            || (is_newest(engine, *record, *seen, true) && mine(*record))
     };
     let is_valid = txn.reads[..reads].iter().all(unchanged)
         && (alone || txn.missing_count() == 0 || still_missing(engine, txn, &mine))
@@ -54,6 +57,16 @@ pub(crate) fn validate(
         Ok(())
     } else {
         Err(TransactionError::Conflict)
+    }
+}
+
+/// Returns `true` if a read of `seen` still holds, for a transaction that has locked this record itself or (`own` is
+/// `false`) has not.
+#[inline]
+pub(crate) fn is_newest(engine: &Engine, record: RecordRef, seen: WordValue, own: bool) -> bool {
+    match record.word().load().has(STAGED) {
+        false => record.word().validates(seen, own),
+        true => engine.holds.is_newest_staged(record, seen, own),
     }
 }
 
@@ -95,7 +108,7 @@ pub(crate) fn scan_unchanged(
     let mut same = true;
     engine.index.range(&scan.from, Some(&scan.to), |record| {
         let seen = record.word().load();
-        same = if RecordRef::version(seen).is_never() {
+        same = if RecordRef::version(seen).is_never() && !seen.has(STAGED) {
             never_written(record, mine(record))
         } else {
             expected.next() == Some(&record)
@@ -145,7 +158,7 @@ fn never_written(record: RecordRef, own: bool) -> bool {
     let about = if planted::is(Bug::IgnoredHolds) {
         LOCK
     } else {
-        LOCK | HELD
+        LOCK | HELD | STAGING
     };
-    RecordRef::version(seen).is_never() && (own || !seen.has(about))
+    RecordRef::version(seen).is_never() && !seen.has(STAGED) && (own || !seen.has(about))
 }

@@ -5,8 +5,13 @@
 //! | time | it has |
 //! |---|---|
 //! | before the publication | the editor, which belongs to the transaction |
+//! | staged | the roots, and the nodes that the version before has and this one has not |
 //! | afterwards | the roots |
 //! | once another version has replaced it | the nodes that its successor has not |
+//!
+//! A transaction that is staged after this version ([`VersionTree::stage`]) reads and edits it as if it were
+//! published. It becomes current, or it is withdrawn, with all versions that were edited from it, the newest
+//! first ([`VersionTree::withdraw`]).
 //!
 //! Contract:
 //! 1. Before the publication one thread at a time uses it (contract 2 of module `record`).
@@ -41,6 +46,10 @@ pub(crate) struct VersionTree {
     editor: UnsafeCell<Option<Box<CollectionEditor>>>,
     roots: UnsafeCell<Option<CollectionRoots>>,
     replaced: UnsafeCell<Option<ReplacedTrees>>,
+    /// Of a staged version: what its publication will give to the version before.
+    staged: UnsafeCell<Option<ReplacedTrees>>,
+    /// The bytes of the nodes that were made for a staged version.
+    staged_bytes: AtomicUsize,
     logged: UnsafeCell<LoggedForm>,
 }
 
@@ -64,6 +73,13 @@ impl VersionTree {
         VersionTree::new(kind, stamp, None, Box::new(editor))
     }
 
+    /// Returns the tree of a new collection with the elements of this one.
+    pub(crate) fn copied(&self) -> VersionTree {
+        let stamp = VersionStamp(1);
+        let editor = CollectionEditor::of_copy(self.kind, self.view(), stamp);
+        VersionTree::new(self.kind, stamp, None, Box::new(editor))
+    }
+
     fn new(
         kind: Kind,
         stamp: VersionStamp,
@@ -80,6 +96,8 @@ impl VersionTree {
             editor: UnsafeCell::new(Some(editor)),
             roots: UnsafeCell::new(None),
             replaced: UnsafeCell::new(None),
+            staged: UnsafeCell::new(None),
+            staged_bytes: AtomicUsize::new(0),
             logged: UnsafeCell::new(LoggedForm::None),
         }
     }
@@ -206,26 +224,67 @@ impl VersionTree {
     /// Publishes the collection. Returns the nodes that the version before has and this one has not, if this
     /// one was edited from the version at this address, and the bytes of the nodes that were made.
     pub(crate) fn publish(&self, before: u64) -> (Option<ReplacedTrees>, usize) {
-        // SAFETY: contract 1.
-        let editor = unsafe { &mut *self.editor.get() }.take();
-        let editor = editor.expect("it is published once");
         let is_derived = self.base.is_some_and(|(address, _)| address == before);
         assert!(
             is_derived || self.base.is_none(),
             "the version that was edited is the one that is replaced"
         );
-        let is_unchanged = is_derived && !editor.is_changed();
+        // SAFETY: contract 3: the record is locked.
+        let staged = unsafe { &mut *self.staged.get() }.take();
+        let (replaced, allocated) = match staged {
+            Some(replaced) => (replaced, self.own_bytes()),
+            None => self.publish_roots(),
+        };
+        (is_derived.then_some(replaced), allocated)
+    }
+
+    /// Makes the version one that others may read and edit, before it is current.
+    pub(crate) fn stage(&self) {
+        self.forget_log();
+        let (replaced, allocated) = self.publish_roots();
+        self.staged_bytes.store(allocated, Ordering::Relaxed);
+        // SAFETY: contract 1.
+        unsafe { *self.staged.get() = Some(replaced) };
+    }
+
+    /// Returns the bytes of the nodes that were made for a staged version.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.staged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes the roots from the editor. Returns the nodes that the version that was edited has and this one has
+    /// not, and the bytes of the nodes that were made.
+    fn publish_roots(&self) -> (ReplacedTrees, usize) {
+        // SAFETY: contract 1.
+        let editor = unsafe { &mut *self.editor.get() }.take();
+        let editor = editor.expect("it is published once");
+        let is_unchanged = self.base.is_some() && !editor.is_changed();
         self.is_unchanged.store(is_unchanged, Ordering::Relaxed);
-        // SAFETY: the record is locked, and its version is the one that was edited: there is no other
-        // successor.
+        // SAFETY: the record is locked or held, and its newest version is the one that was edited: there is no
+        // other successor, unless this one is withdrawn before.
         let published = unsafe { editor.publish() };
         // SAFETY: contract 1: readers use the roots once `is_published` is set.
         unsafe { *self.roots.get() = Some(published.roots) };
         self.is_published.store(true, Ordering::Release);
-        (
-            is_derived.then_some(published.replaced),
-            published.allocated,
-        )
+        (published.replaced, published.allocated)
+    }
+
+    /// Withdraws a staged version that will not become current: it has only the nodes that were made for it, to be
+    /// freed with it, and the version that was edited has its own ones again. Versions that were edited from this
+    /// one are withdrawn already.
+    pub(crate) fn withdraw(&self) {
+        // SAFETY: contract 3: the version is in no chain any more.
+        if unsafe { &mut *self.staged.get() }.take().is_none() {
+            return;
+        }
+        let roots = self.roots().expect("it is staged");
+        // SAFETY: the version has no successor. The nodes that are older join no list: those of the version that
+        // was edited, and those of the versions before that it shares with them.
+        let mut own = unsafe { roots.replace_all() };
+        let older = VersionStamp(self.stamp.0 - 1);
+        drop(own.split_off_older(older));
+        // SAFETY: contract 3.
+        unsafe { *self.replaced.get() = Some(own) };
     }
 
     /// Notes that another version, with `bytes` of new nodes, has replaced this one. `replaced` are the nodes that
@@ -278,6 +337,7 @@ impl VersionTree {
 impl Drop for VersionTree {
     /// Frees the nodes that are left. Large trees are taken out before ([`VersionTree::take_nodes`]).
     fn drop(&mut self) {
+        self.withdraw();
         let mut nodes = self.take_nodes();
         while !nodes.is_empty() {
             // SAFETY: the version is freed, so that no reader has it (contract 1 of module `record`).

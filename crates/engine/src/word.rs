@@ -6,8 +6,10 @@
 //!
 //! | bits | field | meaning |
 //! |---|---|---|
-//! | 63 | `SHARED` | held by readers under two-phase locking; addresses of programs never have this bit |
-//! | 62…4 | pointer | the current version, 16-byte aligned |
+//! | 63 | `SHARED` | held by readers under two-phase locking |
+//! | 62 | `STAGED` | has staged versions, which entries of the log will make current |
+//! | 61 | `STAGING` | held exclusively by a transaction that is about to be submitted, and then gives the hold to the next one |
+//! | 60…4 | pointer | the current version, 16-byte aligned; addresses of programs never have the bits above |
 //! | 3 | `QUEUED` | the record is known to the janitor |
 //! | 2 | `DEAD` | the record has left the index; look its key up again |
 //! | 1 | `HELD` | held exclusively by a transaction under two-phase locking |
@@ -19,10 +21,12 @@
 //! 3. [`Word::publish`] releases: a thread that loads the pointer sees the version's bytes.
 //! 4. A version that was current stays in memory until every worker that could have loaded it has
 //!    left its epoch, so that an unchanged pointer means an unchanged record.
-//! 5. `HELD` and `SHARED` summarise the table of holds (module `holds`): they change together with
-//!    it, under its mutex, and never while another thread has `LOCK`. A word with either of them is
-//!    not locked, so that nothing else of it changes: the holder of `HELD` may publish as if it had
-//!    `LOCK`.
+//! 5. `HELD`, `SHARED`, `STAGING` and `STAGED` summarise the table of holds (module `holds`): they change
+//!    together with it, under its mutex. A word with `HELD`, `SHARED` or `STAGING` is not locked, so that
+//!    nothing else of it changes: the holder of `HELD` may publish as if it had `LOCK`. A word with `STAGED`
+//!    is locked by transactions that are staged after those versions.
+//! 6. Only the applier of the log locks a word that has these marks, to make a staged version current. Until
+//!    it has done so they may change, so that it keeps those that it finds then.
 
 use base::planted::{self, Bug};
 
@@ -32,11 +36,13 @@ pub(crate) const LOCK: u64 = 1;
 pub(crate) const HELD: u64 = 1 << 1;
 pub(crate) const DEAD: u64 = 1 << 2;
 pub(crate) const QUEUED: u64 = 1 << 3;
+pub(crate) const STAGING: u64 = 1 << 61;
+pub(crate) const STAGED: u64 = 1 << 62;
 pub(crate) const SHARED: u64 = 1 << 63;
-const MARKS: u64 = LOCK | HELD | DEAD | QUEUED | SHARED;
+const MARKS: u64 = LOCK | HELD | DEAD | QUEUED | HOLDS;
 /// The marks that keep a commit from locking; the planted bug is a commit that does not see
 /// readers.
-const HOLDS: u64 = HELD | SHARED;
+const HOLDS: u64 = HELD | SHARED | STAGING | STAGED;
 
 /// The number of times that a lock is tried before the transaction gives way.
 const SPINS: u32 = 256;
@@ -90,6 +96,11 @@ impl Word {
         self.lock_unless(HOLDS)
     }
 
+    /// Locks for a transaction that is staged after the staged versions of the record.
+    pub(crate) fn lock_to_stage(&self) -> Result<WordValue, LockRefusal> {
+        self.lock_unless(HOLDS & !STAGED)
+    }
+
     /// Locks for a transaction that validates when it commits.
     #[inline]
     pub(crate) fn lock_to_commit(&self) -> Result<WordValue, LockRefusal> {
@@ -132,28 +143,52 @@ impl Word {
     #[inline]
     pub(crate) fn publish(&self, locked: WordValue, pointer: u64, marks: u64) {
         debug_assert!(locked.has(LOCK | HELD), "publishing without the lock");
+        if locked.has(LOCK) && locked.has(HOLDS) {
+            return self.publish_held(pointer, marks);
+        }
         let kept = locked.0 & (QUEUED | SHARED);
         self.0.store(pointer | kept | marks, Ordering::Release);
     }
 
-    /// Unlocks without a new version; `marks` replace the previous ones, but for `SHARED`.
+    /// Makes `pointer` current and unlocks, and keeps the marks of holds, which may change meanwhile.
+    #[cold]
+    fn publish_held(&self, pointer: u64, marks: u64) {
+        loop {
+            let now = self.load();
+            let kept = now.0 & (QUEUED | HOLDS);
+            if self.change(now, pointer | kept | marks) {
+                return;
+            }
+        }
+    }
+
+    /// Unlocks without a new version; `marks` replace the previous ones, but for `SHARED` and `STAGED`.
     #[inline]
     pub(crate) fn unlock(&self, locked: WordValue, marks: u64) {
         debug_assert!(locked.has(LOCK), "unlocking without the lock");
-        let kept = locked.0 & SHARED;
+        if locked.has(SHARED) {
+            // A planted commit has locked it in spite of its readers, who may leave meanwhile.
+            return self.publish_held(locked.pointer(), marks);
+        }
+        let kept = locked.0 & STAGED;
         self.0
             .store(locked.pointer() | kept | marks, Ordering::Release);
     }
 
-    /// Marks the record as shared if the word still is `seen` and no transaction writes it:
-    /// validates a read and holds it in one step. Under the mutex of the table of holds.
-    pub(crate) fn share(&self, seen: WordValue) -> Result<(), LockRefusal> {
+    /// Marks the record as shared if its newest version still is that of `seen`, and no transaction writes it:
+    /// validates a read and holds it in one step. `staged` is the address of the newest staged version, for a
+    /// reader that may use it. Under the mutex of the table of holds.
+    pub(crate) fn share(&self, seen: WordValue, staged: Option<u64>) -> Result<(), LockRefusal> {
+        let refused = match staged {
+            Some(_) => HELD | STAGING,
+            None => HELD | STAGING | STAGED,
+        };
         loop {
             let now = self.load();
-            if now.has(HELD) {
+            if now.has(refused) {
                 return Err(LockRefusal::Held);
             }
-            if now.pointer() != seen.pointer() || now.has(DEAD) {
+            if staged.unwrap_or(now.pointer()) != seen.pointer() || now.has(DEAD) {
                 return Err(LockRefusal::Dead);
             }
             if now.has(LOCK) {
@@ -165,28 +200,37 @@ impl Word {
         }
     }
 
-    /// Removes the marks of holds and adds the marks that `marks` returns for the word. Returns the
-    /// word as it was. Under the mutex of the table of holds. It waits only for a commit that has
-    /// locked the word in spite of them: a planted one.
+    /// Removes the marks of holds but for `STAGED`, and adds the marks that `marks` returns for the word.
+    /// Returns the word as it was. Under the mutex of the table of holds.
     pub(crate) fn release_hold(&self, marks: impl Fn(WordValue) -> u64) -> WordValue {
         loop {
             let now = self.load();
-            if !now.has(LOCK) && self.change(now, now.0 & !HOLDS | marks(now)) {
+            if self.change(now, now.0 & !(HOLDS & !STAGED) | marks(now)) {
                 return now;
             }
             spin_hint();
         }
     }
 
-    /// Turns an exclusive hold into the lock; returns `None` if there is none. Under the mutex of
-    /// the table of holds.
-    pub(crate) fn seize(&self) -> Option<WordValue> {
+    /// Replaces the mark `from` by the mark `to`, which may be none. Under the mutex of the table of holds.
+    pub(crate) fn replace_hold(&self, from: u64, to: u64) {
         loop {
             let now = self.load();
-            if !now.has(HELD) {
+            if self.change(now, now.0 & !from | to) {
+                return;
+            }
+        }
+    }
+
+    /// Removes the marks `given_back` and locks, in spite of all other holds; returns `None` if another thread has
+    /// the lock. Under the mutex of the table of holds.
+    pub(crate) fn lock_over(&self, given_back: u64) -> Option<WordValue> {
+        loop {
+            let now = self.load();
+            if now.has(LOCK | DEAD) {
                 return None;
             }
-            let locked = now.0 & !HELD | LOCK;
+            let locked = now.0 & !given_back | LOCK;
             if self.change(now, locked) {
                 return Some(WordValue(locked));
             }
@@ -207,7 +251,7 @@ impl Word {
         let now = self.load();
         now.pointer() == seen.pointer()
             && !now.has(DEAD)
-            && (planted::is(Bug::IgnoredHolds) || !now.has(HELD))
+            && (planted::is(Bug::IgnoredHolds) || !now.has(HELD | STAGING))
             && (own || !now.has(LOCK))
     }
 }

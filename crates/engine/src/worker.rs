@@ -77,6 +77,12 @@ impl Committed<'_> {
     pub fn observed(&self) -> Observed {
         self.active.txn.observed()
     }
+
+    /// Returns what [`Worker::staged_ticket`] returns afterwards.
+    #[must_use]
+    pub fn staged_ticket(&self) -> u64 {
+        self.active.txn.staged_ticket
+    }
 }
 
 impl<L: RedoLog> Worker<L> {
@@ -122,6 +128,13 @@ impl<L: RedoLog> Worker<L> {
         // The table of hints may be replaced while it is read: stay in an epoch.
         let _guard = EpochGuard::new(&engine.epochs, self.thread.slot);
         self.txn.hash_and_fetch(engine, keys);
+    }
+
+    /// Returns the greatest ticket of the staged versions that the last transaction has read
+    /// ([`Engine::pass_holds`]); 0 if it has read none. Its outcome may be shown once that has resolved.
+    #[must_use]
+    pub fn staged_ticket(&self) -> u64 {
+        self.txn.staged_ticket
     }
 
     /// Executes the operations as one transaction, and executes them again as long as it meets

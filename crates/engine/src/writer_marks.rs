@@ -10,6 +10,9 @@
 //! engine's time: the writer may have gone. No transaction waits because of a mark for one that
 //! holds nothing.
 //!
+//! Transactions that are staged one after another, each on the version that the one before has staged, may keep
+//! out one that needs the applied version: it leaves a mark of another kind, which new versions do not end.
+//!
 //! The records are only compared, never followed: one may be noted just as it is removed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,9 +43,9 @@ struct Marks {
 }
 
 struct Mark {
-    /// The TID of the version that was current. Its address would not do, because addresses are
-    /// reused.
-    version: Tid,
+    /// The TID of the version that was current; its address would not do, because addresses are
+    /// reused. `None`: the transaction needs the applied version, whichever that is.
+    version: Option<Tid>,
     until_ms: u64,
 }
 
@@ -54,6 +57,10 @@ impl WriterMarks {
 
     /// Notes that a writer met readers of this version of a record at `now_ms`.
     pub(crate) fn note(&self, record: RecordRef, version: Tid, now_ms: u64) {
+        self.add(record, Some(version), now_ms);
+    }
+
+    fn add(&self, record: RecordRef, version: Option<Tid>, now_ms: u64) {
         let mut marks = self.marks.lock();
         if marks.of.len() == marks.of.capacity() {
             marks.of.retain(|_, mark| now_ms < mark.until_ms);
@@ -64,20 +71,43 @@ impl WriterMarks {
         self.any.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that a transaction met staged versions of a record at `now_ms`, and needs the applied one.
+    pub(crate) fn note_applied(&self, record: RecordRef, now_ms: u64) {
+        self.add(record, None, now_ms);
+    }
+
+    /// Returns `true` if a transaction needs the applied version of a record, so that no further ones should be
+    /// staged. Removes marks that have ended.
+    pub(crate) fn needs_applied(&self, record: RecordRef, now_ms: u64) -> bool {
+        self.find(record, now_ms) == Some(None)
+    }
+
     /// Returns `true` if a transaction wants to replace this version of a record. Removes marks
     /// that have ended.
     pub(crate) fn has(&self, record: RecordRef, version: Tid, now_ms: u64) -> bool {
+        let found = self.find(record, now_ms);
+        if found.is_some_and(|wanted| wanted.is_some_and(|wanted| wanted != version)) {
+            self.marks.lock().of.remove(&record);
+        }
+        found == Some(Some(version))
+    }
+
+    /// Returns the version in the mark of a record, if it has a mark that has not ended.
+    fn find(&self, record: RecordRef, now_ms: u64) -> Option<Option<Tid>> {
         let mut marks = self.marks.lock();
         if now_ms >= marks.until_ms {
             marks.of.clear();
             self.any.store(false, Ordering::Relaxed);
         }
-        let lasts = |mark: &Mark| now_ms < mark.until_ms && mark.version == version;
-        let found = marks.of.get(&record).map(lasts);
-        if found == Some(false) {
+        let (until_ms, version) = marks
+            .of
+            .get(&record)
+            .map(|mark| (mark.until_ms, mark.version))?;
+        if now_ms >= until_ms {
             marks.of.remove(&record);
+            return None;
         }
-        found == Some(true)
+        Some(version)
     }
 
     /// Removes the mark of a record that is held exclusively, or leaves the index.

@@ -118,7 +118,7 @@ fn prepare_and_commit(from: &Word, to: &Word) -> bool {
     let seen = from.load();
     let Ok(locked) = to.lock() else { return false };
     fence(Ordering::SeqCst);
-    if from.share(seen).is_err() {
+    if from.share(seen, None).is_err() {
         to.unlock(locked, locked.0 & QUEUED);
         return false;
     }

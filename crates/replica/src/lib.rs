@@ -25,6 +25,7 @@
 //! - `docs/decisions/0073-event-loops-share-one-network.md`
 //! - `docs/decisions/0075-a-group-waits-for-what-is-under-way.md`
 //! - `docs/decisions/0083-entries-carry-the-checksum-of-their-data.md`
+//! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 
 #![forbid(unsafe_code)]
 

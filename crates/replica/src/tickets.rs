@@ -153,8 +153,14 @@ impl Tickets {
 
     /// Takes the entry of a transaction that was executed at `time_ms`. Only the holder of
     /// [`Tickets::admission`] calls it, while serving. Returns `None` if a deadline has passed
-    /// since then, so that the transaction must be executed again.
-    pub(crate) fn submit(&self, submission: Submission, time_ms: u64) -> Option<u64> {
+    /// since then, so that the transaction must be executed again. `note` gets the ticket before another entry can
+    /// be submitted or this one be taken.
+    pub(crate) fn submit(
+        &self,
+        submission: Submission,
+        time_ms: u64,
+        note: impl FnOnce(u64),
+    ) -> Option<u64> {
         let mut queue = self.queue.lock();
         if time_ms < queue.ticked_ms {
             return None;
@@ -165,6 +171,7 @@ impl Tickets {
         let ticket = self.next.load(Ordering::SeqCst) + before as u64;
         queue.bytes += bytes;
         queue.entries.push_back(submission);
+        note(ticket);
         Some(ticket)
     }
 
@@ -265,18 +272,20 @@ mod tests {
     }
 
     fn submit(tickets: &Tickets) -> u64 {
-        tickets.submit(entry(), 5).expect("no deadline has passed")
+        tickets
+            .submit(entry(), 5, |_| ())
+            .expect("no deadline has passed")
     }
 
     #[test]
     fn what_was_executed_before_a_tick_is_executed_again() {
         let tickets = Tickets::new(2);
         tickets.tick(6);
-        assert_eq!(tickets.submit(entry(), 5), None);
-        assert_eq!(tickets.submit(entry(), 6), Some(1));
+        assert_eq!(tickets.submit(entry(), 5, |_| ()), None);
+        assert_eq!(tickets.submit(entry(), 6, |_| ()), Some(1));
         let group = tickets.take().unwrap();
         assert_eq!((group.tick_ms, group.entries.len()), (Some(6), 1));
-        assert_eq!(tickets.submit(entry(), 5), None);
+        assert_eq!(tickets.submit(entry(), 5, |_| ()), None);
     }
 
     #[test]
@@ -317,7 +326,7 @@ mod tests {
             .iter()
             .map(|&source| {
                 let submission = Submission { source, ..entry() };
-                tickets.submit(submission, 5).expect("in time")
+                tickets.submit(submission, 5, |_| ()).expect("in time")
             })
             .collect();
         let mut sizes = Vec::new();
@@ -351,7 +360,7 @@ mod tests {
                 source: 7,
                 ..entry()
             };
-            tickets.submit(submission, 5).expect("in time");
+            tickets.submit(submission, 5, |_| ()).expect("in time");
         }
         let taken = std::iter::from_fn(|| tickets.take().map(|group| group.entries.len()));
         assert_eq!(taken.collect::<Vec<_>>(), [2, 1, 1, 1]);
@@ -373,7 +382,7 @@ mod tests {
                     0..6 => {
                         let source = random.u64(..6);
                         let submission = Submission { source, ..entry() };
-                        waiting.extend(tickets.submit(submission, now));
+                        waiting.extend(tickets.submit(submission, now, |_| ()));
                     }
                     6 => {
                         assert!(tickets.read(tickets.leaderships()).is_some());

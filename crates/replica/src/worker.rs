@@ -82,6 +82,11 @@ impl RedoLog for ChangeCollector {
         });
         Ok(())
     }
+
+    fn passes_holds(&self) -> bool {
+        // An entry of operations is executed by the leader, too, and not applied by what was staged.
+        !self.takes_operations
+    }
 }
 
 /// Runs transactions, one at a time. It can be sent to another thread, but not shared.
@@ -230,12 +235,13 @@ impl Worker {
         }
         let loads = self.shared.loads.load(Ordering::SeqCst);
         let done = self.inner.execute(ops)?;
-        let time_ms = done.observed().time_ms;
+        let (time_ms, staged) = (done.observed().time_ms, done.staged_ticket());
         let loaded = !loads.is_multiple_of(2) || self.shared.loads.load(Ordering::SeqCst) != loads;
         if loaded || self.shared.staleness().is_none_or(|age| age > bound) {
             return Err(self.shared.elsewhere());
         }
-        self.observed = observed(Epoch::ZERO, time_ms);
+        // A leader that is about to hand over still has staged versions.
+        self.observed = observed(Epoch(staged), time_ms);
         Ok(see(done.replies(), self.observed))
     }
 
@@ -292,7 +298,7 @@ impl Worker {
             source: 0,
             number: Some(number),
         };
-        match self.shared.tickets.submit(submission, u64::MAX) {
+        match self.shared.tickets.submit(submission, u64::MAX, |_| ()) {
             Some(ticket) => self.observed = observed(Epoch(ticket), stamp_ms),
             None => unreachable!("no time is later"),
         }
@@ -329,19 +335,21 @@ impl Worker {
     /// # Errors
     /// Returns an error if that leadership has ended: the read is to be repeated elsewhere.
     fn note_read(&mut self, time_ms: u64) -> Result<(), Abort> {
-        let ticket = self.read_ticket(time_ms);
+        let staged = self.inner.staged_ticket();
+        let ticket = self.read_ticket(time_ms, staged);
         let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
         self.observed = observed(ticket, time_ms);
         Ok(())
     }
 
-    /// Returns the ticket of a read of the current leadership; see [`MemberShared::read_ticket`].
-    fn read_ticket(&mut self, time_ms: u64) -> Option<Epoch> {
-        let ticket = self.shared.read_ticket(time_ms, self.leadership);
-        if ticket.is_some_and(|ticket| ticket > Epoch::ZERO) {
+    /// Returns the ticket of a read of the current leadership ([`MemberShared::read_ticket`]), which has seen staged
+    /// versions of entries with tickets up to `staged`.
+    fn read_ticket(&mut self, time_ms: u64, staged: u64) -> Option<Epoch> {
+        let ticket = self.shared.read_ticket(time_ms, self.leadership)?;
+        if ticket > Epoch::ZERO {
             self.wake_up.note_submission(&self.shared);
         }
-        ticket
+        Some(ticket.max(Epoch(staged)))
     }
 
     fn read<T>(
@@ -351,13 +359,13 @@ impl Worker {
     ) -> Result<T, Abort> {
         let abort = match self.inner.execute(ops) {
             Ok(done) => {
-                let time_ms = done.observed().time_ms;
+                let (time_ms, staged) = (done.observed().time_ms, done.staged_ticket());
                 let ticket = self.shared.read_ticket(time_ms, self.leadership);
                 let ticket = ticket.ok_or_else(|| self.shared.elsewhere())?;
                 if ticket > Epoch::ZERO {
                     self.wake_up.note_submission(&self.shared);
                 }
-                self.observed = observed(ticket, time_ms);
+                self.observed = observed(ticket.max(Epoch(staged)), time_ms);
                 return Ok(see(done.replies(), self.observed));
             }
             Err(abort) => abort,
@@ -535,7 +543,13 @@ impl Worker {
             },
             number: None,
         };
-        let Some(ticket) = self.shared.tickets.submit(submission, time_ms) else {
+        let engine = &self.shared.engine;
+        let pass = |ticket| {
+            release
+                .into_iter()
+                .for_each(|id| engine.pass_holds(id, ticket))
+        };
+        let Some(ticket) = self.shared.tickets.submit(submission, time_ms, pass) else {
             return false;
         };
         self.observed = observed(Epoch(ticket), time_ms);

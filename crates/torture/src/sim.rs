@@ -48,6 +48,8 @@ pub enum SimulationBug {
     StaleLease,
     /// Transactions that were executed and not committed outlive the leadership.
     KeptOverlay,
+    /// Staged versions outlive the leadership.
+    KeptChain,
     /// A lock is taken over when its lease has ended by the wall clock.
     TrustedWallClock,
     /// A token is drawn without regard to the last one of the key.
@@ -65,7 +67,9 @@ impl SimulationBug {
                 SimulatedProtocol::TwoPhaseCommit
             }
             SimulationBug::OneRound | SimulationBug::EarlyCommit => SimulatedProtocol::Ramp,
-            SimulationBug::StaleLease | SimulationBug::KeptOverlay => SimulatedProtocol::Replica,
+            SimulationBug::StaleLease | SimulationBug::KeptOverlay | SimulationBug::KeptChain => {
+                SimulatedProtocol::Replica
+            }
             SimulationBug::TrustedWallClock
             | SimulationBug::ForgottenToken
             | SimulationBug::ForgottenGrace => SimulatedProtocol::Locks,
@@ -80,6 +84,7 @@ impl SimulationBug {
             SimulationBug::EarlyCommit => planted::Bug::EarlyCommit,
             SimulationBug::StaleLease => planted::Bug::StaleLease,
             SimulationBug::KeptOverlay => planted::Bug::KeptOverlay,
+            SimulationBug::KeptChain => planted::Bug::KeptChain,
             SimulationBug::TrustedWallClock => planted::Bug::TrustedWallClock,
             SimulationBug::ForgottenToken => planted::Bug::ForgottenToken,
             SimulationBug::ForgottenGrace => planted::Bug::ForgottenGrace,

@@ -5,6 +5,7 @@
 mod change_log;
 #[cfg(test)]
 mod tests;
+mod unsorted_entries;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,6 +22,7 @@ use crate::tree::{
 };
 pub use change_log::logged_deadlines;
 use change_log::{INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE};
+use unsorted_entries::UnsortedEntries;
 
 /// Makes the next version of a collection. Dropping it frees what it has made.
 #[derive(Debug)]
@@ -88,6 +90,29 @@ impl CollectionEditor {
         }
     }
 
+    /// Makes a collection with the elements of another one, whose nodes it does not share, with the stamp of its first
+    /// version.
+    #[must_use]
+    pub fn of_copy(kind: Kind, view: CollectionView<'_>, stamp: VersionStamp) -> CollectionEditor {
+        let trees = match view {
+            CollectionView::Hash(fields, deadlines) => {
+                EditedTrees::Hash(fields.copied(stamp), deadlines.copied(stamp))
+            }
+            CollectionView::Set(tree) => EditedTrees::Set(tree.copied(stamp)),
+            CollectionView::List(tree) => EditedTrees::List(tree.copied(stamp)),
+            CollectionView::Sorted(scores, members) => {
+                EditedTrees::Sorted(scores.copied(stamp), members.copied(stamp))
+            }
+            CollectionView::Stream(stream) => EditedTrees::Stream(stream.copied(stamp)),
+        };
+        CollectionEditor {
+            kind,
+            trees,
+            log: Vec::new(),
+            is_changed: false,
+        }
+    }
+
     /// Makes a collection of a packed block, with the stamp of its first version.
     #[must_use]
     pub fn of_packed(kind: Kind, block: &[u8], stamp: VersionStamp) -> CollectionEditor {
@@ -100,34 +125,36 @@ impl CollectionEditor {
                 EditedTrees::List(tree.finish())
             }
             Kind::SortedSet => {
-                let scores = view
-                    .iter()
-                    .map(|element| (element.first.to_vec(), b"".to_vec()));
-                let members = view.iter().filter_map(|element| {
-                    let (score, member) = element.first.split_at_checked(SCORE)?;
-                    Some((map_key(member).to_vec(), score.to_vec()))
-                });
-                EditedTrees::Sorted(built(scores, stamp), built(members, stamp))
+                let (mut scores, mut members) = Default::default();
+                for element in view.iter() {
+                    UnsortedEntries::add(&mut scores, element.first, b"");
+                    if let Some((score, member)) = element.first.split_at_checked(SCORE) {
+                        UnsortedEntries::add(&mut members, &map_key(member), score);
+                    }
+                }
+                EditedTrees::Sorted(scores.into_tree(stamp), members.into_tree(stamp))
             }
             Kind::Hash => {
                 let expires = view.form() == Some(BlockForm::ExpiringPairs);
-                let fields = view.iter().filter_map(|element| {
-                    HashField::of_block(element.first, element.second, expires)
-                });
-                let deadlines = fields.clone().filter_map(|field| {
-                    let key = deadline_key(field.deadline?, field.name);
-                    Some((key.to_vec(), b"".to_vec()))
-                });
-                let fields =
-                    fields.map(|field| (map_key(field.name).to_vec(), field.in_tree().to_vec()));
-                EditedTrees::Hash(built(fields, stamp), built(deadlines, stamp))
+                let (mut fields, mut deadlines) = Default::default();
+                for element in view.iter() {
+                    let field = HashField::of_block(element.first, element.second, expires);
+                    let Some(field) = field else { continue };
+                    UnsortedEntries::add(&mut fields, &map_key(field.name), &field.in_tree());
+                    if let Some(deadline) = field.deadline {
+                        let key = deadline_key(deadline, field.name);
+                        UnsortedEntries::add(&mut deadlines, &key, b"");
+                    }
+                }
+                EditedTrees::Hash(fields.into_tree(stamp), deadlines.into_tree(stamp))
             }
             Kind::Stream => EditedTrees::Stream(StreamTrees::of_packed(block, stamp)),
             _ => {
-                let members = view.iter();
-                let members =
-                    members.map(|element| (map_key(element.first).to_vec(), b"".to_vec()));
-                EditedTrees::Set(built(members, stamp))
+                let mut members = UnsortedEntries::default();
+                for element in view.iter() {
+                    members.add(&map_key(element.first), b"");
+                }
+                EditedTrees::Set(members.into_tree(stamp))
             }
         };
         CollectionEditor {
@@ -465,20 +492,6 @@ fn deadline_in(
         return None;
     }
     HashField::of_tree(b"", fields.view().get(key)?)?.deadline
-}
-
-/// Builds a tree of entries in any order.
-fn built(
-    entries: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
-    stamp: VersionStamp,
-) -> TreeEditor<KeyOrder> {
-    let mut entries: Vec<(Vec<u8>, Vec<u8>)> = entries.collect();
-    entries.sort_unstable();
-    let mut tree = TreeBuilder::<KeyOrder>::new(stamp, NodeLimits::default());
-    for (key, value) in &entries {
-        tree.push(key, value);
-    }
-    tree.finish()
 }
 
 /// Returns the bytes of a value in a form that does not depend on how it came to be: the elements of hashes and

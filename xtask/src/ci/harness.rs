@@ -71,7 +71,7 @@ const PLANTED_ROUNDS: u64 = 300;
 const SIMULATIONS: &[(&str, &[&str])] = &[
     ("2pc", &["ignored-holds", "early-decision"]),
     ("ramp", &["one-round", "early-commit"]),
-    ("replica", &["stale-lease", "kept-overlay"]),
+    ("replica", &["stale-lease", "kept-overlay", "kept-chain"]),
     (
         "locks",
         &["trusted-wall-clock", "forgotten-token", "forgotten-grace"],

@@ -11,9 +11,11 @@ use crate::system_record;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
-use crate::validation::{enters_no_range, is_written, newest, no_deadline_passed, scan_unchanged};
+use crate::validation::{
+    enters_no_range, is_newest, is_written, newest, no_deadline_passed, scan_unchanged,
+};
 use crate::version_ids;
-use crate::word::WordValue;
+use crate::word::{STAGED, WordValue};
 
 /// The locks and holds that an attempt has taken so far.
 #[derive(Default)]
@@ -39,7 +41,7 @@ pub(super) fn gather_reads(
     }));
     txn.reads = reads;
     let mut absent = txn.reads[written..].iter();
-    if !absent.all(|(_, seen)| RecordRef::version(*seen).is_never()) {
+    if !absent.all(|(_, seen)| RecordRef::version(*seen).is_never() && !seen.has(STAGED)) {
         return Err(TransactionError::Conflict);
     }
     let reads = &mut txn.reads;
@@ -68,11 +70,12 @@ pub(super) fn acquire(
         thread.engine.holds.hold_range(holder, &scan.from, &scan.to);
     }
     for write in writes {
-        let seen = write
-            .record
-            .word()
-            .lock()
-            .map_err(|_| TransactionError::Conflict)?;
+        let word = write.record.word();
+        let seen = match txn.needs_applied {
+            true => word.lock(),
+            false => word.lock_to_stage(),
+        };
+        let seen = seen.map_err(|_| TransactionError::Conflict)?;
         acquired.locked.push(seen);
     }
     if own.is_none() && !version_ids::is_newest(thread, txn, writes, &acquired.locked) {
@@ -134,12 +137,13 @@ pub(super) fn hold_reads(
 ) -> Result<(), TransactionError> {
     for (record, seen) in &txn.reads {
         if is_written(writes, *record) {
-            if !record.word().validates(*seen, true) {
+            if !is_newest(engine, *record, *seen, true) {
                 return Err(TransactionError::Conflict);
             }
             continue;
         }
-        let shared = engine.holds.share(*record, *seen, holder);
+        let reader = (holder, !txn.needs_applied);
+        let shared = engine.holds.share(*record, *seen, reader);
         shared.map_err(|_| TransactionError::Conflict)?;
         acquired.shared.push(*record);
     }

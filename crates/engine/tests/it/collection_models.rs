@@ -248,13 +248,42 @@ impl Modelled {
     fn run(&mut self, plan: &Plan) -> Ended {
         let mut model = self.model.clone();
         let steps = plan.steps.iter();
-        let seen =
-            steps.map(|step| execute(&mut model, step, |after, ops| self.transact(after, ops)));
+        let seen = steps.map(|step| match self.copy_in_place(&mut model, step) {
+            Some(seen) => seen,
+            None => execute(&mut model, step, |after, ops| self.transact(after, ops)),
+        });
         let seen = seen.collect();
         self.model = model;
         let logged = self.world.log.entries.lock().len();
         self.states.push((logged, self.model.clone()));
         Ended::Committed(seen)
+    }
+
+    /// Executes half of the copies and renames within one transaction, where the value is.
+    fn copy_in_place(&mut self, model: &mut CollectionModel, step: &Step) -> Option<Seen> {
+        let Step::Collection(step) = step else {
+            return None;
+        };
+        let (from, to, moves) = match step {
+            CollectionStep::Copy { from, to } => (from.as_bytes(), to.as_bytes(), false),
+            CollectionStep::Rename { from, to } => (from.as_bytes(), to.as_bytes(), true),
+            _ => return None,
+        };
+        if self.rng.bool() {
+            return None;
+        }
+        model.apply(step);
+        let copied = self.world.worker().transact(|txn| {
+            let is_present = txn.copy(from, to)?;
+            if is_present && moves {
+                txn.delete(from)?;
+            }
+            Ok(is_present)
+        });
+        Some(match (copied.unwrap().0, moves) {
+            (true, true) => Seen::Done,
+            (is_present, _) => Seen::Value(Some(is_present.into())),
+        })
     }
 
     /// Executes a transaction, after which the contents are those of a model: at once, or in two phases, beside

@@ -120,7 +120,15 @@ fn hashes_are_what_was_done_to_them() {
             }
             76..80 => {
                 let to = KEYS[random.usize(..3)];
-                if let [OwnedReply::Value(kind, value)] = &world.run(&[Op::GetAny { key }])[..] {
+                if random.bool() {
+                    let copied = world.worker().transact(|txn| txn.copy(key, to));
+                    assert_eq!(copied.unwrap().0, model.contains_key(key));
+                    if let Some(own) = model.get(key).cloned() {
+                        model.insert(to, own);
+                    }
+                } else if let [OwnedReply::Value(kind, value)] =
+                    &world.run(&[Op::GetAny { key }])[..]
+                {
                     let expiry = Expiry::Never;
                     world.run(&[Op::PutAny {
                         key: to,

@@ -22,6 +22,16 @@ use testkit::SetOnDrop;
 /// snapshots: every sum is right, whole entries are seen, and money is neither made nor lost.
 #[test]
 fn readers_see_entries_whole() {
+    check_that_readers_see_entries_whole(false);
+}
+
+/// The same, of transactions that are staged one after another on the same accounts.
+#[test]
+fn readers_see_staged_transactions_whole() {
+    check_that_readers_see_entries_whole(true);
+}
+
+fn check_that_readers_see_entries_whole(passes: bool) {
     let [leader, follower] = [driven(), driven()];
     let queue = Mutex::new(VecDeque::new());
     let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
@@ -35,8 +45,10 @@ fn readers_see_entries_whole() {
             let id = next.fetch_add(1, Ordering::SeqCst);
             match w.stage(&ops, stager(id)) {
                 Ok(_) => {
-                    let entry = w.log().0.clone().expect("it writes");
-                    queue.lock().push_back((id, entry));
+                    let entry = w.log().entry.clone().expect("it writes");
+                    let mut queue = queue.lock();
+                    queue.push_back((id, entry));
+                    leader.pass_holds(stager(id).id, id);
                 }
                 Err(Abort::Held { .. } | Abort::Conflict { .. }) => std::thread::yield_now(),
                 Err(other) => panic!("{other}"),
@@ -58,7 +70,11 @@ fn readers_see_entries_whole() {
     }
     std::thread::scope(|scope| {
         let _stop = SetOnDrop(&stop);
-        let worker = |engine: &Arc<_>| Engine::worker(engine, |_| Last::default()).unwrap();
+        let log = || Last {
+            passes,
+            ..Last::default()
+        };
+        let worker = |engine: &Arc<_>| Engine::worker(engine, |_| log()).unwrap();
         scope.spawn({
             let w = worker(&leader);
             || transfer(w, 1)
@@ -107,8 +123,11 @@ fn readers_see_entries_whole() {
                 continue;
             };
             applied += 1;
-            for applier in &mut appliers {
-                applier.apply(Epoch(applied), 0, &entry.changes());
+            for (at, applier) in appliers.iter_mut().enumerate() {
+                let own = passes && at == 0;
+                if !own || !applier.apply_staged(Epoch(applied), 0, stager(id).id) {
+                    applier.apply(Epoch(applied), 0, &entry.changes());
+                }
             }
             leader.release(stager(id).id);
         }
@@ -121,6 +140,7 @@ fn readers_see_entries_whole() {
         w.state_hash(&engine.snapshot())
     });
     assert_eq!(here, there);
+    assert_eq!(passes, leader.staged_counts().0 > 0);
 }
 
 /// The entries that were staged, by leadership.
@@ -137,16 +157,29 @@ struct Queue {
 /// no hold is left behind, and entries are applied.
 #[test]
 fn leaderships_come_and_go() {
+    check_leaderships(false);
+}
+
+/// The same, of transactions that are staged one after another on the same accounts: what was staged after an
+/// entry that is lost is lost as well.
+#[test]
+fn leaderships_of_transactions_that_follow_each_other_come_and_go() {
+    check_leaderships(true);
+}
+
+fn check_leaderships(passes: bool) {
     let engine = driven();
     let queue = Mutex::new(Queue::default());
     let (stop, next) = (AtomicBool::new(false), AtomicU64::new(1));
     let [late, staged] = [const { AtomicU64::new(0) }; 2];
     let mut applier = engine.applier().unwrap();
-    let mut apply = |entry: &Entry| {
+    let mut apply = |entry: &Entry, own: Option<TransactionId>| {
         let index = engine.applied().next();
-        applier.apply(index, 0, &entry.changes());
+        if !own.is_some_and(|id| applier.apply_staged(index, 0, id)) {
+            applier.apply(index, 0, &entry.changes());
+        }
     };
-    apply(&opening());
+    apply(&opening(), None);
     let transfer = |mut w: Worker<Last>, seed| {
         let mut random = Rng::with_seed(seed);
         while !stop.load(Ordering::SeqCst) {
@@ -175,10 +208,11 @@ fn leaderships_come_and_go() {
             let id = stager(next.fetch_add(1, Ordering::SeqCst));
             match w.stage(&ops, id) {
                 Ok(_) => {
-                    let entry = w.log().0.clone().expect("it writes");
+                    let entry = w.log().entry.clone().expect("it writes");
                     let mut queue = queue.lock();
                     if queue.leadership == leadership {
                         queue.staged.push_back((id.id, entry));
+                        engine.pass_holds(id.id, leadership);
                         staged.fetch_add(1, Ordering::SeqCst);
                     } else {
                         drop(queue);
@@ -194,7 +228,11 @@ fn leaderships_come_and_go() {
     std::thread::scope(|scope| {
         let _stop = SetOnDrop(&stop);
         for seed in 1..3 {
-            let w = engine.worker(|_| Last::default()).unwrap();
+            let log = Last {
+                passes,
+                ..Last::default()
+            };
+            let w = engine.worker(|_| log).unwrap();
             scope.spawn(move || transfer(w, seed));
         }
         let mut own = engine.worker(|_| Last::default()).unwrap();
@@ -213,7 +251,7 @@ fn leaderships_come_and_go() {
                     std::thread::yield_now();
                     continue;
                 };
-                apply(&entry);
+                apply(&entry, Some(id));
                 engine.release(id);
             }
             // A part is prepared in one leadership and aborted in the next one.
@@ -226,7 +264,7 @@ fn leaderships_come_and_go() {
                 note: b"",
                 isolation: base::participant::Isolation::Serializable,
             });
-            let prepared = prepared.is_ok().then(|| own.log().0.clone().unwrap());
+            let prepared = prepared.is_ok().then(|| own.log().entry.clone().unwrap());
             let mut lost = {
                 let mut queue = queue.lock();
                 queue.leadership += 1;
@@ -235,23 +273,25 @@ fn leaderships_come_and_go() {
             };
             engine.drop_holds();
             lost.truncate(random.usize(..=lost.len()));
-            lost.iter().for_each(|(_, entry)| apply(entry));
+            lost.iter().for_each(|(_, entry)| apply(entry, None));
             if let Some(entry) = prepared {
-                apply(&entry);
+                apply(&entry, None);
                 assert_eq!(engine.restore_prepared(), Ok(1));
                 assert!(own.stage_abort(part.id).unwrap().1);
-                apply(own.log().0.as_ref().unwrap());
+                apply(own.log().entry.as_ref().unwrap(), None);
                 engine.release(part.id);
             }
         }
         assert!(enough(elections), "{elections} {staged:?} {late:?}");
     });
     for (id, entry) in queue.into_inner().staged {
-        apply(&entry);
+        apply(&entry, Some(id));
         engine.release(id);
     }
     let mut w = engine.worker(|_| Last::default()).unwrap();
     assert_eq!(total(&mut w), Some(TOTAL));
+    let (followed, dropped) = engine.staged_counts();
+    assert_eq!((passes, passes), (followed > 0, dropped > 0));
     // Nothing is held: everything can be written.
     w.stage(&[Op::Flush, Op::put(b"a", b"")], stager(0))
         .unwrap();

@@ -21,6 +21,7 @@ mod read_atomic_threads;
 mod replicas;
 mod snapshots;
 mod staged;
+mod staged_chains;
 mod streams;
 mod support;
 mod transactions;

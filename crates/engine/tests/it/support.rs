@@ -5,7 +5,7 @@ pub(crate) mod replica;
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::change::siblings;
 use base::clock::ManualClock;
@@ -59,6 +59,8 @@ pub(crate) struct Log {
     pub(crate) broken: Arc<Mutex<Option<&'static str>>>,
     /// The time of the last transaction's epoch.
     pub(crate) stamp_ms: Arc<AtomicU64>,
+    /// `true` if staged transactions pass their holds on.
+    pub(crate) passes: Arc<AtomicBool>,
 }
 
 impl RedoLog for Log {
@@ -74,6 +76,10 @@ impl RedoLog for Log {
         self.entries.lock().push((tid, logged));
         self.stamp_ms.store(stamp_ms, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn passes_holds(&self) -> bool {
+        self.passes.load(Ordering::SeqCst)
     }
 }
 

@@ -29,7 +29,7 @@ use super::message_check::is_forwarded;
 use super::report::StatusParts;
 use super::snapshots::{MemberSnapshots, SnapshotPiece, install_snapshot, note_unneeded_snapshot};
 use super::state_hash::StateHasher;
-use super::state_machine::StateMachine;
+use super::state_machine::{OwnProposal, StateMachine};
 use crate::failure::MemberFailure;
 use crate::log::RaftLog;
 use crate::membership::{ChangeAnswer, MembershipChange};
@@ -354,8 +354,12 @@ impl ActiveMember {
             }
             match entry.get_entry_type() {
                 EntryType::EntryNormal => {
-                    let waiter = self.leadership.proposals.waiter(entry.index);
-                    self.state.apply(entry, waiter)?;
+                    let proposals = &self.leadership.proposals;
+                    let own = OwnProposal {
+                        holder: proposals.holder(entry.index),
+                        waiter: proposals.waiter(entry.index),
+                    };
+                    self.state.apply(entry, own)?;
                 }
                 EntryType::EntryConfChangeV2 => self.apply_members(context, entry)?,
                 // No member proposes the older kind.

@@ -96,6 +96,12 @@ impl Proposals {
         proposal.number.filter(|_| *front == index)
     }
 
+    /// Returns the transaction of this leadership whose holds end with the entry that is applied next.
+    pub(super) fn holder(&self, index: u64) -> Option<TransactionId> {
+        let (front, proposal) = self.entries.front()?;
+        proposal.release.filter(|_| *front == index)
+    }
+
     /// Gives back the holds of the entries up to `applied`.
     pub(super) fn settle(&mut self, applied: u64, shared: &MemberShared) {
         while let Some((_, proposal)) = self.entries.pop_front_if(|(index, _)| *index <= applied) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::partition::OwnedReply;
-use base::{Abort, Change, Epoch};
+use base::{Abort, Change, Epoch, TransactionId};
 use disk::Disk;
 use engine::{Applier, SnapshotEntry, SnapshotValue};
 use raft::eraftpb::Entry;
@@ -24,6 +24,15 @@ use crate::wire::{Payload, changes};
 /// entries gain nothing by it.
 const FETCHED: usize = 16;
 const FETCHED_BYTES: usize = 512;
+
+/// What this member knows of an entry that it has proposed itself, in the present leadership.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnProposal {
+    /// The transaction that was staged for it.
+    pub(super) holder: Option<TransactionId>,
+    /// The number under which a worker of this node waits for its outcome.
+    pub(super) waiter: Option<u64>,
+}
 
 /// See the module's description.
 pub(super) struct StateMachine {
@@ -91,17 +100,12 @@ impl StateMachine {
         at + some.len()
     }
 
-    /// Applies an entry that contains a payload, or nothing. `waiter` is the number under which a
-    /// worker of this node waits for its outcome.
+    /// Applies an entry that contains a payload, or nothing.
     ///
     /// # Errors
     /// Returns [`MemberFailure::Entry`] if the entry cannot be understood, and [`MemberFailure::Changed`] if it
     /// is not what was proposed.
-    pub(super) fn apply(
-        &mut self,
-        entry: &Entry,
-        waiter: Option<u64>,
-    ) -> Result<(), MemberFailure> {
+    pub(super) fn apply(&mut self, entry: &Entry, own: OwnProposal) -> Result<(), MemberFailure> {
         if !is_intact(entry) {
             return Err(MemberFailure::Changed { index: entry.index });
         }
@@ -111,7 +115,7 @@ impl StateMachine {
         }
         let unreadable = |error| MemberFailure::unreadable(entry.index, error);
         let payload = Payload::decode(&entry.data).map_err(unreadable)?;
-        self.apply_payload(Epoch(entry.index), &payload, waiter)?;
+        self.apply_payload(Epoch(entry.index), &payload, own)?;
         self.advance(entry);
         Ok(())
     }
@@ -131,7 +135,7 @@ impl StateMachine {
         &mut self,
         index: Epoch,
         payload: &Payload<'_>,
-        waiter: Option<u64>,
+        own: OwnProposal,
     ) -> Result<(), MemberFailure> {
         self.stamp_ms = self.stamp_ms.max(payload.stamp_ms());
         match payload {
@@ -146,7 +150,7 @@ impl StateMachine {
                     self.applier.skip(index, self.stamp_ms);
                     return Ok(());
                 }
-                self.apply_changes(index, bytes)?;
+                self.apply_changes(index, bytes, own.holder)?;
                 self.remember(*client, *sequence, result);
             }
             Payload::Execute {
@@ -156,7 +160,7 @@ impl StateMachine {
                 ..
             } => {
                 let outcome = self.execute(index, (*client, *sequence), ops)?;
-                if let Some(number) = waiter {
+                if let Some(number) = own.waiter {
                     self.shared.outcomes.insert(number, outcome);
                 }
             }
@@ -172,13 +176,18 @@ impl StateMachine {
             }
             Payload::Open { most, .. } => {
                 self.applier.skip(index, self.stamp_ms);
-                self.open_session(index.0, *most, waiter);
+                self.open_session(index.0, *most, own.waiter);
             }
         }
         Ok(())
     }
 
-    fn apply_changes(&mut self, index: Epoch, bytes: &[u8]) -> Result<(), MemberFailure> {
+    fn apply_changes(
+        &mut self,
+        index: Epoch,
+        bytes: &[u8],
+        holder: Option<TransactionId>,
+    ) -> Result<(), MemberFailure> {
         let mut found = Vec::new();
         for change in changes(bytes) {
             let change = change.map_err(|(at, what)| {
@@ -207,7 +216,10 @@ impl StateMachine {
         }
         // This comes before any transaction sees a key that may have expired already.
         self.publish_limit();
-        self.applier.apply(index, self.stamp_ms, &found);
+        let stamp_ms = self.stamp_ms;
+        if !holder.is_some_and(|id| self.applier.apply_staged(index, stamp_ms, id)) {
+            self.applier.apply(index, stamp_ms, &found);
+        }
         Ok(())
     }
 

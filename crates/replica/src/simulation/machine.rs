@@ -279,6 +279,14 @@ impl World {
         if snapshot > std::mem::replace(&mut running.snapshot, snapshot) {
             self.reached.hit(Point::SnapshotMade);
         }
+        let staged = running.shared.engine.staged_counts();
+        let before = std::mem::replace(&mut running.staged, staged);
+        if staged.0 > before.0 {
+            self.reached.hit(Point::Followed);
+        }
+        if staged.1 > before.1 {
+            self.reached.hit(Point::Dropped);
+        }
         if compared > std::mem::replace(&mut running.compared, compared) {
             self.reached.hit(Point::Compared);
         }

@@ -51,6 +51,8 @@ pub(super) struct RunningNode {
     /// The index of its newest snapshot, and the number of comparisons of states that it has led.
     pub(super) snapshot: u64,
     pub(super) compared: u64,
+    /// The counts of staged versions, see [`engine::Engine::staged_counts`].
+    pub(super) staged: (u64, u64),
 }
 
 /// See the module's description.
@@ -149,6 +151,7 @@ impl SimulatedNode {
             leads: false,
             snapshot: 0,
             compared: 0,
+            staged: (0, 0),
         });
         self.turn_at = None;
         Ok(())

@@ -30,6 +30,8 @@
         OldLeader => "a leader was asked that did not know of the next one",
         Compared => "members compared their states",
         Fenced => "a token was refused",
+        Followed => "a transaction was staged after one that was not applied",
+        Dropped => "staged versions were dropped with a leadership",
         Extended => "a text was extended whose entries have operations",
     }
 }

@@ -14,7 +14,7 @@ impl Worker {
     /// Returns the ticket of the last lookup; a lost one if the leadership has ended meanwhile.
     fn note_lookup(&mut self) -> Epoch {
         let time_ms = self.inner.observed().time_ms;
-        let ticket = self.read_ticket(time_ms);
+        let ticket = self.read_ticket(time_ms, 0);
         let ticket = ticket.unwrap_or_else(|| self.shared.tickets.last_lost());
         self.observed = observed(ticket, time_ms);
         ticket

@@ -243,7 +243,7 @@ pub(super) fn execute_sequence(
     to: &mut Results<'_, '_>,
 ) -> Result<(), CompoundStop> {
     let mut keys = match to.in_place.as_deref_mut() {
-        Some(txn) => TransactionKeys::InPlace(txn),
+        Some(txn) => TransactionKeys::InPlace(txn, to.set.databases()),
         None => TransactionKeys::Copied(to.set),
     };
     let mut writer = Writer::new(to.output, call.protocol);

@@ -65,6 +65,8 @@ pub struct Sample {
     pub p50_ms: f64,
     /// 99th percentile in milliseconds.
     pub p99_ms: f64,
+    /// The longest one in milliseconds.
+    pub max_ms: f64,
 }
 
 /// An aim of a cell: how Kumiki should compare.
@@ -199,13 +201,14 @@ fn parse(csv: &str) -> Option<Sample> {
         .skip(1)
         .filter_map(|field| field.trim_matches('"').parse().ok())
         .collect();
-    let [rate, _, _, p50_ms, _, p99_ms, _] = fields[..] else {
+    let [rate, _, _, p50_ms, _, p99_ms, max_ms] = fields[..] else {
         return None;
     };
     Some(Sample {
         rate,
         p50_ms,
         p99_ms,
+        max_ms,
     })
 }
 

@@ -9,6 +9,7 @@ mod aim;
 mod content;
 mod figures;
 pub mod options;
+mod popular_list;
 mod speed;
 
 use std::path::Path;
@@ -43,7 +44,10 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
         figures::recovery(binary, options)?;
     }
     if has(Measurement::Replicas) {
-        figures::one_list_on_replicas(binary, options)?;
+        popular_list::on_replicas(binary, options)?;
+    }
+    if has(Measurement::Waits) {
+        popular_list::on_one_node(binary, options)?;
     }
     Ok(())
 }

@@ -51,6 +51,12 @@ impl<'v> StreamTreesView<'v> {
         }
     }
 
+    /// Returns the trees of a new stream with the same content, which share no nodes with these.
+    pub(crate) fn copied(self, stamp: VersionStamp) -> StreamTrees {
+        let trees = [self.nodes.copied(stamp), self.groups.copied(stamp)];
+        StreamTrees::new(trees, self.numbers)
+    }
+
     /// Returns the number of entries.
     pub(crate) fn len(self) -> usize {
         self.numbers.len

@@ -10,6 +10,7 @@ use super::node::NodePtr;
 use super::node_store::NodeStore;
 use super::{
     KeyOrder, MAX_ENTRIES, MAX_LEAF_BYTES, NodeLimits, PositionOrder, TreeOrder, TreeView,
+    VersionStamp,
 };
 
 /// Makes the next version of a tree, which others may read meanwhile. Each changed node, and the path to it,
@@ -71,6 +72,13 @@ impl<O: TreeOrder> TreeEditor<O> {
             limits,
             order: PhantomData,
         }
+    }
+
+    /// Returns an editor of a new tree with the same entries, whose nodes are copies.
+    pub(super) fn of_copy(view: TreeView<'_, O>, stamp: VersionStamp, limits: NodeLimits) -> Self {
+        let mut store = NodeStore::for_new_tree(stamp);
+        let root = view.root().map(|root| store.adopt_copy(root));
+        TreeEditor::new(root, store, limits)
     }
 
     /// Returns the tree as it is now.

@@ -95,6 +95,18 @@ impl NodeStore {
         new.into_pointer()
     }
 
+    /// Copies a node of any tree, and those below it.
+    pub(super) fn adopt_copy(&mut self, node: NodeRef<'_>) -> NodePtr {
+        let mut new = NewNode::copy(node, self.stamp);
+        if node.height() > 0 {
+            for index in 0..node.count() {
+                let child = self.adopt_copy(node.child(index));
+                new.as_mut().set_child(index, child);
+            }
+        }
+        self.adopt(new)
+    }
+
     /// Takes a node out of the tree, but none below it.
     pub(super) fn discard(&mut self, node: NodePtr) {
         if self.is_own(node) {

@@ -7,7 +7,7 @@ use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
 use super::search_key::SearchKey;
-use super::{KeyOrder, TreeOrder};
+use super::{KeyOrder, NodeLimits, TreeEditor, TreeOrder, VersionStamp};
 
 /// A tree for reading. What it returns borrows from the tree's nodes.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,15 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
         TreeView { root, order }
     }
 
-    #[cfg(test)]
     pub(super) fn root(&self) -> Option<NodeRef<'a>> {
         self.root
+    }
+
+    /// Returns an editor of a new tree with the same entries, which shares no nodes with this one. `stamp` is as for
+    /// [`TreeBuilder::new`](super::TreeBuilder::new).
+    #[must_use]
+    pub fn copied(&self, stamp: VersionStamp) -> TreeEditor<O> {
+        TreeEditor::of_copy(*self, stamp, NodeLimits::default())
     }
 
     /// Returns the number of entries.

@@ -9,11 +9,15 @@ use super::{Logged, number, owned};
 
 /// Keeps the last entry that its worker has staged.
 #[derive(Default)]
-pub(crate) struct Last(pub(crate) Option<Entry>);
+pub(crate) struct Last {
+    pub(crate) entry: Option<Entry>,
+    /// `true` if staged transactions pass their holds on.
+    pub(crate) passes: bool,
+}
 
 impl RedoLog for Last {
     fn ready(&mut self) -> Result<(), LogFailure> {
-        self.0 = None;
+        self.entry = None;
         Ok(())
     }
 
@@ -24,8 +28,12 @@ impl RedoLog for Last {
         changes: Changes<'_>,
     ) -> Result<(), LogFailure> {
         let changes = changes.iter().map(|change| owned(&change)).collect();
-        self.0 = Some(Entry { stamp_ms, changes });
+        self.entry = Some(Entry { stamp_ms, changes });
         Ok(())
+    }
+
+    fn passes_holds(&self) -> bool {
+        self.passes
     }
 }
 

@@ -17,8 +17,7 @@ use super::options::Options;
 use crate::bench::cell::{Asked, BenchMode};
 use crate::bench::machine::SERVER_CORE;
 use crate::bench::report::median;
-use crate::bench::{STORES, Servers, Side, leader};
-use crate::cluster::ClusterNodes;
+use crate::bench::{STORES, Servers, Side};
 use crate::server::{Program, ServerUnderTest};
 
 /// Small hashes whose memory is measured, and the fields of each.
@@ -298,37 +297,4 @@ pub(super) fn recovery(binary: &Path, options: &Options) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Prints the rate of pushes to one list of three replicas, by that of pushes to many.
-pub(super) fn one_list_on_replicas(binary: &Path, options: &Options) -> Result<()> {
-    let dir = TempDir::with_prefix("kumiki-bench-")?;
-    let args = vec!["--io".to_owned(), options.io.clone()];
-    let program = Program::kumiki(binary.to_owned(), args);
-    let mut nodes = ClusterNodes::replicated_anywhere(&program, dir.path(), 3, 3)?;
-    nodes.start_all()?;
-    nodes.wait_together()?;
-    let leader = leader(&nodes.addresses())?;
-    let asked = Asked {
-        addr: nodes.addresses()[leader],
-        authority: None,
-        keys: u64::from(CLIENTS),
-        is_pinned: false,
-    };
-    let mut rates = [Vec::new(), Vec::new()];
-    for _ in 0..options.rounds {
-        for (key, rates) in ["list", "list:__rand_int__"].into_iter().zip(&mut rates) {
-            let requests = options.requests / 40;
-            let sample = asked.benchmark(CLIENTS, 1, requests, &["LPUSH", key, "value"])?;
-            rates.push(sample.rate);
-        }
-    }
-    let [one, many] = rates.map(median);
-    println!(
-        "\nLPUSH by {CLIENTS} clients on three replicas: one key {one:.0}/s, {CLIENTS} keys {many:.0}/s, ratio \
-         {:.2} ({})",
-        one / many,
-        Aim::AtLeast(0.5).of(one / many)
-    );
-    nodes.stop()
 }

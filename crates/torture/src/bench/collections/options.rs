@@ -28,4 +28,6 @@ pub enum Measurement {
     Recovery,
     /// One list on three replicas.
     Replicas,
+    /// The longest wait of many clients of one list on one node.
+    Waits,
 }

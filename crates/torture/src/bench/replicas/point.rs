@@ -175,6 +175,7 @@ mod tests {
                 rate: *rate,
                 p50_ms: 1.0,
                 p99_ms: 2.0,
+                max_ms: 3.0,
             },
             requests: 1000,
             cpu_us: 3.0,
