@@ -227,9 +227,9 @@ fn main() {
     println!(
         "fields   entries     add    trim    read     del deliver     ack  copied     log   entry pending  single     add"
     );
-    let four = "first 1234567890 other 1234567890 third 1234567890 fours 1234567890";
+    let four = "first abcdefghij other abcdefghij third abcdefghij fours abcdefghij";
     for entries in sizes {
-        for fields in [("one", "field 1234567890"), ("four", four)] {
+        for fields in [("one", "field abcdefghij"), ("four", four)] {
             measure(entries, fields);
         }
     }
