@@ -16,6 +16,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::leb128::{push_bytes, push_number};
+
 /// The form of the elements of a block, as its first byte has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -342,19 +344,20 @@ impl<'v> PackedEditor<'v> {
 
     /// Adds an element at the end.
     pub(crate) fn push(&mut self, first: &[u8], second: &[u8]) {
-        let end = self.end();
-        self.replace(end..end, 0, Some((first, second)));
+        let (end, count) = (self.end(), self.view().len());
+        let Cow::Owned(bytes) = &mut self.bytes else {
+            return self.replace(end..end, 0, Some((first, second)));
+        };
+        push_bytes(bytes, first);
+        if self.form.has_pairs() {
+            push_bytes(bytes, second);
+        }
+        self.set_len(count + 1);
     }
 }
 
-/// Appends a blob: its length, and its bytes.
-pub(crate) fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
-    let mut length = blob.len();
-    while length >= 0x80 {
-        to.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    to.push(length as u8);
+fn push_blob(to: &mut SmallVec<[u8; 128]>, blob: &[u8]) {
+    push_number(to, blob.len() as u64);
     to.extend_from_slice(blob);
 }
 
