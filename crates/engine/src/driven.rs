@@ -92,10 +92,11 @@ impl Engine {
     }
 
     /// Passes the holds of a staged transaction on, whose entry is submitted at this moment and waits for `ticket`:
-    /// transactions that come later may use its writes as if they were applied, and are submitted behind it. Does
-    /// nothing if its holds last until the entry is applied.
+    /// transactions that come later may use its writes as if they were applied, and are submitted behind it. So they
+    /// may also write what it has read. Does nothing if its holds last until the entry is applied.
     ///
-    /// The caller submits no other entry of this engine meanwhile.
+    /// The caller submits no other entry of this engine meanwhile. Transactions that wait are not woken before
+    /// [`Engine::release`].
     pub fn pass_holds(&self, id: TransactionId, ticket: u64) {
         let mut prepared = self.prepared.lock();
         let Some(staged) = prepared.get_mut(&id) else {
@@ -105,6 +106,9 @@ impl Engine {
             id,
             age: Timestamp(u64::MAX),
         };
+        if staged.effects.is_empty() {
+            return;
+        }
         for RecordWrite { record, version } in std::mem::take(&mut staged.effects) {
             staged.passed.push(record);
             let version = StagedVersion {
@@ -114,5 +118,7 @@ impl Engine {
             };
             self.holds.pass(record, version);
         }
+        let read = std::mem::take(&mut staged.held);
+        self.release_hold(id, &read, std::mem::take(&mut staged.ranged));
     }
 }

@@ -398,9 +398,9 @@ fn settle_staged(
 fn settle_passing(engine: &Engine, holder: Holder, writes: Vec<RecordWrite>, acquired: Acquired) {
     let trees = writes.iter().filter_map(|write| write.version.tree());
     trees.for_each(VersionTree::stage);
-    let mut held = acquired.shared;
-    held.extend(writes.iter().map(|write| write.record));
     let records: Vec<RecordRef> = writes.iter().map(|write| write.record).collect();
+    let mut held = acquired.shared;
+    held.extend(&records);
     let prepared = PreparedTransaction {
         effects: writes,
         held,

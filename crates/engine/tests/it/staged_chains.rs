@@ -1,13 +1,19 @@
 //! Transactions that are staged one after another on the same keys, before their entries are applied.
 
+mod random_commands;
+mod waiting;
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
 use base::nested::NestedItem;
 use base::partition::OwnedReply;
-use base::transaction::{ExpireWhen, Expiry, ScanContents};
-use base::{Abort, Op, Tid, Version};
-use values::{hash_deadlines, hashes, lists};
+use base::transaction::ScanContents;
+use base::{Abort, Op, Tid};
+use values::lists;
 
 use crate::support::replica::{Entry, Replica, stager};
-use crate::support::{Logged, call, holder, holder_of, prepared, put_until};
+use crate::support::{Logged, call};
 
 const ADD: Op<'static> = Op::Add {
     key: b"n",
@@ -23,10 +29,7 @@ struct Members {
 impl Members {
     fn new() -> Members {
         let leader = Replica::new();
-        leader
-            .log
-            .passes
-            .store(true, std::sync::atomic::Ordering::SeqCst);
+        leader.log.passes.store(true, Ordering::SeqCst);
         Members {
             leader,
             follower: Replica::new(),
@@ -35,10 +38,17 @@ impl Members {
 
     /// Stages operations and submits their entry with the ticket `number`.
     fn submit(&self, number: u64, ops: &[Op<'_>]) -> (Vec<OwnedReply>, Entry) {
-        let staged = self.leader.stage(number, ops).unwrap();
-        let entry = self.leader.entry();
-        self.leader.engine.pass_holds(stager(number).id, number);
-        (staged.value, entry)
+        self.submit_any(number, ops).expect("it writes")
+    }
+
+    /// As [`Members::submit`]; `None` if nothing was written.
+    fn submit_any(&self, number: u64, ops: &[Op<'_>]) -> Option<(Vec<OwnedReply>, Entry)> {
+        let staged = self.leader.stage(number, ops).expect("nothing excludes it");
+        (staged.writes > 0).then(|| {
+            let entry = self.leader.entry();
+            self.leader.engine.pass_holds(stager(number).id, number);
+            (staged.value, entry)
+        })
     }
 
     /// Applies the entry of the transaction `number` everywhere.
@@ -125,7 +135,7 @@ fn a_transaction_uses_what_was_staged_before_it() {
 #[test]
 fn entries_are_applied_while_others_are_staged_after_them() {
     let members = Members::new();
-    let (mut waiting, mut next) = (std::collections::VecDeque::new(), 1);
+    let (mut waiting, mut next) = (VecDeque::new(), 1);
     for round in 0..200 {
         if round % 3 < 2 {
             let ops = [ADD, push(b"list", b"x"), Op::put(b"p", b"v")];
@@ -329,120 +339,6 @@ fn what_is_not_submitted_has_no_followers() {
 }
 
 #[test]
-fn a_version_expires_between_two_that_are_staged() {
-    let members = Members::new();
-    members.leader.engine.set_time_ms(1_000);
-    members.run(1, &[put_until(b"n", b"5", 2_000)]);
-    let second = members.submit(2, &[ADD]);
-    let third = members.submit(3, &[ADD]);
-    members.leader.engine.set_time_ms(3_000);
-    assert_eq!(members.leader.get(b"n"), None, "it has expired");
-    let fourth = members.submit(4, &[ADD]);
-    let sums = [&second, &third, &fourth].map(|(replies, _)| replies[0].clone());
-    assert_eq!(sums, [6, 7, 1].map(OwnedReply::Int));
-    // The log says that the time has passed before it has what was executed earlier.
-    members.tick(3_000);
-    members.apply(2, &second.1);
-    members.check_equal();
-    members.follower.tidy();
-    members.apply(3, &third.1);
-    members.check_equal();
-    members.apply(4, &fourth.1);
-    members.check_equal();
-    assert_eq!(members.follower.get(b"n"), Some(b"1".to_vec()));
-    // A deadline that is removed in time keeps the key for those that come later.
-    let keep = Op::Persist { key: b"e" };
-    members.run(5, &[put_until(b"e", b"5", 4_000)]);
-    let sixth = members.submit(6, &[keep]);
-    members.leader.engine.set_time_ms(5_000);
-    assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
-    members.tick(5_000);
-    members.apply(6, &sixth.1);
-    members.check_equal();
-    assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
-}
-
-#[test]
-fn a_version_is_known_once_it_is_applied() {
-    let members = Members::new();
-    let leader = &members.leader;
-    members.run(1, &[Op::put(b"n", b"1")]);
-    let version = leader.version(b"n");
-    let check = |version| Op::Check { key: b"n", version };
-    let second = members.submit(2, &[ADD]);
-    let watched = leader.execute(&[Op::Watch { key: b"n" }]);
-    assert_eq!(holder_of(watched), stager(2));
-    let checked = leader.stage(3, &[check(version), Op::put(b"m", b"")]);
-    assert_eq!(holder_of(checked), stager(2), "an old version, too");
-    // Those that want to be staged give way until it is applied.
-    assert_eq!(holder_of(leader.stage(4, &[ADD])), stager(2));
-    members.apply(2, &second.1);
-    let now = leader.version(b"n");
-    assert_eq!(now, Version::present(Tid::new(leader.engine.applied(), 0)));
-    let late = leader.stage(3, &[check(version), Op::put(b"m", b"")]);
-    assert_eq!(late, Err(Abort::Precondition { op: 0 }));
-    members.run(5, &[check(now), ADD]);
-    members.run(6, &[ADD]);
-    members.check_equal();
-}
-
-#[test]
-fn a_prepared_part_waits_for_the_applied_version_and_gets_in() {
-    let members = Members::new();
-    let leader = &members.leader;
-    members.run(1, &[Op::put(b"n", b"1")]);
-    let (second, third) = (members.submit(2, &[ADD]), members.submit(3, &[ADD]));
-    for ops in [&[ADD][..], &[Op::Get { key: b"n" }, Op::put(b"m", b"")]] {
-        assert_eq!(holder_of(leader.stage_prepare(1, ops)), stager(2));
-    }
-    assert_eq!(
-        holder_of(leader.stage(4, &[ADD])),
-        stager(2),
-        "it gives way"
-    );
-    members.apply(2, &second.1);
-    assert_eq!(holder_of(leader.stage(4, &[ADD])), stager(3), "still");
-    members.apply(3, &third.1);
-    assert_eq!(
-        leader.stage_prepare(1, &[ADD]).unwrap(),
-        [OwnedReply::Int(4)]
-    );
-    let entry = leader.entry();
-    leader.apply(&entry);
-    members.follower.apply(&entry);
-    assert_eq!(leader.state(1), prepared());
-    assert_eq!(holder_of(leader.stage(4, &[ADD])), holder(1));
-    assert_eq!(holder_of(leader.read(b"n")), holder(1));
-    leader.with(|w| w.stage_commit(holder(1).id)).unwrap();
-    let entry = leader.entry();
-    leader.apply(&entry);
-    members.follower.apply(&entry);
-    leader.engine.release(holder(1).id);
-    assert_eq!(members.run(4, &[ADD]), [OwnedReply::Int(5)]);
-    members.check_equal();
-}
-
-#[test]
-fn read_atomic_keys_and_flushes_are_held_until_they_are_applied() {
-    let members = Members::new();
-    let leader = &members.leader;
-    for (number, op) in [(1, Op::put(b"ra:k", b"1")), (2, Op::Flush)] {
-        let staged = members.submit(number, &[op.clone(), ADD]);
-        assert_eq!(holder_of(leader.stage(9, &[op])), stager(number));
-        assert_eq!(holder_of(leader.stage(9, &[ADD])), stager(number));
-        members.apply(number, &staged.1);
-        members.check_equal();
-    }
-    // A flush waits for all that is staged.
-    let third = members.submit(3, &[ADD]);
-    assert_eq!(holder_of(leader.stage(4, &[Op::Flush])), stager(3));
-    members.apply(3, &third.1);
-    members.run(4, &[Op::Flush]);
-    members.check_equal();
-    assert_eq!(leader.get(b"n"), None);
-}
-
-#[test]
 fn scans_and_absences_see_what_is_staged() {
     let members = Members::new();
     let scan = |op| {
@@ -461,83 +357,17 @@ fn scans_and_absences_see_what_is_staged() {
     };
     let second = members.submit(2, &scan(Op::put(b"w", b"")));
     assert_eq!(count(&second.0[0]), 1);
-    // The second one holds the range that it has scanned until it is applied.
-    assert_eq!(
-        holder_of(members.leader.stage(3, &[Op::put(b"s2", b"")])),
-        stager(2)
-    );
+    // What the second one has only read and scanned is free once it is submitted: others come behind it.
+    let third = members.submit(3, &[Op::put(b"s2", b"")]);
     let missing = Op::Require {
         key: b"s1",
         present: false,
     };
-    let refused = members.leader.stage(3, &[missing, ADD]);
+    let refused = members.leader.stage(4, &[missing, ADD]);
     assert_eq!(refused, Err(Abort::Precondition { op: 0 }));
     assert_eq!(members.leader.with(|worker| worker.staged_ticket()), 1);
     members.apply(1, &first.1);
     members.apply(2, &second.1);
-    members.run(3, &[Op::put(b"s2", b"")]);
+    members.apply(3, &third.1);
     members.check_equal();
-}
-
-#[test]
-fn a_chain_has_a_bounded_length() {
-    let members = Members::new();
-    let mut staged = Vec::new();
-    let holder = loop {
-        let number = staged.len() as u64 + 1;
-        match members.leader.stage(number, &[ADD]) {
-            Ok(_) => {
-                let entry = members.leader.entry();
-                members.leader.engine.pass_holds(stager(number).id, number);
-                staged.push((number, entry));
-            }
-            Err(Abort::Held { by }) => break by,
-            Err(other) => panic!("{other}"),
-        }
-        assert!(staged.len() < 5_000);
-    };
-    // The last one keeps its hold.
-    assert_eq!(holder, stager(staged.len() as u64));
-    staged
-        .iter()
-        .for_each(|(number, entry)| members.apply(*number, entry));
-    members.check_equal();
-    let last = members.run(5_000, &[ADD]);
-    assert_eq!(last, [OwnedReply::Int(staged.len() as i64 + 1)]);
-}
-
-/// The time passes a deadline only if an entry with it is applied.
-#[test]
-fn a_new_deadline_is_applied_before_others_see_it() {
-    let members = Members::new();
-    let leader = &members.leader;
-    leader.engine.set_time_ms(1_000);
-    fill(&members, 1, 500);
-    let field = || {
-        let args = [b"PXAT", &b"9000"[..], b"FIELDS", b"1", b"field", b"value"];
-        call(b"hash", hash_deadlines::HSETEX, &args)
-    };
-    let expire = |key| Op::Expire {
-        key,
-        expiry: Expiry::AtMs(9_000),
-        when: ExpireWhen::Always,
-    };
-    let length = || call(b"list", lists::LLEN, &[]);
-    for (number, op, read) in [
-        (2, put_until(b"n", b"1", 9_000), Op::Get { key: b"n" }),
-        (3, expire(b"list"), length()),
-        (4, push(b"list", b"x"), length()),
-        (5, field(), call(b"hash", hashes::HLEN, &[])),
-    ] {
-        let staged = members.submit(number, &[op]);
-        assert_eq!(holder_of(leader.execute(&[read])), stager(number));
-        members.apply(number, &staged.1);
-        members.check_equal();
-    }
-    let sixth = members.submit(6, &[ADD]);
-    assert_eq!(members.ticket(b"n"), 6);
-    members.apply(6, &sixth.1);
-    members.check_equal();
-    let deadline = members.follower.execute(&[Op::ExpiryOf { key: b"n" }]);
-    assert_eq!(deadline.unwrap(), [OwnedReply::Deadline(Some(9_000))]);
 }

@@ -14,7 +14,7 @@
 //! | stamp | the leader's time, milliseconds since the Unix epoch |
 //! | client, sequence | of which session the transaction is, and its number there; both 0: of none |
 //! | result | what the client is told, now and whenever it asks again |
-//! | changes | what was written, as the journal encodes the entries of a transaction |
+//! | changes | what was written, as the journal encodes the entries of a transaction. Changes of a collection's elements whose `base` is zero are of the version that the entries before have left: it was not applied yet when the leader executed them |
 //! | ops | the operations, which every member executes by itself |
 //! | most | a session is opened, whose id is the log's time so far (milliseconds, shifted by 22 bits) and the index of the entry, added up; not if there are so many already |
 
