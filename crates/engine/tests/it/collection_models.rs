@@ -429,7 +429,7 @@ fn run(seed: u64) {
 }
 
 /// Demands that `run` panics if one of these bugs was chosen, and that it does not otherwise.
-pub(crate) fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
+fn judge(bugs: &[Bug], run: impl FnOnce() + UnwindSafe) {
     if bugs.iter().copied().any(planted::is) {
         panic::catch_unwind(run).expect_err("there is a bug to find");
     } else {

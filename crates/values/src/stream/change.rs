@@ -1,21 +1,21 @@
 //! The changes of a stream, and their bytes in the log. Each has a tag, and then:
 //!
-//! | tag | change | fields |
+//! | tag | change | then |
 //! |---|---|---|
-//! | 7 | add an entry | its id, its fields |
+//! | 7 | add an entry | its id, its fields: name and value in turns, each a blob, all of them behind their length |
 //! | 8 | delete an entry | its id |
-//! | 9 | remove the oldest entries | their number |
-//! | 10 | set the numbers | the last id, the greatest deleted id, the number of entries that were ever added |
-//! | 11 | put a group | name, last id, number of entries up to there |
+//! | 9 | remove the oldest entries, as a trim does | their number |
+//! | 10 | set the numbers | the last id that was given, the greatest id that was deleted, the number of entries that were ever added |
+//! | 11 | put a group | name, the id of the last entry that it has delivered, the number of entries up to there |
 //! | 12 | remove a group | name |
-//! | 13 | put a consumer | group, name, time when it was seen last, time when it got entries last |
-//! | 14 | remove a consumer, with its pending entries | group, name |
-//! | 15 | put a pending entry | group, id, consumer, time of its last delivery, number of deliveries |
+//! | 13 | put a consumer | group, name, the time when it was seen last, the time when it got entries last |
+//! | 14 | remove a consumer, and its pending entries | group, name |
+//! | 15 | put a pending entry | group, id, consumer, the time of its last delivery, the number of its deliveries |
 //! | 16 | remove a pending entry | group, id |
 //!
-//! A number is LEB128, and so is the length before bytes. An id is two numbers. The fields of an entry are bytes: name
-//! and value in turns, each behind its length. A number or a time that may be unknown is one more; 0: it is unknown.
-//! Times are in milliseconds since the Unix epoch.
+//! Numbers and times are LEB128, and so is the length before names and fields. An id is two numbers. The number of
+//! entries up to a group's last id, and the time when a consumer got entries last, are one more; 0: it is unknown, or
+//! never was. Times are in milliseconds since the Unix epoch.
 
 use super::id::EntryId;
 use super::numbers::GroupPosition;

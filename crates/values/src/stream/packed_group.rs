@@ -1,19 +1,16 @@
 //! Consumer groups of a stream in a packed block. All groups are one after the other, in the order of their names,
 //! each a blob:
 //!
-//! | bytes | field |
+//! | bytes | field of a consumer group |
 //! |---|---|
-//! | … | its name: a blob |
+//! | … | its name, a blob |
 //! | 16 | the id of the last entry that it has delivered |
-//! | 8 | the number of entries of the stream up to there, little-endian; the greatest number: unknown |
+//! | 8 | the number of entries up to there; 2^64 - 1: unknown |
 //! | 4 | the number of its consumers |
-//! | … | its consumers, in the order of their names |
-//! | … | its pending entries, in the order of their ids |
+//! | … | of each consumer, in the order of their names: its name, a blob; the time when it was seen last, 8; the time when it got entries last, 8 (2^64 - 1: never) |
+//! | 36 each | of each pending entry, in the order of their ids: the id, 16; the position of its consumer, 4; the time of its last delivery, 8; the number of its deliveries, 8 |
 //!
-//! A consumer is its name, a blob, the time when it was seen last, and that when it got entries last, each 8
-//! bytes; the greatest number: never. A pending entry is its id, the number of its consumer (4 bytes, from 0),
-//! the time of its last delivery, and the number of its deliveries, each 8 bytes. Times are in milliseconds since
-//! the Unix epoch.
+//! Numbers are little-endian, times in milliseconds since the Unix epoch.
 
 use super::group::{GroupConsumer, GroupName, PendingEntry};
 use super::id::EntryId;

@@ -1,14 +1,14 @@
 //! The nodes of a stream in a packed block. A node:
 //!
-//! | bytes | field |
+//! | bytes | field of a node |
 //! |---|---|
-//! | 4 | the length of its entries, little-endian |
-//! | 2 | the number of its entries |
+//! | 4 | the length of its entries |
+//! | 2 | the number of its entries, at least 1 |
 //! | 2 | the number of entries that it had besides, and that were deleted |
 //! | 16 | the id of its first entry, when that was added |
-//! | … | its entries, in the order of their ids |
+//! | … | its entries in the order of their ids: the id, 16; a blob of its fields, name and value in turns, each a blob |
 //!
-//! An entry is its id, and a blob that consists of its fields and their values, each a blob (`packed`).
+//! Numbers but those of ids are little-endian.
 
 use std::ops::Range;
 

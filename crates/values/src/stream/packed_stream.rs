@@ -2,14 +2,16 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 16 | the last id that was given: two big-endian numbers |
-//! | 16 | the greatest id that was deleted; the least id: none |
-//! | 8 | the number of entries that were ever added, little-endian |
+//! | 16 | the last id that was given: milliseconds and number, 8 bytes each, big-endian, as in all ids here |
+//! | 16 | the greatest id that was deleted; 0: none |
+//! | 8 | the number of entries that were ever added |
 //! | 4 | the number of entries |
 //! | 4 | the length of the groups |
 //! | 4 | the place of the last node among the nodes; 0 without nodes |
-//! | … | the consumer groups (`packed_group`) |
-//! | … | the entries (`packed_nodes`) |
+//! | … | the consumer groups in the order of their names, each a blob |
+//! | … | the nodes |
+//!
+//! Numbers but those of ids are little-endian. Modules `packed_group` and `packed_nodes` have the groups and nodes.
 
 use std::ops::Range;
 
