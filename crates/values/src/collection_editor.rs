@@ -94,16 +94,19 @@ impl CollectionEditor {
     /// version.
     #[must_use]
     pub fn of_copy(kind: Kind, view: CollectionView<'_>, stamp: VersionStamp) -> CollectionEditor {
+        let copy = |tree| TreeEditor::of_copy(tree, stamp);
         let trees = match view {
             CollectionView::Hash(fields, deadlines) => {
-                EditedTrees::Hash(fields.copied(stamp), deadlines.copied(stamp))
+                EditedTrees::Hash(copy(fields), copy(deadlines))
             }
-            CollectionView::Set(tree) => EditedTrees::Set(tree.copied(stamp)),
-            CollectionView::List(tree) => EditedTrees::List(tree.copied(stamp)),
+            CollectionView::Set(tree) => EditedTrees::Set(copy(tree)),
+            CollectionView::List(tree) => EditedTrees::List(TreeEditor::of_copy(tree, stamp)),
             CollectionView::Sorted(scores, members) => {
-                EditedTrees::Sorted(scores.copied(stamp), members.copied(stamp))
+                EditedTrees::Sorted(copy(scores), copy(members))
             }
-            CollectionView::Stream(stream) => EditedTrees::Stream(stream.copied(stamp)),
+            CollectionView::Stream(stream) => {
+                EditedTrees::Stream(StreamTrees::of_copy(stream, stamp))
+            }
         };
         CollectionEditor {
             kind,

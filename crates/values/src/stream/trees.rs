@@ -51,12 +51,6 @@ impl<'v> StreamTreesView<'v> {
         }
     }
 
-    /// Returns the trees of a new stream with the same content, which share no nodes with these.
-    pub(crate) fn copied(self, stamp: VersionStamp) -> StreamTrees {
-        let trees = [self.nodes.copied(stamp), self.groups.copied(stamp)];
-        StreamTrees::new(trees, self.numbers)
-    }
-
     /// Returns the number of entries.
     pub(crate) fn len(self) -> usize {
         self.numbers.len
@@ -103,6 +97,12 @@ impl StreamTrees {
             groups,
             numbers,
         }
+    }
+
+    /// Makes trees with the content of others, whose nodes they do not share.
+    pub(crate) fn of_copy(view: StreamTreesView<'_>, stamp: VersionStamp) -> StreamTrees {
+        let trees = [view.nodes, view.groups].map(|tree| TreeEditor::of_copy(tree, stamp));
+        StreamTrees::new(trees, view.numbers)
     }
 
     /// Makes trees of a packed block, with the stamp of their first version.

@@ -74,11 +74,13 @@ impl<O: TreeOrder> TreeEditor<O> {
         }
     }
 
-    /// Returns an editor of a new tree with the same entries, whose nodes are copies.
-    pub(super) fn of_copy(view: TreeView<'_, O>, stamp: VersionStamp, limits: NodeLimits) -> Self {
+    /// Returns an editor of a new tree with the entries of another one, whose nodes it does not share. `stamp` is as
+    /// for [`TreeBuilder::new`](super::TreeBuilder::new).
+    #[must_use]
+    pub fn of_copy(view: TreeView<'_, O>, stamp: VersionStamp) -> Self {
         let mut store = NodeStore::for_new_tree(stamp);
         let root = view.root().map(|root| store.adopt_copy(root));
-        TreeEditor::new(root, store, limits)
+        TreeEditor::new(root, store, NodeLimits::default())
     }
 
     /// Returns the tree as it is now.

@@ -7,7 +7,7 @@ use super::inner::InnerRef;
 use super::leaf::LeafRef;
 use super::node::NodeRef;
 use super::search_key::SearchKey;
-use super::{KeyOrder, NodeLimits, TreeEditor, TreeOrder, VersionStamp};
+use super::{KeyOrder, TreeOrder};
 
 /// A tree for reading. What it returns borrows from the tree's nodes.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,6 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
 
     pub(super) fn root(&self) -> Option<NodeRef<'a>> {
         self.root
-    }
-
-    /// Returns an editor of a new tree with the same entries, which shares no nodes with this one. `stamp` is as for
-    /// [`TreeBuilder::new`](super::TreeBuilder::new).
-    #[must_use]
-    pub fn copied(&self, stamp: VersionStamp) -> TreeEditor<O> {
-        TreeEditor::of_copy(*self, stamp, NodeLimits::default())
     }
 
     /// Returns the number of entries.
