@@ -211,19 +211,15 @@ fn may_pass(engine: &Engine, writes: &[RecordWrite]) -> bool {
 }
 
 /// Returns `true` if a version has no deadlines but that of the applied one. The engine's time passes only deadlines
-/// that were applied, once the log says so; so no transaction sees one pass that the log does not know. The log may
-/// say so before entries that were executed earlier: then the change of a large collection's elements could find it
-/// removed.
+/// that were applied, and not before the log is about to say so: no transaction sees one pass that the log does not
+/// know, and what was executed before is in the log before.
 fn has_known_deadlines(write: &RecordWrite) -> bool {
     let (version, applied) = (
         write.version,
         RecordRef::version(write.record.word().load()),
     );
-    let is_known = match version.deadline() {
-        None => true,
-        deadline => version.tree().is_none() && deadline == applied.deadline(),
-    };
-    is_known && version.next_field_deadline(0).is_none()
+    (version.deadline().is_none() || version.deadline() == applied.deadline())
+        && version.next_field_deadline(0).is_none()
 }
 
 /// Gives way to writers of records that this transaction would hold as a reader: until the present

@@ -180,7 +180,7 @@ impl MemberShared {
 
     /// Updates the time of the operations that are executed next. While an entry that states the time is
     /// under way, which lasts as long as the group stalls, the time may pass a deadline that no entry
-    /// covers yet: the next turn then begins with another such entry, before those operations.
+    /// covers yet: then another such entry is in front of those operations.
     pub(crate) fn refresh(&self) {
         if !self.tickets.is_serving() {
             return;

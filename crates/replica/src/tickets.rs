@@ -45,15 +45,24 @@ pub(crate) struct Submission {
     pub(crate) number: Option<u64>,
 }
 
+/// An entry that waits for a turn.
+#[derive(Debug)]
+pub(crate) enum QueuedEntry {
+    Submission(Submission),
+    /// It states this time. What was executed before is in front of it: on other members a key may leave as soon as
+    /// the log says that its deadline has passed.
+    Tick(u64),
+}
+
 #[derive(Debug, Default)]
 struct SubmissionQueue {
-    entries: VecDeque<Submission>,
+    entries: VecDeque<QueuedEntry>,
     bytes: usize,
     groups: GroupBoundaries,
     /// `true` if a read waits for the next turn.
     reads: bool,
-    /// The time that the next turn's first entry states.
-    tick_ms: Option<u64>,
+    /// The number of entries that state the time.
+    ticks: usize,
     /// The greatest time that an entry has ever stated.
     ticked_ms: u64,
 }
@@ -82,9 +91,7 @@ pub(crate) struct Tickets {
 #[derive(Debug, Default)]
 pub(crate) struct SubmissionGroup {
     pub(crate) ticket: u64,
-    /// The time that the first entry states.
-    pub(crate) tick_ms: Option<u64>,
-    pub(crate) entries: Vec<Submission>,
+    pub(crate) entries: Vec<QueuedEntry>,
     pub(crate) reads: bool,
 }
 
@@ -137,7 +144,7 @@ impl Tickets {
         queue.entries.clear();
         queue.bytes = 0;
         queue.reads = false;
-        queue.tick_ms = None;
+        queue.ticks = 0;
         let next = self.next.load(Ordering::SeqCst);
         let (from, to) = (self.resolved.load(Ordering::SeqCst), next + groups);
         self.lost.lock().push((from, to));
@@ -170,7 +177,7 @@ impl Tickets {
         let before = queue.groups.len() - 1;
         let ticket = self.next.load(Ordering::SeqCst) + before as u64;
         queue.bytes += bytes;
-        queue.entries.push_back(submission);
+        queue.entries.push_back(QueuedEntry::Submission(submission));
         note(ticket);
         Some(ticket)
     }
@@ -180,11 +187,17 @@ impl Tickets {
         self.queue.lock().bytes > MOST_BYTES
     }
 
-    /// Makes the next turn begin with an entry that states the time.
+    /// Puts an entry that states the time behind those that wait.
     pub(crate) fn tick(&self, time_ms: u64) {
         let mut queue = self.queue.lock();
-        queue.tick_ms = Some(time_ms);
         queue.ticked_ms = queue.ticked_ms.max(time_ms);
+        if let Some(QueuedEntry::Tick(last)) = queue.entries.back_mut() {
+            *last = time_ms.max(*last);
+            return;
+        }
+        queue.groups.add(0, 0, self.group);
+        queue.entries.push_back(QueuedEntry::Tick(time_ms));
+        queue.ticks += 1;
     }
 
     /// Returns the ticket of a read that has just been executed under the leadership of this
@@ -196,7 +209,12 @@ impl Tickets {
             return None;
         }
         queue.reads = true;
-        Some(self.next.load(Ordering::SeqCst))
+        // A read that has seen a key expire waits for the entry that says so.
+        let before = match queue.ticks {
+            0 => 0,
+            _ => queue.groups.len() - 1,
+        };
+        Some(self.next.load(Ordering::SeqCst) + before as u64)
     }
 
     /// Returns a ticket that is lost, if there is one.
@@ -208,7 +226,7 @@ impl Tickets {
     /// longer, and whether reads wait for it.
     pub(crate) fn waiting(&self) -> (usize, bool) {
         let queue = self.queue.lock();
-        let is_full = queue.tick_ms.is_some() || queue.groups.len() > 1;
+        let is_full = queue.ticks > 0 || queue.groups.len() > 1;
         let entries = match is_full {
             true => usize::MAX,
             false => queue.entries.len(),
@@ -219,20 +237,21 @@ impl Tickets {
     /// Takes the work of the next turn; returns `None` if there is none.
     pub(crate) fn take(&self) -> Option<SubmissionGroup> {
         let mut queue = self.queue.lock();
-        if queue.entries.is_empty() && !queue.reads && queue.tick_ms.is_none() {
+        if queue.entries.is_empty() && !queue.reads {
             return None;
         }
         let count = queue.groups.take();
-        let entries: Vec<Submission> = queue.entries.drain(..count).collect();
-        queue.bytes -= entries
-            .iter()
-            .map(|entry| entry.payload.len())
-            .sum::<usize>();
+        let entries: Vec<QueuedEntry> = queue.entries.drain(..count).collect();
+        for entry in &entries {
+            match entry {
+                QueuedEntry::Submission(submission) => queue.bytes -= submission.payload.len(),
+                QueuedEntry::Tick(_) => queue.ticks -= 1,
+            }
+        }
         let reads = std::mem::take(&mut queue.reads);
         let ticket = self.next.fetch_add(1, Ordering::SeqCst);
         Some(SubmissionGroup {
             ticket,
-            tick_ms: queue.tick_ms.take(),
             entries,
             reads,
         })
@@ -278,14 +297,27 @@ mod tests {
     }
 
     #[test]
-    fn what_was_executed_before_a_tick_is_executed_again() {
+    fn what_was_executed_before_a_tick_is_in_front_of_it_or_executed_again() {
         let tickets = Tickets::new(2);
+        tickets.open();
+        assert_eq!(tickets.submit(entry(), 5, |_| ()), Some(1));
+        assert_eq!(tickets.read(1), Some(1));
         tickets.tick(6);
-        assert_eq!(tickets.submit(entry(), 5, |_| ()), None);
-        assert_eq!(tickets.submit(entry(), 6, |_| ()), Some(1));
-        let group = tickets.take().unwrap();
-        assert_eq!((group.tick_ms, group.entries.len()), (Some(6), 1));
-        assert_eq!(tickets.submit(entry(), 5, |_| ()), None);
+        tickets.tick(7);
+        assert_eq!(tickets.submit(entry(), 6, |_| ()), None);
+        assert_eq!(tickets.submit(entry(), 7, |_| ()), Some(2));
+        assert_eq!(tickets.read(1), Some(2), "it may have seen a key expire");
+        let mut order = Vec::new();
+        while let Some(group) = tickets.take() {
+            let ticks = group.entries.iter().map(|entry| match entry {
+                QueuedEntry::Submission(_) => 0,
+                QueuedEntry::Tick(time_ms) => *time_ms,
+            });
+            order.push((group.ticket, ticks.collect::<Vec<_>>()));
+        }
+        assert_eq!(order, [(1, vec![0, 7]), (2, vec![0])]);
+        assert_eq!(tickets.submit(entry(), 6, |_| ()), None);
+        assert_eq!(tickets.read(1), Some(3));
     }
 
     #[test]
@@ -401,7 +433,9 @@ mod tests {
                             assert!(waiting.is_empty());
                             continue;
                         };
-                        for _ in &group.entries {
+                        let is_submission =
+                            |entry: &&QueuedEntry| matches!(entry, QueuedEntry::Submission(_));
+                        for _ in group.entries.iter().filter(is_submission) {
                             assert_eq!(waiting.pop_front(), Some(group.ticket), "seed {seed}");
                         }
                         assert_ne!(waiting.front(), Some(&group.ticket), "seed {seed}");

@@ -25,7 +25,7 @@ use super::tenure::LeaderTenure;
 use crate::entry_validation::checksum;
 use crate::membership::{ChangeAnswer, ChangeError, MembershipChange};
 use crate::options::{ELECTION_TICKS, Grouping};
-use crate::tickets::SubmissionGroup;
+use crate::tickets::{QueuedEntry, SubmissionGroup};
 use crate::wire::Payload;
 
 /// The interval, in election time-outs, at which the leader looks for clients that were silent for
@@ -151,19 +151,26 @@ impl Leadership {
         self.end_silent_sessions(context, raft, state);
         let SubmissionGroup {
             ticket,
-            tick_ms,
-            entries: submissions,
+            entries: queued,
             reads,
         } = group;
-        let tick = tick_ms.map(|stamp_ms| Payload::Tick { stamp_ms });
-        let mut entries: Vec<Entry> = tick.iter().map(|tick| entry(encode(tick))).collect();
-        let mut proposals: Vec<Proposal> = entries.iter().map(|_| Proposal::default()).collect();
-        self.groups += u64::from(!submissions.is_empty());
-        self.entries += submissions.len() as u64;
-        for submission in submissions {
-            proposals.push(Proposal::of(&submission));
-            entries.push(entry(submission.payload));
+        let (mut entries, mut proposals) = (Vec::new(), Vec::new());
+        let mut submissions = 0;
+        for one in queued {
+            match one {
+                QueuedEntry::Submission(submission) => {
+                    submissions += 1;
+                    proposals.push(Proposal::of(&submission));
+                    entries.push(entry(submission.payload));
+                }
+                QueuedEntry::Tick(stamp_ms) => {
+                    proposals.push(Proposal::default());
+                    entries.push(entry(encode(&Payload::Tick { stamp_ms })));
+                }
+            }
         }
+        self.groups += u64::from(submissions > 0);
+        self.entries += submissions;
         let last = match entries.is_empty() {
             true => 0,
             false => match self.append(context, raft, entries, proposals) {

@@ -22,13 +22,12 @@ fn a_version_expires_between_two_that_are_staged() {
     let fourth = members.submit(4, &[ADD]);
     let sums = [&second, &third, &fourth].map(|(replies, _)| replies[0].clone());
     assert_eq!(sums, [6, 7, 1].map(OwnedReply::Int));
-    // The log says that the time has passed before it has what was executed earlier.
-    members.tick(3_000);
     members.apply(2, &second.1);
-    members.check_equal();
-    members.follower.tidy();
     members.apply(3, &third.1);
     members.check_equal();
+    // The log says that the time has passed before it has what was executed later.
+    members.tick(3_000);
+    members.follower.tidy();
     members.apply(4, &fourth.1);
     members.check_equal();
     assert_eq!(members.follower.get(b"n"), Some(b"1".to_vec()));
@@ -38,8 +37,8 @@ fn a_version_expires_between_two_that_are_staged() {
     let sixth = members.submit(6, &[keep]);
     members.leader.engine.set_time_ms(5_000);
     assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
-    members.tick(5_000);
     members.apply(6, &sixth.1);
+    members.tick(5_000);
     members.check_equal();
     assert_eq!(members.leader.get(b"e"), Some(b"5".to_vec()));
 }
@@ -173,18 +172,22 @@ fn a_new_deadline_is_applied_before_others_see_it() {
     for (number, op, read) in [
         (2, put_until(b"n", b"1", 9_000), Op::Get { key: b"n" }),
         (3, expire(b"list"), length()),
-        (4, push(b"list", b"x"), length()),
-        (5, field(), call(b"hash", hashes::HLEN, &[])),
+        (4, field(), call(b"hash", hashes::HLEN, &[])),
     ] {
         let staged = members.submit(number, &[op]);
         assert_eq!(holder_of(leader.execute(&[read])), stager(number));
         members.apply(number, &staged.1);
         members.check_equal();
     }
-    let sixth = members.submit(6, &[ADD]);
+    // A deadline that is applied passes from one version to the next.
+    let staged = [5, 6].map(|n| members.submit(n, &[ADD, push(b"list", b"x")]));
     assert_eq!(members.ticket(b"n"), 6);
-    members.apply(6, &sixth.1);
+    assert_eq!(staged[1].0, [OwnedReply::Int(3), OwnedReply::Int(502)]);
+    members.apply(5, &staged[0].1);
+    members.apply(6, &staged[1].1);
     members.check_equal();
-    let deadline = members.follower.execute(&[Op::ExpiryOf { key: b"n" }]);
-    assert_eq!(deadline.unwrap(), [OwnedReply::Deadline(Some(9_000))]);
+    for key in [&b"n"[..], b"list"] {
+        let deadline = members.follower.execute(&[Op::ExpiryOf { key }]);
+        assert_eq!(deadline.unwrap(), [OwnedReply::Deadline(Some(9_000))]);
+    }
 }
