@@ -76,7 +76,7 @@ impl Generator {
             args.extend([field, b(&self.rng.u32(..2000).to_string())]);
         }
         // Two such entries make a large stream. Each is a node, in both servers.
-        if ms % 16 == 0 {
+        if ms.is_multiple_of(16) {
             args.extend([b("long"), b(&"v".repeat(4100))]);
         }
         args
