@@ -163,7 +163,7 @@ fn what_is_shared_does_not_change_until_the_last_reader_has_left() {
             let seen = word.load();
             {
                 let mut readers = table.lock().unwrap();
-                if word.share(seen).is_err() {
+                if word.share(seen, None).is_err() {
                     return;
                 }
                 *readers += 1;
