@@ -87,7 +87,7 @@ fn commit_writes(
     let outcome = match drawn {
         Ok(tid) => {
             txn.note_commit(tid);
-            prepare_log(writes);
+            prepare_log(log, writes);
             publish(thread, txn.generation, writes, &locked, tid);
             announce(&thread.engine, (writes, &locked), &txn.events, tid);
             WorkerSlot::count(&thread.counters().commits, 1);
@@ -159,7 +159,10 @@ pub(crate) fn append(
 
 /// Prepares what the log gets of writes that are to be published.
 #[inline]
-pub(crate) fn prepare_log(writes: &[RecordWrite]) {
+pub(crate) fn prepare_log(log: &impl RedoLog, writes: &[RecordWrite]) {
+    if !log.keeps_changes() {
+        return;
+    }
     let trees = writes.iter().filter_map(|write| write.version.tree());
     trees.for_each(VersionTree::prepare_log);
 }
@@ -176,7 +179,7 @@ pub(crate) fn append_staged(
         edits: &[],
         generation: thread.engine.generation,
     };
-    prepare_log(writes);
+    prepare_log(log, writes);
     log::append(log, changes, Tid::ZERO, txn.time_ms)
 }
 
@@ -192,7 +195,7 @@ pub(crate) fn log_and_publish(
 ) -> Result<Tid, TransactionError> {
     let epoch = thread.engine.epochs.commit_epoch();
     let tid = thread.draw_tid(epoch, newest(words.iter().chain(read)))?;
-    prepare_log(writes);
+    prepare_log(log, writes);
     append(thread, log, writes, &[], tid)?;
     publish(thread, generation, writes, words, tid);
     announce(&thread.engine, (writes, words), events, tid);

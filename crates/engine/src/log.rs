@@ -145,6 +145,11 @@ pub trait RedoLog {
     /// Returns the reason why the changes will never be durable.
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure>;
 
+    /// Returns `true` if the log keeps what it gets. Otherwise no collection is packed for it.
+    fn keeps_changes(&self) -> bool {
+        true
+    }
+
     /// Returns `true` if the owner of the log calls [`crate::Engine::pass_holds`] when it submits the changes that
     /// were just appended, so that other transactions may be staged after them before they are applied.
     fn passes_holds(&self) -> bool {
@@ -164,6 +169,10 @@ impl RedoLog for NoLog {
     #[inline]
     fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), LogFailure> {
         Ok(())
+    }
+
+    fn keeps_changes(&self) -> bool {
+        false
     }
 }
 

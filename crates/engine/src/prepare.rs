@@ -117,14 +117,7 @@ pub(crate) fn hold(
             txn.released_holds |= !acquired.shared.is_empty();
             return outcome;
         }
-        let held = PreparedTransaction {
-            events: Vec::new(),
-            effects: Vec::new(),
-            held: acquired.shared,
-            ranged: false,
-            is_staged: false,
-            passed: Vec::new(),
-        };
+        let held = PreparedTransaction::new(Vec::new(), acquired.shared, false);
         engine.prepared.lock().insert(holder.id, held);
         Ok(())
     });
@@ -341,14 +334,8 @@ fn settle(
             effects.push(write);
         }
     }
-    let prepared = PreparedTransaction {
-        effects,
-        held: acquired.shared,
-        events: std::mem::take(&mut txn.events),
-        ranged: acquired.ranged,
-        is_staged: false,
-        passed: Vec::new(),
-    };
+    let mut prepared = PreparedTransaction::new(effects, acquired.shared, acquired.ranged);
+    prepared.events = std::mem::take(&mut txn.events);
     engine.prepared.lock().insert(holder.id, prepared);
     let (write, seen) = published.expect("the system record is in the write set");
     publish(thread, txn.generation, &[write], &[seen], tid);
@@ -367,14 +354,7 @@ fn settle_staged(
     let mut held = acquired.shared;
     let keys = writes.iter().map(|write| write.record);
     held.extend(keys.filter(|record| Some(*record) != own));
-    let prepared = PreparedTransaction {
-        effects: Vec::new(),
-        held,
-        events: Vec::new(),
-        ranged: acquired.ranged,
-        is_staged: false,
-        passed: Vec::new(),
-    };
+    let prepared = PreparedTransaction::new(Vec::new(), held, acquired.ranged);
     engine.prepared.lock().insert(holder.id, prepared);
     let pairs = || writes.iter().zip(&acquired.locked);
     for (write, seen) in pairs().filter(|(write, _)| Some(write.record) != own) {
@@ -397,14 +377,7 @@ fn settle_passing(engine: &Engine, holder: Holder, writes: Vec<RecordWrite>, acq
     let records: Vec<RecordRef> = writes.iter().map(|write| write.record).collect();
     let mut held = acquired.shared;
     held.extend(&records);
-    let prepared = PreparedTransaction {
-        effects: writes,
-        held,
-        events: Vec::new(),
-        ranged: acquired.ranged,
-        is_staged: false,
-        passed: Vec::new(),
-    };
+    let prepared = PreparedTransaction::new(writes, held, acquired.ranged);
     engine.prepared.lock().insert(holder.id, prepared);
     for (record, seen) in records.into_iter().zip(acquired.locked) {
         engine.holds.begin_to_pass(record, seen, holder);

@@ -10,7 +10,7 @@ pub(crate) struct PreparedTransaction {
     /// holds exclusively.
     pub(crate) effects: Vec<RecordWrite>,
     /// The records that it holds in addition: as a reader, the generation's among them unless it
-    /// flushes; in a driven engine, which keeps no effects, also those that it will write.
+    /// flushes; in a driven engine also those that it will write.
     pub(crate) held: Vec<RecordRef>,
     /// What it has done to keys, for the listener.
     pub(crate) events: Vec<NotedEvent>,
@@ -22,6 +22,18 @@ pub(crate) struct PreparedTransaction {
 }
 
 impl PreparedTransaction {
+    /// Returns the state of a transaction that has noted no events, and is not staged.
+    pub(crate) fn new(effects: Vec<RecordWrite>, held: Vec<RecordRef>, ranged: bool) -> Self {
+        PreparedTransaction {
+            effects,
+            held,
+            events: Vec::new(),
+            ranged,
+            is_staged: false,
+            passed: Vec::new(),
+        }
+    }
+
     /// Frees the versions that it will not publish, while it still holds their records.
     pub(crate) fn free_effects(&mut self) {
         let versions = self.effects.drain(..).map(|write| write.version);

@@ -91,14 +91,7 @@ fn restore_one(
         id,
         siblings: kept.siblings,
     });
-    let mut prepared = PreparedTransaction {
-        events: Vec::new(),
-        effects: Vec::new(),
-        held: Vec::new(),
-        ranged: !kept.ranges.is_empty(),
-        is_staged: false,
-        passed: Vec::new(),
-    };
+    let mut prepared = PreparedTransaction::new(Vec::new(), Vec::new(), !kept.ranges.is_empty());
     let mut flushes = false;
     for effect in &kept.effects {
         let mut write = write_of_effect(thread, effect, &origin);

@@ -208,14 +208,8 @@ fn stage_unheld(
         return Err(error);
     }
     let held = writes.iter().map(|write| write.record).collect();
-    let staged = PreparedTransaction {
-        effects: Vec::new(),
-        held,
-        events: Vec::new(),
-        ranged: false,
-        is_staged: true,
-        passed: Vec::new(),
-    };
+    let mut staged = PreparedTransaction::new(Vec::new(), held, false);
+    staged.is_staged = true;
     let engine = &thread.engine;
     engine.prepared.lock().insert(id, staged);
     for (write, seen) in writes.iter().zip(locked) {

@@ -40,6 +40,10 @@ impl RedoLog for JournalLog {
             .append(tid, stamp_ms, bytes, fill)
             .map_err(LogFailure::new)
     }
+
+    fn keeps_changes(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 fn origin_of<'a>(change: &Change<'a>) -> Option<Origin<'a>> {

@@ -22,7 +22,7 @@ use values::{StoredValue, hash_deadlines, hashes, lists, sets, sorted_sets, stre
 
 use crate::collections::memory_at_rest;
 use crate::support::replica::{Replica, stager};
-use crate::support::{Entries, Logged, World, holder};
+use crate::support::{World, holder};
 
 /// Returns the number of a command on one key.
 fn command(name: &str) -> u16 {
@@ -359,23 +359,7 @@ impl Modelled {
     fn restart_from(&self, snapshot: &Snapshot, state: usize, rng: &mut Rng) {
         let (end, model) = &self.states[rng.usize(state..self.states.len())];
         let start = rng.usize(..=self.states[state].0);
-        let mut entries: Entries = Vec::new();
-        let put = |entry: Option<SnapshotEntry<'_>>| {
-            entries.extend(entry.map(|entry| {
-                let put = Logged::Put {
-                    key: entry.key.to_vec(),
-                    value: entry.value.bytes().into_owned(),
-                    kind: entry.kind,
-                    generation: entry.generation,
-                    deadline: entry.deadline,
-                    origin: None,
-                };
-                (entry.tid, vec![put])
-            }));
-            true
-        };
-        let mut worker = self.world.worker();
-        assert_eq!(worker.copy_snapshot(snapshot, b"", None, put), None);
+        let mut entries = self.world.checkpointed(snapshot);
         entries.extend_from_slice(&self.world.log.entries.lock()[start..*end]);
         self.check(&self.world.restarted_with(entries), model);
     }

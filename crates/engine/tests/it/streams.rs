@@ -14,7 +14,7 @@ use values::{StoredValue, ValueChange, streams};
 
 use crate::collections::memory_at_rest;
 use crate::support::replica::{Replica, stager};
-use crate::support::{Entries, Logged, World, holder};
+use crate::support::{Logged, World, holder};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
@@ -237,23 +237,7 @@ impl Modelled {
     fn restart_from(&self, snapshot: &Snapshot, state: usize, random: &mut Rng) {
         let (end, blocks) = &self.states[random.usize(state..self.states.len())];
         let start = random.usize(..=self.states[state].0);
-        let mut entries: Entries = Vec::new();
-        let put = |entry: Option<SnapshotEntry<'_>>| {
-            entries.extend(entry.map(|entry| {
-                let put = Logged::Put {
-                    key: entry.key.to_vec(),
-                    value: entry.value.bytes().into_owned(),
-                    kind: entry.kind,
-                    generation: entry.generation,
-                    deadline: entry.deadline,
-                    origin: None,
-                };
-                (entry.tid, vec![put])
-            }));
-            true
-        };
-        let mut worker = self.world.worker();
-        assert_eq!(worker.copy_snapshot(snapshot, b"", None, put), None);
+        let mut entries = self.world.checkpointed(snapshot);
         entries.extend_from_slice(&self.world.log.entries.lock()[start..*end]);
         let restarted = self.world.restarted_with(entries);
         blocks.check(|ops| restarted.run(ops));

@@ -15,7 +15,10 @@ use base::partition::OwnedReply;
 use base::transaction::{Expiry, Holder, Kind, ValueCall, When};
 use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
-use kumiki_engine::{Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Worker};
+use kumiki_engine::{
+    Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Snapshot, SnapshotEntry,
+    Worker,
+};
 use parking_lot::Mutex;
 
 /// A change that owns its bytes.
@@ -245,6 +248,28 @@ impl World {
     pub(crate) fn restarted(&self) -> World {
         let entries = self.log.entries.lock().clone();
         self.restarted_with(entries)
+    }
+
+    /// Returns the content of a snapshot, as a checkpoint has it.
+    pub(crate) fn checkpointed(&self, snapshot: &Snapshot) -> Entries {
+        let mut entries: Entries = Vec::new();
+        let put = |entry: Option<SnapshotEntry<'_>>| {
+            entries.extend(entry.map(|entry| {
+                let put = Logged::Put {
+                    key: entry.key.to_vec(),
+                    value: entry.value.bytes().into_owned(),
+                    kind: entry.kind,
+                    generation: entry.generation,
+                    deadline: entry.deadline,
+                    origin: None,
+                };
+                (entry.tid, vec![put])
+            }));
+            true
+        };
+        let mut worker = self.worker();
+        assert_eq!(worker.copy_snapshot(snapshot, b"", None, put), None);
+        entries
     }
 
     /// Returns a world that is restored from these changes, with the limits and the time of this one.

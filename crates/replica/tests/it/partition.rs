@@ -1,5 +1,8 @@
 //! Three members in one process, over TCP on loopback.
 
+mod popular_keys;
+mod sessions;
+
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use kumiki_replica::{
 
 use crate::support::members::{Members, PATIENCE};
 use testkit::eventually_some;
-use values::{hash_deadlines, hashes, lists};
+use values::{hash_deadlines, hashes};
 
 /// A partition of several members with these options.
 struct Group {
@@ -336,93 +339,6 @@ fn submissions_that_gather_are_taken_when_they_are_announced() {
     assert_eq!(read, [OwnedReply::Bytes(b"20".into())]);
 }
 
-/// Returns the list operation `command` on the key `list`.
-fn on_list<'a>(command: u16, args: &[&'a [u8]]) -> Op<'a> {
-    Op::Call {
-        key: b"list",
-        call: ValueCall {
-            command,
-            seed: 0,
-            args: args.into(),
-        },
-    }
-}
-
-/// With a lease and without one, the replies to what was staged before are seen by what comes later, in one turn.
-#[test]
-fn a_client_that_waits_for_no_reply_sees_its_own_writes() {
-    for leases in [false, true] {
-        let group = Group::start_as(3, Grouping::Group(64), leases);
-        at_the_leader(&group, &[Op::put(b"n", b"0")]);
-        let at = group.leader();
-        let (member, mut worker) = (group.member(at), group.worker(at));
-        worker.gather();
-        let mut tickets = Vec::new();
-        for round in 1..=100 {
-            let replies = |worker: &mut Worker, op: Op<'_>| {
-                let see = |replies: &[Reply<'_>], observed: Observed| {
-                    (OwnedReply::from(&replies[0]), observed.epoch)
-                };
-                worker.execute(&[op], see).unwrap()
-            };
-            let (sum, written) = replies(&mut worker, add(b"n"));
-            let (read, ticket) = replies(&mut worker, Op::Get { key: b"n" });
-            assert_eq!(sum, OwnedReply::Int(round));
-            assert_eq!(read, OwnedReply::Bytes(round.to_string().into_bytes()));
-            assert!(ticket >= written, "the read waits for what it has seen");
-            tickets.push(ticket);
-        }
-        let (followed, _) = member.engine().staged_counts();
-        assert!(followed >= 99, "{followed} transactions came after others");
-        worker.announce();
-        assert!(tickets.into_iter().all(|ticket| wait(&member, ticket)));
-        let read = at_the_leader(&group, &[Op::Get { key: b"n" }]);
-        assert_eq!(read, [OwnedReply::Bytes(b"100".into())]);
-    }
-}
-
-/// Several threads push to one list, which becomes large: each length is answered once.
-#[test]
-fn many_threads_push_to_one_list() {
-    const THREADS: usize = 4;
-    const PUSHES: usize = 150;
-    let group = Group::start(3);
-    at_the_leader(&group, &[Op::put(b"warm", b"")]);
-    let at = group.leader();
-    let member = group.member(at);
-    let lengths = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|_| {
-                let (member, mut worker) = (&member, group.worker(at));
-                scope.spawn(move || {
-                    let push = on_list(lists::RPUSH, &[b"some element of the list"]);
-                    let one = || {
-                        eventually_some("a push", || {
-                            let done = execute(member, &mut worker, std::slice::from_ref(&push));
-                            done.ok().map(|replies| replies[0].clone())
-                        })
-                    };
-                    std::iter::repeat_with(one).take(PUSHES).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        let lengths = threads.into_iter().flat_map(|one| one.join().unwrap());
-        lengths
-            .map(|length| match length {
-                OwnedReply::Int(length) => length,
-                other => panic!("{other:?}"),
-            })
-            .collect::<Vec<i64>>()
-    });
-    let mut sorted = lengths.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, (1..=(THREADS * PUSHES) as i64).collect::<Vec<_>>());
-    let length = at_the_leader(&group, &[on_list(lists::LLEN, &[])]);
-    assert_eq!(length, [OwnedReply::Int((THREADS * PUSHES) as i64)]);
-    let hashes = group.hashes();
-    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
-}
-
 #[test]
 fn a_follower_shows_what_it_has_when_it_is_not_too_old() {
     let group = Group::start(3);
@@ -554,85 +470,6 @@ fn the_time_does_not_go_back_when_leaders_change() {
             break;
         }
     }
-}
-
-#[test]
-fn a_transaction_that_is_sent_again_is_executed_once() {
-    let mut group = Group::start(3);
-    let first = Sequenced {
-        session: open_session(&group).unwrap(),
-        sequence: 1,
-    };
-    let once = |group: &Group| once(group, &[add(b"n")], first);
-    assert_eq!(once(&group), Ok(vec![OwnedReply::Int(1)]));
-    assert_eq!(once(&group), Ok(vec![OwnedReply::Int(1)]));
-    let leader = group.leader();
-    group.stop(leader);
-    let again = once(&group);
-    assert_eq!(again, Ok(vec![OwnedReply::Int(1)]), "another leader knows");
-    assert_eq!(at_the_leader(&group, &[add(b"n")])[0], OwnedReply::Int(2));
-}
-
-/// The first transaction of a session that has ended is like any other: nothing shows that it was
-/// not executed, so that it must not be executed now.
-fn nothing_of_a_forgotten_session_is_executed(grouping: Grouping) {
-    let sessions = (Duration::from_millis(100), 1000);
-    let group = Group::start_with(3, grouping, false, sessions);
-    let session = open_session(&group).unwrap();
-    let of = |sequence| Sequenced { session, sequence };
-    let first = once(&group, &[add(b"n")], of(1));
-    assert_eq!(first, Ok(vec![OwnedReply::Int(1)]));
-    eventually_some("the session has ended", || {
-        // A proposal makes the leader look through the sessions.
-        open_session(&group).unwrap();
-        let again = once(&group, &[add(b"n")], of(1));
-        assert!(
-            again == first || again == Err(Abort::Forgotten),
-            "{again:?}"
-        );
-        again.is_err().then_some(())
-    });
-    assert_eq!(
-        once(&group, &[add(b"n")], of(2)),
-        Err(Abort::Forgotten),
-        "nor anything else of it"
-    );
-    let never = Sequenced {
-        session: u64::MAX,
-        sequence: 1,
-    };
-    assert_eq!(once(&group, &[add(b"n")], never), Err(Abort::Forgotten));
-    let next = Sequenced {
-        session: open_session(&group).unwrap(),
-        sequence: 1,
-    };
-    let added = once(&group, &[add(b"n")], next);
-    assert_eq!(added, Ok(vec![OwnedReply::Int(2)]), "once before");
-    let hashes = group.hashes();
-    assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
-}
-
-#[test]
-fn a_first_transaction_is_not_executed_again_when_its_session_has_ended() {
-    nothing_of_a_forgotten_session_is_executed(Grouping::Group(64));
-}
-
-#[test]
-fn nor_is_it_where_entries_are_executed_after_consensus() {
-    nothing_of_a_forgotten_session_is_executed(Grouping::Naive);
-}
-
-#[test]
-fn there_are_so_many_sessions_and_then_room_again() {
-    let grouping = Grouping::Group(64);
-    let group = Group::start_with(3, grouping, false, (Duration::from_millis(500), 2));
-    let first = open_session(&group).unwrap();
-    let second = open_session(&group).unwrap();
-    assert_ne!(first, second);
-    let refused = eventually_some("there are too many", || open_session(&group).err());
-    assert!(matches!(refused, Abort::Unavailable { .. }), "{refused}");
-    let third = eventually_some("the silent ones have ended", || open_session(&group).ok());
-    assert!(third > second, "no id comes back");
 }
 
 #[test]

@@ -274,7 +274,7 @@ fn check_group(group: &GroupView<'_>, name: &[u8], model: &Group, random: &mut f
     });
     assert!(consumers.eq(model.consumers.clone()));
     assert_eq!(group.consumer_count(), model.consumers.len());
-    assert_eq!(group.consumer(b"nobody"), None);
+    assert_eq!(group.consumer(b"absent"), None);
     let owned = |entry: PendingEntry| {
         let consumer = group.consumer_name(entry.consumer).to_vec();
         (entry.id, (consumer, entry.delivered_ms, entry.deliveries))
