@@ -52,7 +52,6 @@ struct Step {
 
 /// What harnesses are made of, and what they judge.
 const JUDGED: StepInputs = StepInputs::CratesAndPeers(&["cli", "torture", "xtask"]);
-const LOOM: StepInputs = StepInputs::Crates(&["journal", "engine", "fabric", "cluster"]);
 const PLANTED: StepInputs = StepInputs::Crates(&["journal", "engine", "store", "cluster"]);
 const PARSERS: StepInputs = StepInputs::Crates(&["torture"]);
 const SQL: StepInputs = StepInputs::CratesAndPeers(&["cli", "sql"]);
@@ -63,7 +62,6 @@ const FIRST: &[Step] = &[
     Step { name: "architecture", reads: StepInputs::Any, run: |_| arch::check() },
     Step { name: "clippy", reads: StepInputs::Tree, run: |_| checks::clippy() },
     Step { name: "docs", reads: StepInputs::Tree, run: |_| checks::docs() },
-    Step { name: "loom", reads: LOOM, run: |_| checks::loom() },
 ];
 
 #[rustfmt::skip] // One line for each step.

@@ -202,7 +202,7 @@ pub(crate) fn log_and_publish(
     Ok(tid)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 

@@ -361,7 +361,7 @@ impl Drop for EpochGuard<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use base::clock::ManualClock;

@@ -24,7 +24,7 @@ pub fn fuzz_system_record(bytes: &[u8]) {
     assert!(same, "the state says something else than the whole");
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -413,7 +413,7 @@ pub(crate) fn deciding(id: TransactionId) -> Holder {
     Holder { id, age }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::word::LOCK;

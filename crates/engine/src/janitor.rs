@@ -479,7 +479,7 @@ impl Janitor {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use base::Op;
     use base::limits::Limits;

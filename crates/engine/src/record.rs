@@ -559,7 +559,7 @@ impl VersionRef {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use base::{Timestamp, TransactionId};
 

@@ -427,7 +427,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 

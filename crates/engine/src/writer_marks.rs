@@ -118,7 +118,7 @@ impl WriterMarks {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use base::Epoch;
 

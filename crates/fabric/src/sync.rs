@@ -1,3 +1,3 @@
-//! The atomics of rings. The loom model, `tests/loom_ring.rs`, replaces them.
+//! The atomics of rings. Their model, in crate `models`, replaces them.
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,9 +12,6 @@
 //! the buffer is written. Its memory is first touched by the worker that fills it, and lies on that
 //! worker's NUMA node also when the process spreads its memory over all nodes.
 
-// Public for loom's model alone.
-#![cfg_attr(not(loom), allow(unreachable_pub))]
-
 use std::time::{Duration, Instant};
 
 use base::Epoch;
@@ -22,28 +19,28 @@ use base::Epoch;
 use crate::format::{ALIGN, BLOCK_HEADER, aligned};
 
 /// A worker's buffer.
-pub struct LogBuffer {
+pub(crate) struct LogBuffer {
     /// The lane to which it returns.
-    pub lane: usize,
+    pub(crate) lane: usize,
     /// Headers, payloads, and zeros between blocks.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The blocks in it, in order.
-    pub blocks: Vec<BufferedBlock>,
+    pub(crate) blocks: Vec<BufferedBlock>,
     /// The moment at which the logger got it.
     handed: Instant,
 }
 
 /// Transactions of one epoch.
 #[derive(Clone, Copy, Debug)]
-pub struct BufferedBlock {
+pub(crate) struct BufferedBlock {
     /// The epoch of all of them.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// That epoch's time.
-    pub stamp_ms: u64,
+    pub(crate) stamp_ms: u64,
     /// The offset of its header in the buffer.
-    pub start: usize,
+    pub(crate) start: usize,
     /// The offset of the end of its payload.
-    pub end: usize,
+    pub(crate) end: usize,
     times: Arrivals,
 }
 
@@ -143,13 +140,13 @@ impl LogBuffer {
 
 /// The time that transactions waited before they were written: sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitTimes {
+pub(crate) struct WaitTimes {
     /// The number of transactions.
-    pub transactions: u64,
+    pub(crate) transactions: u64,
     /// The time in the worker's buffer.
-    pub buffer: Duration,
+    pub(crate) buffer: Duration,
     /// The time in the logger's queue.
-    pub queue: Duration,
+    pub(crate) queue: Duration,
 }
 
 impl Arrivals {
@@ -174,7 +171,7 @@ impl Arrivals {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -266,7 +266,7 @@ pub(crate) fn segment_number(name: &str) -> Option<u32> {
     (segment_name(number) == name).then_some(number)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -26,9 +26,6 @@
 //! 4. [`Handover::append`] never waits for the logger: with all buffers in use it takes one more.
 //!    A worker that calls `wait_ready` before each transaction so overdraws by one transaction.
 
-// Public for loom's model alone.
-#![cfg_attr(not(loom), allow(unreachable_pub))]
-
 use base::Epoch;
 use crossbeam_utils::CachePadded;
 
@@ -39,24 +36,24 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering};
 
 /// Sizes of a hand-over.
 #[derive(Clone, Copy, Debug)]
-pub struct BufferSizes {
+pub(crate) struct BufferSizes {
     /// Buffers for each lane.
-    pub buffers: usize,
+    pub(crate) buffers: usize,
     /// Bytes of a buffer.
-    pub buffer_size: usize,
+    pub(crate) buffer_size: usize,
     /// `true` if the time of each append is measured, rather than only that of a block's first one.
-    pub exact_times: bool,
+    pub(crate) exact_times: bool,
 }
 
 /// The next action of the caller of [`Handover::append`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Appended {
+pub(crate) struct Appended {
     /// A buffer went to the queue: wake the logger.
-    pub queued: bool,
+    pub(crate) queued: bool,
 }
 
 /// The lanes of one logger and its queue.
-pub struct Handover {
+pub(crate) struct Handover {
     sizes: BufferSizes,
     lanes: Vec<CachePadded<WorkerLane>>,
     queue: Mutex<Vec<LogBuffer>>,
@@ -87,7 +84,7 @@ struct LaneState {
 
 impl Handover {
     /// Returns lanes without buffers; these are made when first needed.
-    pub fn new(lanes: usize, sizes: BufferSizes) -> Handover {
+    pub(crate) fn new(lanes: usize, sizes: BufferSizes) -> Handover {
         assert!(
             sizes.buffers >= 1 && sizes.buffer_size > BLOCK_HEADER,
             "room for a block"
@@ -119,7 +116,7 @@ impl Handover {
     /// # Errors
     /// Returns an error once the lane refuses (see [`Handover::refuse`]); `fill` was not called
     /// then.
-    pub fn append(
+    pub(crate) fn append(
         &self,
         lane: usize,
         epoch: Epoch,
@@ -167,7 +164,7 @@ impl Handover {
     }
 
     /// Returns the number of full buffers in the queue.
-    pub fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queued.load(Ordering::Acquire)
     }
 
@@ -176,7 +173,7 @@ impl Handover {
     ///
     /// # Errors
     /// Returns an error once the lane refuses, and while it is paused.
-    pub fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), JournalFailure> {
+    pub(crate) fn wait_ready(&self, lane: usize, wake: impl Fn()) -> Result<(), JournalFailure> {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
         loop {
@@ -209,18 +206,18 @@ impl Handover {
     /// Sets the limit: from now on a worker waits while its lane holds `limit` bytes or more that
     /// the logger has not taken. The worker of a lane that holds nothing never waits: there would
     /// be nothing to take.
-    pub fn set_limit(&self, limit: usize) {
+    pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit.max(1), Ordering::Relaxed);
     }
 
     /// Returns the number of transactions appended to the first `lanes` lanes since the start.
-    pub fn appended(&self, lanes: usize) -> u64 {
+    pub(crate) fn appended(&self, lanes: usize) -> u64 {
         let appended = |lane: &CachePadded<WorkerLane>| lane.state.lock().appended;
         self.lanes[..lanes].iter().map(appended).sum()
     }
 
     /// Takes everything that the first `lanes` lanes hold.
-    pub fn steal(&self, lanes: usize, into: &mut Vec<LogBuffer>) {
+    pub(crate) fn steal(&self, lanes: usize, into: &mut Vec<LogBuffer>) {
         for lane in &self.lanes[..lanes] {
             let mut state = lane.state.lock();
             state.held = 0;
@@ -238,13 +235,13 @@ impl Handover {
     }
 
     /// Returns `true` if any of the first `lanes` lanes holds something in its open buffer.
-    pub fn is_dirty(&self, lanes: usize) -> bool {
+    pub(crate) fn is_dirty(&self, lanes: usize) -> bool {
         let dirty = |lane: &CachePadded<WorkerLane>| lane.state.lock().open.is_some();
         self.lanes[..lanes].iter().any(dirty) || self.queued() > 0
     }
 
     /// Gives written buffers back to their lanes.
-    pub fn put_back(&self, buffers: &mut Vec<LogBuffer>) {
+    pub(crate) fn put_back(&self, buffers: &mut Vec<LogBuffer>) {
         for mut buffer in buffers.drain(..) {
             let lane = &self.lanes[buffer.lane];
             let mut state = lane.state.lock();
@@ -263,7 +260,7 @@ impl Handover {
 
     /// Makes waits return the error from now on, until `None` is given. Appends go on: their
     /// transactions have been executed.
-    pub fn pause(&self, why: Option<&JournalFailure>) {
+    pub(crate) fn pause(&self, why: Option<&JournalFailure>) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
             state.paused = why.cloned();
@@ -273,7 +270,7 @@ impl Handover {
 
     /// Makes appends and waits return `failed` from now on. Buffers that were filled can still be
     /// stolen.
-    pub fn refuse(&self, failed: &JournalFailure) {
+    pub(crate) fn refuse(&self, failed: &JournalFailure) {
         for lane in &self.lanes {
             let mut state = lane.state.lock();
             state.refused.get_or_insert_with(|| failed.clone());

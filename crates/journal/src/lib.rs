@@ -53,19 +53,13 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(loom))]
 mod buffer;
-#[cfg(loom)]
-pub mod buffer;
 mod checkpoint;
 mod entry;
 mod error;
 mod format;
 pub mod fuzz;
-#[cfg(not(loom))]
 mod handover;
-#[cfg(loom)]
-pub mod handover;
 mod horizon;
 mod journal;
 mod logger;

@@ -1,12 +1,11 @@
 //! The checks that are commands of cargo.
 
+use std::path::Path;
 use std::process::Command;
-use std::thread;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::step::execute;
-use super::tests;
 use crate::build::{self, cargo};
 use crate::process;
 
@@ -30,11 +29,22 @@ pub(super) fn lint(features: &[&str]) -> Result<()> {
     execute(&mut command)
 }
 
-/// Makes the documentation; a warning is an error.
+/// Makes the documentation; a warning is an error. What clippy has compiled is used again: cargo starts the same
+/// compiler, and the examples ask for the same features of dependencies as tests do.
 pub(super) fn docs() -> Result<()> {
+    let sysroot = process::output("rustc", Command::new("rustc").args(["--print", "sysroot"]))?;
     let mut command = cargo();
     command
         .args(["doc", "--workspace", "--no-deps"])
+        .args(["--lib", "--bins", "--examples"])
+        .env(
+            "RUSTC_WORKSPACE_WRAPPER",
+            Path::new(sysroot.trim()).join("bin/clippy-driver"),
+        )
+        .env(
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        )
         .env("RUSTDOCFLAGS", "-D warnings");
     execute(&mut command)
 }
@@ -111,47 +121,4 @@ pub(crate) fn planted_in_tests() -> Result<()> {
         execute(&mut command)?;
     }
     Ok(())
-}
-
-/// Models whose interleavings loom explores.
-const MODELS: &[(&str, &str)] = &[
-    ("kumiki-journal", "loom_handover"),
-    ("kumiki-engine", "loom_word"),
-    ("kumiki-fabric", "loom_ring"),
-    ("kumiki-cluster", "slots_loom"),
-];
-
-/// Explores the models. Loom replaces the atomics of the whole build, which therefore lies in a
-/// directory of its own. A model runs in one thread, so that all of them run at a time.
-pub(super) fn loom() -> Result<()> {
-    let mut command = cargo();
-    command.args(["test", "--profile", build::PROFILE]);
-    for (package, test) in MODELS {
-        command.args(["--package", package, "--test", test]);
-    }
-    command
-        .arg("--target-dir")
-        .arg(build::target_dir()?.join("loom"));
-    command.env_remove(build::BUILD_DIR);
-    command.env("RUSTFLAGS", "--cfg loom");
-    // What the exploration takes is more than the compilation saves.
-    command.env("CARGO_PROFILE_CI_OPT_LEVEL", "2");
-    let programs = tests::build_programs(&mut command)?;
-    thread::scope(|scope| {
-        let runs: Vec<_> = programs
-            .values()
-            .flatten()
-            .map(|program| {
-                scope.spawn(move || {
-                    let name = program.display().to_string();
-                    process::run(&name, Command::new(program).current_dir(build::root()))
-                })
-            })
-            .collect();
-        let ended = runs.into_iter().map(|run| {
-            let panicked = |_| bail!("a model's thread has panicked");
-            run.join().unwrap_or_else(panicked)
-        });
-        ended.collect()
-    })
 }

@@ -44,7 +44,7 @@ impl SendCredit {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,17 +1,13 @@
-//! The buffer hand-over under loom: every interleaving of workers and logger.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-journal --test loom_handover --release`. A program of
-//! its own, because loom replaces the atomics of the whole build.
-
-#![cfg(loom)]
+//! The hand-over of log buffers from workers to a logger.
 
 use base::Epoch;
-use kumiki_journal::JournalFailure;
-use kumiki_journal::buffer::LogBuffer;
-use kumiki_journal::handover::{BufferSizes, Handover};
+use journal::JournalFailure;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
+
+use crate::log::buffer::LogBuffer;
+use crate::log::handover::{BufferSizes, Handover};
 
 /// Bytes before a block's payload.
 const HEADER: usize = 64;

@@ -1,23 +1,11 @@
-//! Every interleaving of writers, publishers and readers of one slot, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-cluster --release --test slots_loom`. A program of its own,
-//! because loom replaces the atomics of the whole build.
+//! Writers, publishers and readers of one slot.
 
-#![cfg(loom)]
-#![allow(dead_code)]
-
-// Both are private to the crate: the model compiles the very files.
-#[path = "../src/ramp/slots/gate.rs"]
-mod gate;
-#[path = "../src/ramp/slots/state.rs"]
-mod state;
-mod sync {
-    pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
-}
-
-use gate::Gate;
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use sync::{AtomicU64, Ordering};
+
+use crate::gate::Gate;
+use crate::state;
+use crate::sync::{AtomicU64, Ordering};
 
 /// One key: its newest version (`newest`), and its slot.
 struct Key {

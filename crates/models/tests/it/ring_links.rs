@@ -1,53 +1,12 @@
-//! Every interleaving of two sides of a ring, and of emulated Send and Receive, under loom: `RUSTFLAGS="--cfg loom" cargo test -p
-//! kumiki-fabric --release --test loom_ring`. This is a program of its own, because loom replaces
-//! the atomics of the whole build.
-
-#![cfg(loom)]
-#![allow(dead_code, unreachable_pub, unused_imports)]
-
-// The model compiles the very files, over atomics of loom's.
-#[path = "../src"]
-mod source {
-    pub(crate) mod ring;
-    pub(crate) mod send_receive;
-}
-
-use source::ring;
-
-/// The atomics of the ring.
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
-}
-
-/// The memory of the ring.
-mod memory {
-    use crate::sync::AtomicU64;
-
-    #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-    pub enum RemoteError {
-        #[error("refused: {0}")]
-        Refused(String),
-        #[error("lost: {0}")]
-        Lost(String),
-    }
-
-    pub trait Words {
-        fn words(&self) -> &[AtomicU64];
-    }
-
-    pub trait Remote {
-        fn len(&self) -> usize;
-        fn write(&mut self, from: usize, words: &[u64]) -> Result<(), RemoteError>;
-        fn settle(&mut self) -> Result<bool, RemoteError>;
-    }
-}
+//! Two sides of a ring, and of emulated Send and Receive.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
-use memory::{Remote, RemoteError, Words};
-use source::ring::{CONTROL, RING_MIN, Rings, Until};
-use source::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
+
+use crate::fabric::ring::{CONTROL, RING_MIN, Rings, Until};
+use crate::fabric::send_receive::{EmulatedPair, ReceiveDepth, SendReceive};
+use crate::memory::{Remote, RemoteError, Words};
 
 #[derive(Clone)]
 struct Mailbox(Arc<Vec<AtomicU64>>);

@@ -1,21 +1,13 @@
-//! Every interleaving of the record word's protocol, under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p kumiki-engine --release --test loom_word`. A program of its own,
-//! because loom replaces the atomics of the whole build.
+//! The protocol of a record's word.
 
-#![cfg(loom)]
-#![allow(dead_code)]
-
-// The word is private to the engine: the model compiles the very file.
-#[path = "../src/sync.rs"]
-mod sync;
-#[path = "../src/word.rs"]
-mod word;
+#![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use word::{DEAD, HELD, LockRefusal, QUEUED, SHARED, Word};
+
+use crate::engine::word::{DEAD, HELD, LockRefusal, QUEUED, SHARED, Word};
 
 const OLD: u64 = 16;
 const NEW: u64 = 32;
