@@ -5,7 +5,7 @@
 //! | hash | of fields | 4 bytes of the field's hash, the field | see module `hash_field` |
 //! | | of deadlines | the deadline, the field | none |
 //! | set | one | 4 bytes of the member's hash, the member | none |
-//! | list | one, by position | none | the element |
+//! | list | three, by position (module `list_trees`) | none | the element |
 //! | sorted set | by score | score (8 bytes, sortable), the member | none |
 //! | | by member | 4 bytes of the member's hash, the member | score (8 bytes, sortable) |
 //! | stream | of nodes, and of groups | see module `stream` | |
@@ -20,11 +20,10 @@ use smallvec::SmallVec;
 
 use crate::element_hash::element_hash;
 use crate::hash_field::HashField;
+use crate::list_trees::{ListRoots, ListTreesView};
 use crate::packed::{BlockForm, PackedEditor, PackedView};
 use crate::stream::{self, StreamRoots, StreamTreesView};
-use crate::tree::{
-    FreedNodes, KeyOrder, PositionOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp,
-};
+use crate::tree::{FreedNodes, KeyOrder, ReplacedNodes, TreeRoot, TreeView, VersionStamp};
 
 /// The bytes of a sortable score.
 pub(crate) const SCORE: usize = 8;
@@ -39,7 +38,7 @@ pub enum CollectionRoots {
     /// Of a set.
     Set(TreeRoot<KeyOrder>),
     /// Of a list.
-    List(TreeRoot<PositionOrder>),
+    List(ListRoots),
     /// Of a sorted set: by score, and by member.
     Sorted(TreeRoot<KeyOrder>, TreeRoot<KeyOrder>),
     /// Of a stream.
@@ -54,7 +53,7 @@ pub enum CollectionView<'v> {
     /// A set.
     Set(TreeView<'v, KeyOrder>),
     /// A list.
-    List(TreeView<'v, PositionOrder>),
+    List(ListTreesView<'v>),
     /// A sorted set: by score, and by member.
     Sorted(TreeView<'v, KeyOrder>, TreeView<'v, KeyOrder>),
     /// A stream.
@@ -80,7 +79,7 @@ impl CollectionRoots {
                     CollectionView::Hash(fields.view(), deadlines.view())
                 }
                 CollectionRoots::Set(tree) => CollectionView::Set(tree.view()),
-                CollectionRoots::List(tree) => CollectionView::List(tree.view()),
+                CollectionRoots::List(trees) => CollectionView::List(trees.view()),
                 CollectionRoots::Sorted(scores, members) => {
                     CollectionView::Sorted(scores.view(), members.view())
                 }
@@ -101,7 +100,7 @@ impl CollectionRoots {
         unsafe {
             ReplacedTrees(match self {
                 CollectionRoots::Set(tree) => [tree.replace_all(), ReplacedNodes::default()],
-                CollectionRoots::List(tree) => [tree.replace_all(), ReplacedNodes::default()],
+                CollectionRoots::List(trees) => [trees.replace_all(), ReplacedNodes::default()],
                 CollectionRoots::Hash(first, second) | CollectionRoots::Sorted(first, second) => {
                     [first.replace_all(), second.replace_all()]
                 }
@@ -154,7 +153,7 @@ impl<'v> CollectionView<'v> {
             CollectionView::Hash(tree, _)
             | CollectionView::Set(tree)
             | CollectionView::Sorted(tree, _) => tree.len(),
-            CollectionView::List(tree) => tree.len(),
+            CollectionView::List(trees) => trees.len(),
             CollectionView::Stream(stream) => stream.len(),
         }
     }
@@ -187,7 +186,9 @@ impl<'v> CollectionView<'v> {
                 tree.iter()
                     .for_each(|(key, _)| block.push(without_hash(key), b""));
             }
-            CollectionView::List(tree) => tree.iter().for_each(|(_, value)| block.push(value, b"")),
+            CollectionView::List(trees) => trees
+                .iter_from(0)
+                .for_each(|element| block.push(element, b"")),
             CollectionView::Sorted(tree, _) => {
                 tree.iter().for_each(|(key, _)| block.push(key, b""))
             }

@@ -15,11 +15,10 @@ use base::transaction::Kind;
 use crate::collection::{CollectionRoots, CollectionView, ReplacedTrees, SCORE, map_key};
 use crate::hash_field::{HashField, deadline_key};
 use crate::leb128::{read_bytes, read_number};
+use crate::list_trees::ListTrees;
 use crate::packed::{BlockForm, PackedView};
 use crate::stream::{StreamChange, StreamRoots, StreamTrees};
-use crate::tree::{
-    KeyOrder, NodeLimits, PositionOrder, ReplacedNodes, TreeBuilder, TreeEditor, VersionStamp,
-};
+use crate::tree::{KeyOrder, NodeLimits, ReplacedNodes, TreeEditor, VersionStamp};
 pub use change_log::logged_deadlines;
 use change_log::{INSERT, PUT, PUT_EXPIRING, REMOVE, REMOVE_RANGE, REPLACE};
 use unsorted_entries::UnsortedEntries;
@@ -38,7 +37,7 @@ enum EditedTrees {
     /// Fields, and their deadlines.
     Hash(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
     Set(TreeEditor<KeyOrder>),
-    List(TreeEditor<PositionOrder>),
+    List(ListTrees),
     Sorted(TreeEditor<KeyOrder>, TreeEditor<KeyOrder>),
     Stream(StreamTrees),
 }
@@ -71,7 +70,7 @@ impl CollectionEditor {
                     EditedTrees::Hash(fields, deadlines)
                 }
                 CollectionRoots::Set(tree) => EditedTrees::Set(tree.edit(stamp, limits)),
-                CollectionRoots::List(tree) => EditedTrees::List(tree.edit(stamp, limits)),
+                CollectionRoots::List(trees) => EditedTrees::List(trees.edit(stamp)),
                 CollectionRoots::Sorted(scores, members) => {
                     let [scores, members] = [scores, members].map(|tree| tree.edit(stamp, limits));
                     EditedTrees::Sorted(scores, members)
@@ -100,7 +99,7 @@ impl CollectionEditor {
                 EditedTrees::Hash(copy(fields), copy(deadlines))
             }
             CollectionView::Set(tree) => EditedTrees::Set(copy(tree)),
-            CollectionView::List(tree) => EditedTrees::List(TreeEditor::of_copy(tree, stamp)),
+            CollectionView::List(trees) => EditedTrees::List(ListTrees::of_copy(trees, stamp)),
             CollectionView::Sorted(scores, members) => {
                 EditedTrees::Sorted(copy(scores), copy(members))
             }
@@ -121,12 +120,7 @@ impl CollectionEditor {
     pub fn of_packed(kind: Kind, block: &[u8], stamp: VersionStamp) -> CollectionEditor {
         let view = PackedView::new(block);
         let trees = match kind {
-            Kind::List => {
-                let limits = NodeLimits::default();
-                let mut tree = TreeBuilder::<PositionOrder>::new(stamp, limits);
-                view.iter().for_each(|element| tree.push(element.first));
-                EditedTrees::List(tree.finish())
-            }
+            Kind::List => EditedTrees::List(ListTrees::of_packed(view, stamp)),
             Kind::SortedSet => {
                 let (mut scores, mut members) = Default::default();
                 for element in view.iter() {
@@ -176,7 +170,7 @@ impl CollectionEditor {
                 CollectionView::Hash(fields.view(), deadlines.view())
             }
             EditedTrees::Set(tree) => CollectionView::Set(tree.view()),
-            EditedTrees::List(tree) => CollectionView::List(tree.view()),
+            EditedTrees::List(trees) => CollectionView::List(trees.view()),
             EditedTrees::Sorted(scores, members) => {
                 CollectionView::Sorted(scores.view(), members.view())
             }
@@ -207,7 +201,7 @@ impl CollectionEditor {
     pub fn allocated(&self) -> usize {
         match &self.trees {
             EditedTrees::Set(tree) => tree.allocated(),
-            EditedTrees::List(tree) => tree.allocated(),
+            EditedTrees::List(trees) => trees.allocated(),
             EditedTrees::Hash(first, second) | EditedTrees::Sorted(first, second) => {
                 first.allocated() + second.allocated()
             }
@@ -329,7 +323,7 @@ impl CollectionEditor {
             EditedTrees::Hash(..) | EditedTrees::Set(_) | EditedTrees::Stream(_) => {
                 panic!("only the elements of lists and sorted sets have positions")
             }
-            EditedTrees::List(tree) => tree.remove_range(positions.clone()),
+            EditedTrees::List(trees) => trees.remove_range(positions.clone()),
             EditedTrees::Sorted(scores, members) => {
                 let view = scores.view();
                 let removed = view.cursor_at(positions.start).take(positions.len());
@@ -364,9 +358,9 @@ impl CollectionEditor {
         change_log::push(&mut self.log, tag, numbers, parts);
     }
 
-    fn list(&mut self) -> &mut TreeEditor<PositionOrder> {
+    fn list(&mut self) -> &mut ListTrees {
         match &mut self.trees {
-            EditedTrees::List(tree) => tree,
+            EditedTrees::List(trees) => trees,
             _ => panic!("only lists have positions that are written"),
         }
     }
@@ -455,12 +449,12 @@ impl CollectionEditor {
                         allocated: tree.allocated,
                     }
                 }
-                EditedTrees::List(tree) => {
-                    let tree = tree.publish();
+                EditedTrees::List(trees) => {
+                    let (roots, replaced, allocated) = trees.publish();
                     PublishedCollection {
-                        roots: CollectionRoots::List(tree.root),
-                        replaced: ReplacedTrees([tree.replaced, ReplacedNodes::default()]),
-                        allocated: tree.allocated,
+                        roots: CollectionRoots::List(roots),
+                        replaced: ReplacedTrees([replaced, ReplacedNodes::default()]),
+                        allocated,
                     }
                 }
                 EditedTrees::Sorted(scores, members) => {

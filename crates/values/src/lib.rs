@@ -5,6 +5,7 @@
 //! | `packed` | a collection as one block of bytes: reading it, changing a copy |
 //! | `hash_field` | a field of a hash, its value and its deadline |
 //! | `hash`, `list`, `set`, `sorted_set`, `stream` | the types in terms of `packed`: their elements and the order of these |
+//! | `list_trees` | the trees of a large list |
 //! | `stream_editor` | changes of streams by commands |
 //! | `leb128` | numbers of variable length |
 //! | `geohash` | places as cells of a grid |
@@ -43,6 +44,7 @@ mod hash_field;
 mod hyper_log_log;
 mod leb128;
 mod list;
+mod list_trees;
 mod listpack;
 mod packed;
 mod random;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::call::{ChangedData, StoredData};
 use crate::collection::CollectionView;
 use crate::collection_editor::CollectionEditor;
+use crate::list_trees::{ListTreesElements, ListTreesView};
 use crate::packed::{BlockForm, Elements, PackedEditor, PackedView};
-use crate::tree::{PositionOrder, TreeCursor, TreeView};
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum ListEnd {
 #[derive(Clone, Copy)]
 pub(crate) enum ListView<'v> {
     Packed(PackedView<'v>),
-    Tree(TreeView<'v, PositionOrder>),
+    Trees(ListTreesView<'v>),
 }
 
 impl<'v> ListView<'v> {
@@ -36,7 +36,7 @@ impl<'v> ListView<'v> {
 
     fn of(view: CollectionView<'v>) -> ListView<'v> {
         match view {
-            CollectionView::List(tree) => ListView::Tree(tree),
+            CollectionView::List(trees) => ListView::Trees(trees),
             _ => ListView::Packed(PackedView::new(b"")),
         }
     }
@@ -45,7 +45,7 @@ impl<'v> ListView<'v> {
     pub(crate) fn len(self) -> usize {
         match self {
             ListView::Packed(block) => block.len(),
-            ListView::Tree(tree) => tree.len(),
+            ListView::Trees(trees) => trees.len(),
         }
     }
 
@@ -53,7 +53,7 @@ impl<'v> ListView<'v> {
     pub(crate) fn nth(self, position: usize) -> Option<&'v [u8]> {
         match self {
             ListView::Packed(block) => block.nth(position).map(|element| element.first),
-            ListView::Tree(tree) => tree.nth(position).map(|(_, element)| element),
+            ListView::Trees(trees) => trees.nth(position),
         }
     }
 
@@ -72,7 +72,7 @@ impl<'v> ListView<'v> {
                 }
                 ListElements::Packed(elements)
             }
-            ListView::Tree(tree) => ListElements::Tree(tree.cursor_at(positions.start)),
+            ListView::Trees(trees) => ListElements::Trees(trees.iter_from(positions.start)),
         };
         elements.take(positions.len())
     }
@@ -113,7 +113,7 @@ impl<'v> ListView<'v> {
 /// The elements of a list.
 enum ListElements<'v> {
     Packed(Elements<'v>),
-    Tree(TreeCursor<'v, PositionOrder>),
+    Trees(ListTreesElements<'v>),
 }
 
 impl<'v> Iterator for ListElements<'v> {
@@ -122,7 +122,7 @@ impl<'v> Iterator for ListElements<'v> {
     fn next(&mut self) -> Option<&'v [u8]> {
         match self {
             ListElements::Packed(elements) => elements.next().map(|element| element.first),
-            ListElements::Tree(cursor) => cursor.next().map(|(_, element)| element),
+            ListElements::Trees(elements) => elements.next(),
         }
     }
 }
@@ -130,7 +130,7 @@ impl<'v> Iterator for ListElements<'v> {
 /// A list that is changed.
 pub(crate) enum ListEditor<'v> {
     Packed(PackedEditor<'v>),
-    Tree(&'v mut CollectionEditor),
+    Trees(&'v mut CollectionEditor),
 }
 
 impl<'v> ListEditor<'v> {
@@ -140,7 +140,7 @@ impl<'v> ListEditor<'v> {
             StoredData::Bytes(bytes) => {
                 ListEditor::Packed(PackedEditor::new(BlockForm::Single, bytes))
             }
-            StoredData::Editor(editor) => ListEditor::Tree(editor),
+            StoredData::Editor(editor) => ListEditor::Trees(editor),
             StoredData::Tree(_) => unreachable!("a command that writes gets an editor"),
         }
     }
@@ -149,7 +149,7 @@ impl<'v> ListEditor<'v> {
     pub(crate) fn view(&self) -> ListView<'_> {
         match self {
             ListEditor::Packed(block) => ListView::Packed(block.view()),
-            ListEditor::Tree(editor) => ListView::of(editor.view()),
+            ListEditor::Trees(editor) => ListView::of(editor.view()),
         }
     }
 
@@ -165,12 +165,12 @@ impl<'v> ListEditor<'v> {
                 let end = block.end();
                 block.splice(end..end, 0, blobs);
             }
-            (ListEditor::Tree(editor), ListEnd::Left) => {
+            (ListEditor::Trees(editor), ListEnd::Left) => {
                 elements
                     .iter()
                     .for_each(|element| editor.insert(0, element));
             }
-            (ListEditor::Tree(editor), ListEnd::Right) => {
+            (ListEditor::Trees(editor), ListEnd::Right) => {
                 for element in elements {
                     let len = editor.view().len();
                     editor.insert(len, element);
@@ -189,7 +189,7 @@ impl<'v> ListEditor<'v> {
                 };
                 block.replace(at..at, 0, Some((element, b"")));
             }
-            ListEditor::Tree(editor) => editor.insert(position, element),
+            ListEditor::Trees(editor) => editor.insert(position, element),
         }
     }
 
@@ -200,7 +200,7 @@ impl<'v> ListEditor<'v> {
                 let place = place_of(block, position..position + 1);
                 block.replace(place, 1, Some((element, b"")));
             }
-            ListEditor::Tree(editor) => editor.replace(position, element),
+            ListEditor::Trees(editor) => editor.replace(position, element),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'v> ListEditor<'v> {
                 let place = place_of(block, positions);
                 block.replace(place, count, None);
             }
-            ListEditor::Tree(editor) => editor.remove_range(positions),
+            ListEditor::Trees(editor) => editor.remove_range(positions),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'v> ListEditor<'v> {
                     next.next_if(|next| Some(**next) == at).is_none()
                 });
             }
-            ListEditor::Tree(editor) => {
+            ListEditor::Trees(editor) => {
                 while let Some(at) = removed.pop() {
                     editor.remove_range(at..at + 1);
                 }
@@ -253,7 +253,7 @@ impl<'v> ListEditor<'v> {
     pub(crate) fn into_changed(self) -> Option<ChangedData> {
         match self {
             ListEditor::Packed(block) => block.into_changed().map(ChangedData::Bytes),
-            ListEditor::Tree(editor) => editor.is_changed().then_some(ChangedData::Edited),
+            ListEditor::Trees(editor) => editor.is_changed().then_some(ChangedData::Edited),
         }
     }
 }

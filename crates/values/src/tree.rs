@@ -68,6 +68,7 @@ mod view;
 pub use builder::TreeBuilder;
 pub use cursor::TreeCursor;
 pub use editor::TreeEditor;
+pub(crate) use leaf::EntryRun;
 pub use versions::{FreedNodes, PublishedTree, ReplacedNodes, TreeRoot};
 pub use view::TreeView;
 

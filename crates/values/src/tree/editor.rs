@@ -6,6 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::inner::{ChildSlot, InnerRef, Separator, new_inner};
+use super::leaf::EntryRun;
 use super::node::NodePtr;
 use super::node_store::NodeStore;
 use super::{
@@ -36,6 +37,8 @@ pub(super) enum TreeChange<'a> {
         to: usize,
         value: Option<&'a [u8]>,
     },
+    /// Inserts entries at an end of the tree.
+    Extend { position: usize, run: EntryRun<'a> },
 }
 
 impl TreeChange<'_> {
@@ -223,6 +226,18 @@ impl TreeEditor<PositionOrder> {
     /// Panics if there is none, or if the value has 4 GiB.
     pub fn replace(&mut self, position: usize, value: &[u8]) {
         self.splice(position, position + 1, value);
+    }
+
+    /// Inserts values at an end of the tree, those of a leaf of another one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the position is not an end, or if the tree has more than [`MAX_ENTRIES`] values then.
+    pub(crate) fn extend(&mut self, position: usize, run: EntryRun<'_>) {
+        let len = self.view().len();
+        assert!(position == 0 || position == len, "it is an end of the tree");
+        assert!(len + run.count() <= MAX_ENTRIES, "the tree is full");
+        self.change(TreeChange::Extend { position, run });
     }
 
     fn splice(&mut self, from: usize, to: usize, value: &[u8]) {

@@ -32,6 +32,11 @@ impl<O: TreeOrder> TreeEditor<O> {
                 let (from, to) = (from - before, to - before);
                 (index, TreeChange::Splice { from, to, value })
             }
+            TreeChange::Extend { position, run } => {
+                let (index, before) = inner.child_until(position);
+                let position = position - before;
+                (index, TreeChange::Extend { position, run })
+            }
         };
         let ends_of_child = TreeEnds {
             first: ends.first && index == 0,

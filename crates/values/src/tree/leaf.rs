@@ -62,6 +62,25 @@ pub(super) fn leaf_bytes<O: TreeOrder>(used: usize, count: usize) -> usize {
     HEADER_BYTES + all_group_bytes::<O>(count) + used
 }
 
+/// Consecutive entries of one leaf, as their bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryRun<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) count: usize,
+}
+
+impl EntryRun<'_> {
+    /// Returns the number of entries.
+    pub(crate) fn count(self) -> usize {
+        self.count
+    }
+
+    /// Returns the bytes that the entries take.
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes.len()
+    }
+}
+
 /// An entry of a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct LeafEntry<'a> {
@@ -175,6 +194,38 @@ impl<'a, O: TreeOrder> LeafRef<'a, O> {
         &self.entries[self.offset(entries.start)..self.offset(entries.end)]
     }
 
+    /// Returns the first entries, as many as have at most so many bytes.
+    pub(super) fn first_run(self, most_bytes: usize) -> EntryRun<'a> {
+        if self.used() <= most_bytes {
+            return EntryRun {
+                bytes: &self.entries[..self.used()],
+                count: self.count(),
+            };
+        }
+        let (mut count, mut end) = (0, 0);
+        loop {
+            let next = self.end_of(end);
+            if next > most_bytes {
+                break;
+            }
+            (count, end) = (count + 1, next);
+        }
+        let bytes = &self.entries[..end];
+        EntryRun { bytes, count }
+    }
+
+    /// Returns the last entries, as many as have at most so many bytes.
+    pub(super) fn last_run(self, most_bytes: usize) -> EntryRun<'a> {
+        let (mut before, mut begin) = (0, 0);
+        while self.used() - begin > most_bytes {
+            (before, begin) = (before + 1, self.end_of(begin));
+        }
+        EntryRun {
+            bytes: &self.entries[begin..self.used()],
+            count: self.count() - before,
+        }
+    }
+
     /// Returns the index and the entry of a key, or the index where it would be.
     #[inline]
     pub(super) fn search(self, key: SearchKey<'_>) -> Result<(usize, LeafEntry<'a>), usize> {
@@ -283,6 +334,12 @@ impl<'a> EntryRuns<'a> {
         &self.runs[..self.len]
     }
 
+    /// Appends the entries of a run.
+    pub(super) fn push_run(&mut self, run: EntryRun<'a>) {
+        self.push(run.bytes);
+        self.count += run.count;
+    }
+
     /// Counts entries whose bytes were appended.
     pub(super) fn add_count(&mut self, count: usize) {
         self.count += count;
@@ -348,7 +405,7 @@ fn write_groups<O: TreeOrder>(node: &mut NodeMut<'_>, kept: usize) {
     }
 }
 
-/// Replaces some entries of a leaf, which has room for the new one, by at most one.
+/// Replaces some entries of a leaf, which has room for the new ones.
 pub(super) fn splice<O: TreeOrder>(
     node: &mut NodeMut<'_>,
     replaced: Range<usize>,

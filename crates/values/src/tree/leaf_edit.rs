@@ -7,16 +7,16 @@ use smallvec::SmallVec;
 
 use super::editor::{EditedNode, TreeChange, TreeEditor, TreeEnds};
 use super::inner::{ChildSlot, Separator, separator};
-use super::leaf::{EntryRuns, LeafRef, entry_head, leaf_bytes, splice};
+use super::leaf::{EntryHead, EntryRun, EntryRuns, LeafRef, entry_head, leaf_bytes, splice};
 use super::node::{NewNode, NodePtr};
 use super::search_key::SearchKey;
 use super::{NodeLimits, TreeOrder};
 
-/// A leaf of which some entries are replaced by at most one.
+/// A leaf of which some entries are replaced by others.
 struct SplicedLeaf<'a, O> {
     leaf: LeafRef<'a, O>,
     replaced: Range<usize>,
-    /// The new entry, if there is one.
+    /// The new entries: at most one, or some at an end of the tree.
     new: &'a EntryRuns<'a>,
 }
 
@@ -31,7 +31,7 @@ impl<'a, O: TreeOrder> SplicedLeaf<'a, O> {
         leaf_bytes::<O>(self.leaf.used() - removed + self.new.bytes(), self.count())
     }
 
-    /// Returns entries of the result.
+    /// Returns entries of the result: of the new ones all or none.
     fn runs(&self, entries: Range<usize>) -> EntryRuns<'a> {
         let Range { start, end } = self.replaced;
         let mut runs = EntryRuns::default();
@@ -54,10 +54,10 @@ impl<'a, O: TreeOrder> SplicedLeaf<'a, O> {
     fn parts(&self, limits: NodeLimits, ends: TreeEnds) -> Vec<EntryRuns<'a>> {
         let (place, count) = (self.replaced.start, self.count());
         let cut = if ends.last && self.replaced.is_empty() && place == self.leaf.count() {
-            // Entries that are appended one by one leave full leaves behind.
-            count - 1
+            // Entries that are appended leave full leaves behind.
+            place
         } else if ends.first && self.replaced.is_empty() && place == 0 {
-            1
+            self.new.count()
         } else {
             self.middle()
         };
@@ -92,8 +92,41 @@ impl<'a, O: TreeOrder> SplicedLeaf<'a, O> {
     }
 }
 
-/// The entries of a leaf that are replaced, and the key and the value of the new one.
-type LeafChange<'a> = (Range<usize>, Option<(&'a [u8], &'a [u8])>);
+/// The entries that take the place of others.
+#[derive(Clone, Copy)]
+enum NewEntries<'a> {
+    None,
+    One { key: &'a [u8], value: &'a [u8] },
+    Run(EntryRun<'a>),
+}
+
+impl<'a> NewEntries<'a> {
+    fn value(value: Option<&'a [u8]>) -> NewEntries<'a> {
+        match value {
+            Some(value) => NewEntries::One { key: b"", value },
+            None => NewEntries::None,
+        }
+    }
+
+    /// Returns the lengths in front of the entry, if it is one.
+    fn head<O: TreeOrder>(self) -> EntryHead {
+        match self {
+            NewEntries::One { key, value } => entry_head::<O>(key, value),
+            NewEntries::None | NewEntries::Run(_) => EntryHead::new(),
+        }
+    }
+
+    /// Returns the entries, given what is in front of them.
+    fn runs(self, head: &'a EntryHead) -> EntryRuns<'a> {
+        let mut runs = EntryRuns::default();
+        match self {
+            NewEntries::None => {}
+            NewEntries::One { key, value } => runs.push_entry(head, key, value),
+            NewEntries::Run(run) => runs.push_run(run),
+        }
+        runs
+    }
+}
 
 fn fits<O: TreeOrder>(runs: &EntryRuns<'_>, limits: NodeLimits) -> bool {
     runs.count() == 1 || runs.leaf_bytes::<O>() <= limits.leaf_bytes
@@ -102,14 +135,17 @@ fn fits<O: TreeOrder>(runs: &EntryRuns<'_>, limits: NodeLimits) -> bool {
 impl<O: TreeOrder> TreeEditor<O> {
     /// Makes the first leaf of an empty tree.
     pub(super) fn first_leaf(&mut self, change: TreeChange<'_>) -> Option<NodePtr> {
-        let (key, value) = match change {
-            TreeChange::Put { key, value } => (key, value),
-            TreeChange::Splice { value, .. } => (&[][..], value?),
-            TreeChange::Remove { .. } => return None,
+        let new = match change {
+            TreeChange::Put { key, value } => NewEntries::One { key, value },
+            TreeChange::Splice { value, .. } => NewEntries::value(value),
+            TreeChange::Extend { run, .. } => NewEntries::Run(run),
+            TreeChange::Remove { .. } => NewEntries::None,
         };
-        let head = entry_head::<O>(key, value);
-        let mut runs = EntryRuns::default();
-        runs.push_entry(&head, key, value);
+        let head = new.head::<O>();
+        let runs = new.runs(&head);
+        if runs.count() == 0 {
+            return None;
+        }
         let new = runs.leaf::<O>(self.store.stamp(), 0, None);
         Some(self.store.adopt(new))
     }
@@ -124,14 +160,11 @@ impl<O: TreeOrder> TreeEditor<O> {
             return EditedNode::Unchanged;
         };
         let leaf = LeafRef::<O>::new(self.store.read(node));
-        if new.is_none() && replaced.len() == leaf.count() {
+        let head = new.head::<O>();
+        let runs = new.runs(&head);
+        if runs.count() == 0 && replaced.len() == leaf.count() {
             self.store.discard(node);
             return EditedNode::Several(SmallVec::new());
-        }
-        let head = new.map(|(key, value)| entry_head::<O>(key, value));
-        let mut runs = EntryRuns::default();
-        if let Some(((key, value), head)) = new.zip(head.as_ref()) {
-            runs.push_entry(head, key, value);
         }
         let spliced = SplicedLeaf {
             leaf,
@@ -163,8 +196,12 @@ impl<O: TreeOrder> TreeEditor<O> {
         EditedNode::Several(self.adopt_leaves(leaves))
     }
 
-    /// Returns the entries of a leaf that a change replaces, and the new one.
-    fn entries_of<'c>(&self, node: NodePtr, change: TreeChange<'c>) -> Option<LeafChange<'c>> {
+    /// Returns the entries of a leaf that a change replaces, and the new ones.
+    fn entries_of<'c>(
+        &self,
+        node: NodePtr,
+        change: TreeChange<'c>,
+    ) -> Option<(Range<usize>, NewEntries<'c>)> {
         let leaf = LeafRef::<O>::new(self.store.read(node));
         match change {
             TreeChange::Put { key, value } => {
@@ -172,14 +209,15 @@ impl<O: TreeOrder> TreeEditor<O> {
                     Ok((index, _)) => index..index + 1,
                     Err(index) => index..index,
                 };
-                Some((replaced, Some((key, value))))
+                Some((replaced, NewEntries::One { key, value }))
             }
             TreeChange::Remove { key } => {
                 let (index, _) = leaf.search(SearchKey::new(key)).ok()?;
-                Some((index..index + 1, None))
+                Some((index..index + 1, NewEntries::None))
             }
-            TreeChange::Splice { from, to, value } => {
-                Some((from..to, value.map(|value| (&[][..], value))))
+            TreeChange::Splice { from, to, value } => Some((from..to, NewEntries::value(value))),
+            TreeChange::Extend { position, run } => {
+                Some((position..position, NewEntries::Run(run)))
             }
         }
     }

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use super::cursor::TreeCursor;
 use super::inner::InnerRef;
-use super::leaf::LeafRef;
+use super::leaf::{EntryRun, LeafRef};
 use super::node::NodeRef;
 use super::search_key::SearchKey;
-use super::{KeyOrder, TreeOrder};
+use super::{KeyOrder, PositionOrder, TreeOrder};
 
 /// A tree for reading. What it returns borrows from the tree's nodes.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,27 @@ impl<'a, O: TreeOrder> TreeView<'a, O> {
     /// Returns the entries in their order.
     pub fn iter(&self) -> TreeCursor<'a, O> {
         self.cursor_at(0)
+    }
+}
+
+impl<'a> TreeView<'a, PositionOrder> {
+    /// Returns all entries of a tree that is one leaf.
+    pub(crate) fn only_leaf(&self) -> Option<EntryRun<'a>> {
+        let root = self.root.filter(|root| root.height() == 0)?;
+        let leaf = LeafRef::<PositionOrder>::new(root);
+        Some(leaf.first_run(leaf.used()))
+    }
+
+    /// Returns the first entries, those of one leaf that have at most so many bytes.
+    pub(crate) fn first_run(&self, most_bytes: usize) -> Option<EntryRun<'a>> {
+        let (leaf, _) = self.leaf_at(self.root?, 0);
+        Some(leaf.first_run(most_bytes)).filter(|run| run.count > 0)
+    }
+
+    /// Returns the last entries, those of one leaf that have at most so many bytes.
+    pub(crate) fn last_run(&self, most_bytes: usize) -> Option<EntryRun<'a>> {
+        let (leaf, _) = self.leaf_at(self.root?, self.len() - 1);
+        Some(leaf.last_run(most_bytes)).filter(|run| run.count > 0)
     }
 }
 
