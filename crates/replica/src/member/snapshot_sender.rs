@@ -201,11 +201,14 @@ impl SnapshotSender {
             self.end(context, raft, from, SnapshotStatus::Failure);
         } else if offset >= transfer.source.bytes() {
             self.end(context, raft, from, SnapshotStatus::Finish);
-        } else {
+        } else if offset > transfer.offset || offset < transfer.offset && transfer.tries > 0 {
+            // A receiver that has begun anew asks for an earlier piece, and gets it after the last one was sent again.
             transfer.offset = offset;
             transfer.tries = 0;
             self.send_piece(context, raft, from);
         }
+        // Another answer came twice, or late: a piece was sent for it before, and each further one would
+        // have further answers.
         context.changed = true;
     }
 

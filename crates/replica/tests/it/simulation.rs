@@ -9,8 +9,9 @@ use kumiki_replica::simulation::{self, Point, Run};
 const SEEDS: u64 = 300;
 
 /// Seeds that have found something: a hand-over whose heir was gone stopped the partition; a leader that
-/// was removed by the entry of its predecessor panicked.
-const MEMORABLE: [u64; 2] = [155_201_060, 466_191_633];
+/// was removed by the entry of its predecessor panicked; answers that came twice had ever more pieces of a
+/// snapshot sent.
+const MEMORABLE: [u64; 3] = [155_201_060, 466_191_633, 3_717_506_576];
 
 /// The number of seeds within which a planted bug must be found.
 const PLANTED_SEEDS: u64 = 400;
