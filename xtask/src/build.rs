@@ -162,12 +162,37 @@ pub fn published() -> Result<PathBuf> {
     executable(&build_with("dist", &["kumiki-cli"], false)?, "kumiki")
 }
 
+/// How programs that are judged are built.
+#[derive(Clone, Copy, Debug)]
+pub enum JudgedBuild {
+    /// With the profile [`PROFILE`].
+    Optimised,
+    /// As `cargo test --workspace` builds them, so that little is compiled for them alone.
+    LikeTests,
+}
+
 /// Builds the product and the harnesses, both in one go, so that what they share is compiled once.
 ///
 /// # Errors
 /// If the build fails.
-pub fn programs(with_bugs: bool) -> Result<Programs> {
-    let built = build(&["kumiki-cli", "kumiki-torture"], with_bugs)?;
+pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
+    let built = match how {
+        JudgedBuild::Optimised => build(&["kumiki-cli", "kumiki-torture"], with_bugs)?,
+        JudgedBuild::LikeTests => {
+            let mut command = cargo();
+            command.args([
+                "build",
+                "--workspace",
+                "--bin",
+                "kumiki",
+                "--bin",
+                "torture",
+            ]);
+            // An example asks for the features that dependencies have in tests.
+            command.args(["--example", "judge"]);
+            messages(command, with_bugs)?
+        }
+    };
     Ok(Programs {
         kumiki: executable(&built, "kumiki")?,
         torture: executable(&built, "torture")?,
@@ -181,11 +206,16 @@ fn build(packages: &[&str], with_bugs: bool) -> Result<String> {
 
 fn build_with(profile: &str, packages: &[&str], with_bugs: bool) -> Result<String> {
     let mut command = cargo();
-    command.current_dir(root()).args(["build", "--bins"]);
-    command.args(["--profile", profile]);
+    command.args(["build", "--bins", "--profile", profile]);
     for package in packages {
         command.args(["--package", package]);
     }
+    messages(command, with_bugs)
+}
+
+/// Runs a build and returns what cargo says of it, as lines of JSON.
+fn messages(mut command: Command, with_bugs: bool) -> Result<String> {
+    command.current_dir(root());
     command.args(["--message-format", "json-render-diagnostics"]);
     if with_bugs {
         planted(&mut command)?;

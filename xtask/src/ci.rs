@@ -23,6 +23,7 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::peers::{self, PeerGroup};
+use crate::process::Guarded;
 use crate::workspace::Workspace;
 use crate::{arch, build};
 
@@ -70,7 +71,7 @@ const LAST: &[Step] = &[
     Step { name: "sql in the binary", reads: SQL, run: |_| checks::sql() },
 ];
 
-/// The steps that start harnesses.
+/// The steps that start harnesses with the programs as they are.
 #[rustfmt::skip] // One line for each step.
 pub(crate) const HARNESSES: &[(&str, Run)] = &[
     ("fuzz", Harness::fuzz),
@@ -84,6 +85,11 @@ pub(crate) const HARNESSES: &[(&str, Run)] = &[
     ("fail-over", Harness::fail_over),
     ("chaos", Harness::chaos),
     ("trace", Harness::trace),
+];
+
+/// The steps that start harnesses with programs that can have bugs.
+#[rustfmt::skip] // One line for each step.
+pub(crate) const PLANTED_HARNESSES: &[(&str, Run)] = &[
     ("planted bugs: none by default", Harness::planted_nowhere_by_default),
     ("planted bugs: simulation", Harness::planted_in_simulations),
     ("planted bugs: crash", Harness::planted_in_crashes),
@@ -92,9 +98,21 @@ pub(crate) const HARNESSES: &[(&str, Run)] = &[
     ("planted bugs: trace", Harness::planted_in_traces),
 ];
 
+/// When a step runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Before anything is built to be executed.
+    Checks,
+    /// With the harnesses and the product. In CI the programs of the tests are built meanwhile: these steps mostly
+    /// wait, for servers, disks and time.
+    Harnesses,
+    /// With everything built.
+    Last,
+}
+
 /// Returns all steps but the tests, which come last.
-fn steps() -> impl Iterator<Item = Step> {
-    let harnesses = HARNESSES.iter().map(|(name, run)| {
+fn steps() -> impl Iterator<Item = (Phase, Step)> {
+    let harness = |(name, run): &(&'static str, Run)| {
         let reads = if NEEDS_NO_SERVER.contains(name) {
             PARSERS
         } else {
@@ -105,12 +123,14 @@ fn steps() -> impl Iterator<Item = Step> {
             reads,
             run: *run,
         }
-    });
-    FIRST
-        .iter()
-        .copied()
-        .chain(harnesses)
-        .chain(LAST.iter().copied())
+    };
+    let checks = FIRST.iter().copied().map(|step| (Phase::Checks, step));
+    let honest = HARNESSES.iter().map(harness);
+    let planted = PLANTED_HARNESSES.iter().map(harness);
+    let last = planted.chain(LAST.iter().copied());
+    checks
+        .chain(honest.map(|step| (Phase::Harnesses, step)))
+        .chain(last.map(|step| (Phase::Last, step)))
 }
 
 /// Harnesses that run in their own process alone.
@@ -144,11 +164,21 @@ pub fn run(options: &Options) -> Result<()> {
     if ci {
         println!("ci: peers: {}", peers::names(PEERS));
     }
-    for step in steps().filter(|step| is_wanted(step.name)) {
+    let mut building = None;
+    let mut has_harnesses = false;
+    for (phase, step) in steps().filter(|(_, step)| is_wanted(step.name)) {
         let key = records.key(step.name, &step.reads)?;
         if key.as_deref().is_some_and(is_skipped) {
             run.skipped.push(step.name.to_owned());
             continue;
+        }
+        if phase == Phase::Harnesses && !has_harnesses {
+            run.step("programs are built", || harness.honest().map(drop))?;
+            building = ci.then(build_tests_meanwhile).transpose()?;
+            has_harnesses = true;
+        }
+        if phase == Phase::Last && building.is_some() {
+            run.step("programs of tests are built", || end(building.take()))?;
         }
         if matches!(step.reads, StepInputs::CratesAndPeers(_)) {
             join(installing.take())?;
@@ -156,6 +186,7 @@ pub fn run(options: &Options) -> Result<()> {
         run.step(step.name, || (step.run)(&harness))?;
         records.passed(key.as_deref())?;
     }
+    end(building)?;
     if is_wanted("tests") {
         join(installing.take())?;
         if ci {
@@ -169,7 +200,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     join(installing)?;
     if run.is_empty() {
-        let names: Vec<_> = steps().map(|step| step.name).collect();
+        let names: Vec<_> = steps().map(|(_, step)| step.name).collect();
         bail!(
             "no step has this name; there are: {}, tests",
             names.join(", ")
@@ -183,6 +214,28 @@ pub fn run(options: &Options) -> Result<()> {
 #[must_use]
 pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
+}
+
+/// Starts to build the programs of all tests, at a lower priority than what else runs.
+fn build_tests_meanwhile() -> Result<Guarded> {
+    let mut command = build::cargo_test();
+    command.args(["--no-run", "--quiet"]);
+    let child = Guarded::spawn("cargo test --no-run", command.current_dir(build::root()))?;
+    // Without it, the harnesses are only slower.
+    let _ = rustix::process::setpriority_process(Some(child.pid()), 10);
+    Ok(child)
+}
+
+/// Waits for a build.
+fn end(building: Option<Guarded>) -> Result<()> {
+    let Some(mut building) = building else {
+        return Ok(());
+    };
+    let status = building.wait()?;
+    if !status.success() {
+        bail!("the programs of tests cannot be built ({status})");
+    }
+    Ok(())
 }
 
 /// Waits for the installation of peers.

@@ -83,7 +83,7 @@ fn harnesses(summary: &mut StepSummary) -> Result<()> {
         peers::install(&[PeerGroup::Redis])
     })?;
     let harness = Harness::new(Amount::NIGHTLY);
-    for (name, run) in ci::HARNESSES {
+    for (name, run) in ci::HARNESSES.iter().chain(ci::PLANTED_HARNESSES) {
         summary.step(name, || run(&harness))?;
     }
     summary.step("planted bugs: tests", checks::planted_in_tests)

@@ -16,7 +16,8 @@ pub struct Crate {
     pub name: String,
     /// Cargo's name for its package.
     pub package: String,
-    /// The workspace's crates that it uses, those of its tests included.
+    /// The workspace's crates that it uses, those of its tests included, and those whose sources it compiles
+    /// (`package.metadata.sources-of` of its manifest).
     pub uses: Vec<String>,
     /// Where its manifest lies.
     pub dir: PathBuf,
@@ -49,6 +50,9 @@ impl Workspace {
             let dependencies = dependencies.context("no dependencies")?;
             let paths = dependencies.iter().filter_map(|d| d["path"].as_str());
             let mut uses: Vec<String> = paths.map(|path| file_name(Path::new(path))).collect();
+            let sources = package["metadata"]["sources-of"].as_array();
+            let sources = sources.into_iter().flatten().filter_map(Value::as_str);
+            uses.extend(sources.map(str::to_owned));
             uses.sort();
             uses.dedup();
             let one = Crate {
@@ -172,6 +176,13 @@ mod tests {
         assert_eq!(workspace.with_used(&["cli"]), without);
         let with = names(&["base", "cli", "engine", "pages", "sql"]);
         assert_eq!(workspace.with_used(&["cli", "sql"]), with);
+    }
+
+    #[test]
+    fn a_crate_uses_those_whose_sources_it_compiles() {
+        let workspace = Workspace::read().unwrap();
+        let reached = workspace.with_users(&names(&["engine"]));
+        assert!(reached.contains("models"));
     }
 
     #[test]

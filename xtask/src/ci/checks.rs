@@ -1,13 +1,16 @@
 //! The checks that are commands of cargo.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use super::step::execute;
+use super::tests;
 use crate::build::{self, cargo};
 use crate::process;
+use crate::workspace::Workspace;
 
 /// Checks that all packages are formatted.
 pub(super) fn format() -> Result<()> {
@@ -112,13 +115,30 @@ const PLANTED_TESTS: &[(&str, &str, &str, &str)] = &[
 
 /// Runs each test with its bug chosen; the test must find it.
 pub(crate) fn planted_in_tests() -> Result<()> {
-    for (bug, package, program, filter) in PLANTED_TESTS {
+    let workspace = Workspace::read()?;
+    for target in ["--test=it", "--lib"] {
+        let own = || PLANTED_TESTS.iter().filter(|test| test.2 == target);
+        // All in one go, so that what they use is compiled once.
         let mut command = cargo();
-        command.args(["test", "--profile", build::PROFILE]);
-        command.args(["--package", package, program]);
+        command.args(["test", target]);
+        let packages: BTreeSet<&str> = own().map(|test| test.1).collect();
+        for package in packages {
+            command.args(["--package", package]);
+        }
         build::planted(&mut command)?;
-        command.args(["--", filter]).env(build::PLANTED, bug);
-        execute(&mut command)?;
+        let programs = tests::build_programs(&mut command)?;
+        for (bug, package, _, filter) in own() {
+            let program = programs.get(*package).and_then(|programs| programs.first());
+            let program = program.with_context(|| format!("{package} has no tests"))?;
+            let listed = Command::new(program).args([filter, "--list"]).output()?;
+            if !String::from_utf8_lossy(&listed.stdout).contains(": test") {
+                bail!("{package} has no test {filter}");
+            }
+            let one = workspace.crates().find(|one| one.package == *package);
+            let mut command = Command::new(program);
+            command.arg(filter).env(build::PLANTED, bug);
+            tests::run_command(one.context("no such package")?, command)?;
+        }
     }
     Ok(())
 }

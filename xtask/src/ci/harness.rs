@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::build::{self, Programs};
+use crate::build::{self, JudgedBuild, Programs};
 use crate::{peers, process, redis_suite};
 
 /// How much is judged.
@@ -32,6 +32,9 @@ pub struct Amount {
     chaos_minutes: f64,
     /// Seeds of each simulation.
     seeds: u64,
+    /// The longest time of a round with checkpoints, where nothing else runs on the machine.
+    checkpoint_round: Option<Duration>,
+    build: JudgedBuild,
 }
 
 impl Amount {
@@ -45,6 +48,8 @@ impl Amount {
         stops: 1,
         chaos_minutes: 0.4,
         seeds: 500,
+        checkpoint_round: None,
+        build: JudgedBuild::LikeTests,
     };
     /// In a nightly run.
     pub const NIGHTLY: Amount = Amount {
@@ -56,11 +61,11 @@ impl Amount {
         stops: 5,
         chaos_minutes: 10.0,
         seeds: 5000,
+        checkpoint_round: Some(Duration::from_millis(900)),
+        build: JudgedBuild::Optimised,
     };
 }
 
-/// The longest time of a round with checkpoints.
-const CHECKPOINT_ROUND: Duration = Duration::from_millis(900);
 /// Seeds of which one must show a planted bug; the first that does ends them. Of twenty trials the longest
 /// took 218.
 const PLANTED_SEEDS: u64 = 1000;
@@ -94,12 +99,21 @@ impl Harness {
         }
     }
 
-    fn honest(&self) -> Result<&Programs> {
-        built(&self.honest, false)
+    /// Returns the programs without bugs, and builds them if no step has done that before.
+    pub(super) fn honest(&self) -> Result<&Programs> {
+        self.built(&self.honest, false)
     }
 
-    fn planted(&self) -> Result<&Programs> {
-        built(&self.planted, true)
+    /// Returns the programs that can have planted bugs, and builds them if no step has done that before.
+    pub(super) fn planted(&self) -> Result<&Programs> {
+        self.built(&self.planted, true)
+    }
+
+    fn built<'a>(&self, programs: &'a OnceCell<Programs>, with_bugs: bool) -> Result<&'a Programs> {
+        if programs.get().is_none() {
+            let _ = programs.set(build::programs(self.amount.build, with_bugs)?);
+        }
+        Ok(programs.get().expect("it has been set"))
     }
 
     /// Starts a harness with the honest binary, and these words of its command line.
@@ -137,8 +151,9 @@ impl Harness {
         let begun = Instant::now();
         self.judge(&format!("crash --rounds {rounds} --checkpoints"))?;
         let took = begun.elapsed();
-        let longest = CHECKPOINT_ROUND.mul_f64(rounds as f64);
-        if took > longest {
+        let longest = self.amount.checkpoint_round;
+        let longest = longest.map(|longest| longest.mul_f64(rounds as f64));
+        if let Some(longest) = longest.filter(|longest| took > *longest) {
             bail!("{rounds} rounds took {took:?}, longer than {longest:?}");
         }
         Ok(())
@@ -246,13 +261,6 @@ impl Harness {
     }
 }
 
-fn built(programs: &OnceCell<Programs>, with_bugs: bool) -> Result<&Programs> {
-    if programs.get().is_none() {
-        let _ = programs.set(build::programs(with_bugs)?);
-    }
-    Ok(programs.get().expect("it has been set"))
-}
-
 /// Starts a harness with the binary that it is to judge.
 fn start(programs: &Programs, line: &str) -> Result<()> {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
@@ -267,7 +275,7 @@ fn start(programs: &Programs, line: &str) -> Result<()> {
 /// If they cannot be built, or the harness cannot be started.
 pub fn run(line: &[OsString]) -> Result<()> {
     let with_bugs = line.iter().any(|word| word == BUG);
-    let programs = build::programs(with_bugs)?;
+    let programs = build::programs(JudgedBuild::Optimised, with_bugs)?;
     let error = command(&programs, line).exec();
     Err(error).with_context(|| format!("cannot start {}", programs.torture.display()))
 }

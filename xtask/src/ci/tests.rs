@@ -81,10 +81,15 @@ pub(super) fn build_programs(command: &mut Command) -> Result<BTreeMap<String, V
 
 /// Runs a test program as cargo would.
 pub(super) fn run_program(one: &Crate, program: &PathBuf) -> Result<()> {
-    println!("     Running {}", program.display());
-    let mut command = Command::new(program);
+    run_command(one, Command::new(program))
+}
+
+/// Runs a command that starts a test program of a crate, as cargo would.
+pub(super) fn run_command(one: &Crate, mut command: Command) -> Result<()> {
+    let program = command.get_program().display().to_string();
+    println!("     Running {program}");
     command.current_dir(&one.dir);
     command.env("CARGO_MANIFEST_DIR", &one.dir);
     build::run_more_tests(&mut command);
-    process::run(&program.display().to_string(), &mut command)
+    process::run(&program, &mut command)
 }
