@@ -30,7 +30,7 @@
 
 use base::planted::{self, Bug};
 
-use crate::sync::{AtomicU64, Ordering, spin_hint};
+use crate::sync::{AtomicU64, Ordering, SPINS, spin_hint};
 
 pub(crate) const LOCK: u64 = 1;
 pub(crate) const HELD: u64 = 1 << 1;
@@ -43,9 +43,6 @@ const MARKS: u64 = LOCK | HELD | DEAD | QUEUED | HOLDS;
 /// The marks that keep a commit from locking; the planted bug is a commit that does not see
 /// readers.
 const HOLDS: u64 = HELD | SHARED | STAGING | STAGED;
-
-/// The number of times that a lock is tried before the transaction gives way.
-const SPINS: u32 = 256;
 
 /// A value of the word at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,8 +129,6 @@ impl Word {
                 return Err(LockRefusal::Held);
             }
             spin_hint();
-            #[cfg(loom)]
-            return Err(LockRefusal::Busy);
         }
         Err(LockRefusal::Busy)
     }

@@ -4,6 +4,9 @@ use std::ops::{Deref, DerefMut};
 
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+/// The number of times that the model tries a lock of a record.
+pub(crate) const SPINS: u32 = 1;
+
 /// Says to the model that this thread waits for another one.
 pub(crate) fn spin_hint() {
     loom::thread::yield_now();
