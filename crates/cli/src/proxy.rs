@@ -10,7 +10,9 @@ use std::time::Duration;
 use base::size::Size;
 use clap::{ArgGroup, Args};
 use cluster::Topology;
-use proxy::{Admin, Config, CqlTable, NodeAddress, NodeKind, Nodes, Running, Stack};
+use proxy::{
+    Admin, Config, CqlTable, NodeAddress, NodeKind, Nodes, Running, Stack, UnknownOutcome,
+};
 
 use crate::argument_values::{parse_address, parse_password, parse_time};
 use crate::build::BUILD;
@@ -115,6 +117,11 @@ pub(crate) struct Options {
     /// How long a request is tried again for while its node fails, if that is safe.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
     patience: Duration,
+    /// What a client gets for a command that was sent, and whose outcome is not known because the node died or lost
+    /// its partition: the end of its connection, as by a server that dies (close, the default), or the error
+    /// -UNKNOWN (error).
+    #[arg(long, value_name = "HOW", value_parser = unknown_outcome)]
+    unknown_outcome: Option<UnknownOutcome>,
     /// Serve figures and health over HTTP here.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     admin: Option<SocketAddr>,
@@ -166,6 +173,15 @@ fn network(text: &str) -> Result<Stack, String> {
         ("io-uring", _) => Ok(Stack::Uring),
         (_, Some(interface)) if !interface.is_empty() => Ok(Stack::Xdp(interface.to_owned())),
         _ => Err("it is none of sockets, io-uring, and xdp:INTERFACE such as xdp:eth0".to_owned()),
+    }
+}
+
+/// Parses a value of `--unknown-outcome`.
+fn unknown_outcome(text: &str) -> Result<UnknownOutcome, String> {
+    match text {
+        "close" => Ok(UnknownOutcome::Close),
+        "error" => Ok(UnknownOutcome::Error),
+        _ => Err("it is neither close nor error".to_owned()),
     }
 }
 
@@ -265,6 +281,7 @@ fn config(options: &Options) -> Result<Config, String> {
         pack_bytes: options.pack_bytes.0 as usize,
         timeout: options.timeout,
         patience: options.patience,
+        unknown_outcome: options.unknown_outcome.unwrap_or_default(),
         admin: options.admin,
         admin_certificate: certificate.clone().filter(|_| options.admin_tls),
         build: BUILD,
@@ -305,6 +322,13 @@ fn refuse_what_has_no_effect(options: &Options) -> Result<(), String> {
             "--requirepass with --cassandra: there the nodes judge the names and passwords of \
              clients, and the proxy has none of its own. Leave it out, and have the nodes ask \
              (PasswordAuthenticator)"
+                .to_owned(),
+        );
+    }
+    if before_cassandra && options.unknown_outcome.is_some() {
+        return Err(
+            "--unknown-outcome with --cassandra: drivers get WriteTimeout, as from the nodes; leave \
+             it out"
                 .to_owned(),
         );
     }

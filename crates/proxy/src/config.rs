@@ -34,6 +34,18 @@ pub enum Nodes {
     Cassandra(Vec<NodeAddress>),
 }
 
+/// How a client of Redis's protocol learns that the outcome of its command is not known: the command was sent, and
+/// the node died before it answered, or lost its partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnknownOutcome {
+    /// Its connection is closed behind the replies to the commands before, as by a server that dies. Libraries
+    /// know this case.
+    #[default]
+    Close,
+    /// By the error `-UNKNOWN`.
+    Error,
+}
+
 /// A table of Cassandra.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CqlTable {
@@ -140,6 +152,8 @@ pub struct Config {
     pub timeout: Duration,
     /// How long a query is retried while its node fails.
     pub patience: Duration,
+    /// How clients of Redis's protocol learn of unknown outcomes.
+    pub unknown_outcome: UnknownOutcome,
     /// How long a connection to a node may be idle before a request is sent that shows if the node
     /// lives.
     pub health: Duration,
@@ -194,6 +208,7 @@ impl Config {
             pack_bytes: 64 * 1024,
             timeout: Duration::from_secs(5),
             patience: Duration::from_secs(3),
+            unknown_outcome: UnknownOutcome::default(),
             health: Duration::from_secs(5),
             admin: None,
             admin_certificate: None,

@@ -41,7 +41,7 @@ mod threads;
 use std::sync::Arc;
 
 pub use admin::{Admin, Build, LogLevel};
-pub use config::{Config, CqlTable, Limits, Nodes, Stack, StartError};
+pub use config::{Config, CqlTable, Limits, Nodes, Stack, StartError, UnknownOutcome};
 pub use error::ProxyError;
 pub use node_kind::NodeKind;
 pub use running::{Running, ThreadLost};

@@ -13,6 +13,7 @@
 //! | [`route`] | the node or nodes of a command |
 //! | [`reply_merge`] | one reply made of several |
 //! | [`multi_block`] | a block, and the watched keys |
+//! | [`repeated_script`] | scripts that are sent again |
 //! | [`retry_policy`] | which queries are retried, and the errors for the others |
 //! | [`local_commands`] | commands that the proxy answers |
 //! | [`delayed_refusals`] | the answers to wrong passwords |
@@ -37,7 +38,7 @@
 //!    keys. Redis: a command on keys of several slots is split into one for each slot, each of which is
 //!    atomic by itself; all keys of a block must be in one slot.
 //! 3. A query that was not sent, or that changes nothing, is retried for a while when a node fails.
-//!    Every other query whose reply was lost is answered with `-UNKNOWN`.
+//!    The client of every other query whose reply was lost learns that its outcome is not known.
 
 pub(crate) mod client;
 pub(crate) mod command_docs;
@@ -52,6 +53,7 @@ pub(crate) mod protocol;
 pub(crate) mod publish_request;
 pub(crate) mod publish_subscribe;
 pub(crate) mod pubsub_command;
+pub(crate) mod repeated_script;
 pub(crate) mod replies;
 pub(crate) mod reply_merge;
 pub(crate) mod retry_policy;
@@ -116,6 +118,7 @@ pub(crate) fn start(
         password: config.password.clone(),
         connection_keys: config.connections.max(1),
         patience: config.patience,
+        unknown_outcome: config.unknown_outcome,
         locks,
         subscriptions: Arc::clone(&subscriptions),
         clients: Arc::clone(&about.clients),

@@ -1,5 +1,6 @@
 //! The reasons why commands are refused, in Redis's words.
 
+use base::model::abort::UNKNOWN_OUTCOME;
 use base::transaction::CallError;
 use base::{Abort, OpError};
 use resp::{Args, Writer};
@@ -104,7 +105,7 @@ pub(crate) fn write_abort(abort: &Abort, writer: &mut Writer<'_>) {
         Abort::OutOfMemory => writer.error(OUT_OF_MEMORY),
         Abort::Unacknowledged { .. } => writer.error(&format!("COMMITTED {abort}")),
         Abort::Unknown { .. } => writer.error(&format!(
-            "UNKNOWN {abort}; read what it writes to find out, before it is given again"
+            "UNKNOWN {abort}; read what it writes to find out, {UNKNOWN_OUTCOME}"
         )),
         other => writer.error(&format!("ERR {other}")),
     }
@@ -236,6 +237,10 @@ mod tests {
         // No client may repeat this automatically.
         let unknown = written(Abort::Unknown { what });
         assert!(unknown.starts_with("-UNKNOWN node 2"), "{unknown}");
+        let lost = std::str::from_utf8(LEADERSHIP_LOST).expect("text");
+        for text in [&*unknown, lost] {
+            assert!(text.trim_end().ends_with(UNKNOWN_OUTCOME), "{text}");
+        }
         assert!(unknown.contains("not known") && unknown.ends_with("\r\n"));
         assert_eq!(unknown.matches("\r\n").count(), 1);
         let partitions = vec![1, 3];

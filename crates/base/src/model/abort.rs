@@ -3,6 +3,10 @@
 use super::ids::{NodeId, Timestamp, TransactionId};
 use super::op_error::OpError;
 
+/// The end of each error of RESP that says that the outcome of a command is not known. The code `UNKNOWN` alone
+/// does not say so: a script may answer with any code. A proxy knows such errors by it.
+pub const UNKNOWN_OUTCOME: &str = "before it is given again";
+
 /// The reason why a transaction did not take effect, and what its caller may do. [`Abort::Unknown`] and
 /// [`Abort::Unacknowledged`] say that it may have taken effect, and that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

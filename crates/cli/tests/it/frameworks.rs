@@ -14,6 +14,7 @@ use testkit::{Client, eventually};
 use crate::support::clients::{run, script};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{proxy, serve, start_server};
+use crate::support::replicas::Replicas;
 
 const NODES: usize = 2;
 
@@ -90,6 +91,48 @@ fn node_queue_with_server(program: &str, part: &str) {
         command.arg(server.address.port().to_string());
         assert_eq!(run(&command, ""), "done\n");
     }
+}
+
+/// Runs a program of `queues/`, `pass` tells it the port, through a proxy before three replicas. Once a job has been
+/// executed, the leader is killed three times.
+fn although_leaders_are_killed(mut command: Command, pass: impl Fn(&mut Command, &str)) {
+    let mut replicas = Replicas::start(1, 3);
+    let proxy = proxy(&["--cluster", &replicas.file()]);
+    pass(&mut command, &proxy.address.port().to_string());
+    let is_answered = |words: &[&str], expected: &str| {
+        let mut client = Client::connect(proxy.address);
+        client.send(words);
+        client
+            .try_reply()
+            .is_ok_and(|reply| reply.shown() == expected)
+    };
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| run(&command, ""));
+        eventually("jobs are executed", || {
+            client.is_finished() || is_answered(&["EXISTS", "done"], "1")
+        });
+        assert!(!client.is_finished(), "it ends before a leader is killed");
+        for _ in 0..3 {
+            let leader = replicas.leader(1);
+            replicas.kill_node(leader);
+            std::thread::sleep(Duration::from_millis(500));
+            replicas.start_node(leader);
+        }
+        eventually("it is told that no more are killed", || {
+            is_answered(&["SET", "over", "yes"], "+OK")
+        });
+        assert_eq!(client.join().expect("it ends well"), "done\n");
+    });
+}
+
+/// Tells a program in Python the port of its server.
+fn by_environment(command: &mut Command, port: &str) {
+    command.env("PORT", port);
+}
+
+/// Tells a program in Node the port of its server.
+fn by_argument(command: &mut Command, port: &str) {
+    command.arg(port);
 }
 
 /// Runs a program of `java-frameworks/` from its source with a server.
@@ -195,6 +238,13 @@ fn rq_does_each_job_also_those_of_killed_workers() {
 }
 
 #[test]
+fn rq_does_each_job_although_leaders_are_killed() {
+    if let Some(command) = python_queue(Group::Python, "python-frameworks/rq", "rq_leaders") {
+        although_leaders_are_killed(command, by_environment);
+    }
+}
+
+#[test]
 fn channels_carry_messages_between_processes() {
     let package = "python-frameworks/channels_redis";
     python_queue_with_server(Group::Python, package, "channels_layers");
@@ -223,6 +273,13 @@ fn dramatiq_does_each_job_also_those_of_killed_workers() {
 #[test]
 fn huey_does_each_task_once() {
     python_queue_with_server(Group::Queues, "python-queues/huey", "huey_jobs");
+}
+
+#[test]
+fn huey_does_each_task_although_leaders_are_killed() {
+    if let Some(command) = python_queue(Group::Queues, "python-queues/huey", "huey_leaders") {
+        although_leaders_are_killed(command, by_environment);
+    }
 }
 
 #[test]
@@ -273,6 +330,13 @@ fn bullmq_does_each_job_although_the_server_is_killed() {
         }
         assert_eq!(client.join().expect("it ends well"), "done\n");
     });
+}
+
+#[test]
+fn bullmq_does_each_job_although_leaders_are_killed() {
+    if let Some(command) = node_queue("bullmq.js", "kills") {
+        although_leaders_are_killed(command, by_argument);
+    }
 }
 
 #[test]

@@ -18,10 +18,10 @@ use testkit::workload::transfers::Options;
 use testkit::workload::{Ended, Subject, Workload};
 use testkit::{Client, Frame, Reply, eventually};
 
-/// Returns a proxy of two threads with clients, and with `more`.
+/// Returns a proxy of two threads with clients, which get an error if an outcome is not known, and with `more`.
 fn before(file: &str, more: &[&str]) -> Server {
-    let args = [&["--cluster", file, "--network-threads", "2"], more].concat();
-    proxy(&args)
+    let threads = ["--cluster", file, "--network-threads", "2"];
+    proxy(&[&threads[..], &["--unknown-outcome", "error"], more].concat())
 }
 
 #[test]
@@ -338,6 +338,9 @@ fn mistakes_are_told_with_what_to_do() {
     assert!(affinity.contains("there are 2 threads"), "{affinity}");
     let time = said(&["proxy", "--redis", "127.0.0.1:1", "--timeout", "5"]);
     assert!(time.contains("5s or 500ms"), "{time}");
+    let outcome = ["proxy", "--redis", "127.0.0.1:1", "--unknown-outcome", "no"];
+    let outcome = said(&outcome);
+    assert!(outcome.contains("neither close nor error"), "{outcome}");
 }
 
 /// One proxy uses the directory of the locks: users without locks need not know.
@@ -396,6 +399,11 @@ fn options_without_effect_are_refused() {
             &cassandra,
             &["--node-password", "secret"],
             "give --node-user",
+        ),
+        (
+            &cassandra,
+            &["--unknown-outcome", "error"],
+            "drivers get WriteTimeout",
         ),
         (&cassandra, &["--locks", "memory"], "leave out --locks"),
         (

@@ -36,6 +36,8 @@ pub(crate) enum Pending {
     Commands(CommandQuery),
     /// A reply that waits for the replies before it.
     Ready(Bytes),
+    /// Its outcome is not known: the connection is closed in place of its reply.
+    Lost,
 }
 
 impl Pending {
@@ -43,6 +45,7 @@ impl Pending {
     fn held(&self) -> Option<usize> {
         match self {
             Pending::Ready(reply) => Some(reply.len() + size_of::<Pending>()),
+            Pending::Lost => Some(0),
             _ => None,
         }
     }
@@ -88,6 +91,8 @@ pub(crate) struct RedisClient {
     held: usize,
     /// The number of the first command of `pending`.
     first: u64,
+    /// The outcome of a command is not known, and all replies before it have left: no other leaves.
+    is_lost: bool,
 }
 
 impl RedisClient {
@@ -121,7 +126,13 @@ impl RedisClient {
             unready: 0,
             held: 0,
             first: 0,
+            is_lost: false,
         }
+    }
+
+    /// Returns `true` if the connection is to be closed, because the outcome of a command is not known.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// Returns `true` if the client has subscriptions and speaks the older protocol, in which messages
@@ -197,27 +208,53 @@ impl RedisClient {
 
     /// Gives a command its reply.
     pub(crate) fn settle(&mut self, out: &mut OutBatch, sequence: u64, reply: Bytes) {
+        if self.is_lost {
+            return;
+        }
         if sequence == self.first {
             out.put(&reply);
             self.unready -= usize::from(self.pending.pop_front().is_some());
             self.first += 1;
-            while let Some(Pending::Ready(reply)) = self.pending.front() {
-                out.put(reply);
-                let ready = self.pending.pop_front();
-                self.held -= ready.and_then(|one| one.held()).unwrap_or_default();
-                self.first += 1;
-            }
-        } else if let Some(pending) = self.pending(sequence) {
-            let ready = Pending::Ready(reply);
-            let held = ready.held().unwrap_or_default();
-            match std::mem::replace(pending, ready).held() {
-                None => self.unready -= 1,
-                Some(before) => self.held -= before,
-            }
-            self.held += held;
+            self.put_ready(out);
+        } else {
+            self.keep_in_place(sequence, Pending::Ready(reply));
         }
         self.alone &= !self.pending.is_empty();
         self.waits &= !self.pending.is_empty();
+    }
+
+    /// Ends a command whose outcome is not known, and the connection behind the replies to those before it.
+    pub(crate) fn lose(&mut self, out: &mut OutBatch, sequence: u64) {
+        self.keep_in_place(sequence, Pending::Lost);
+        self.put_ready(out);
+    }
+
+    /// Puts the replies that wait for no others.
+    fn put_ready(&mut self, out: &mut OutBatch) {
+        while let Some(Pending::Ready(reply)) = self.pending.front() {
+            out.put(reply);
+            let ready = self.pending.pop_front();
+            self.held -= ready.and_then(|one| one.held()).unwrap_or_default();
+            self.first += 1;
+        }
+        if matches!(self.pending.front(), Some(Pending::Lost)) {
+            self.is_lost = true;
+            self.pending.clear();
+            (self.unready, self.held) = (0, 0);
+        }
+    }
+
+    /// Keeps the end of a command that waits for earlier replies.
+    fn keep_in_place(&mut self, sequence: u64, end: Pending) {
+        let Some(pending) = self.pending(sequence) else {
+            return;
+        };
+        let held = end.held().unwrap_or_default();
+        match std::mem::replace(pending, end).held() {
+            None => self.unready -= 1,
+            Some(before) => self.held -= before,
+        }
+        self.held += held;
     }
 }
 
@@ -225,17 +262,21 @@ impl RedisClient {
 mod tests {
     use super::*;
 
+    fn some_client() -> RedisClient {
+        let id = ClientId {
+            place: 0,
+            thread: 0,
+            number: 1,
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        RedisClient::new(id, address, Duration::ZERO, true)
+    }
+
     #[test]
     fn replies_leave_in_the_order_of_commands() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let id = ClientId {
-                place: 0,
-                thread: 0,
-                number: 1,
-            };
-            let address = SocketAddr::from(([127, 0, 0, 1], 1));
-            let mut client = RedisClient::new(id, address, Duration::ZERO, true);
+            let mut client = some_client();
             let mut out = OutBatch::default();
             let (mut open, mut sent) = (Vec::new(), 0);
             while sent < 100 || !open.is_empty() {
@@ -260,8 +301,37 @@ mod tests {
                 assert_eq!(client.held(), held.sum::<usize>());
                 assert_eq!(client.unready, open.len());
             }
-            assert!(client.is_idle());
+            assert!(client.is_idle() && !client.is_lost());
             let expected: String = (0..100).map(|number| format!("{number} ")).collect();
+            assert_eq!(out.text(), expected, "seed {seed}");
+        }
+    }
+
+    /// The replies before an unknown outcome leave, and none behind it, in whichever order they come.
+    #[test]
+    fn a_connection_ends_at_an_unknown_outcome() {
+        const COMMANDS: u64 = 12;
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut client = some_client();
+            let mut out = OutBatch::default();
+            let lost = random.u64(..COMMANDS);
+            let mut open: Vec<u64> = (0..COMMANDS)
+                .map(|_| client.expect(Pending::Waiting))
+                .collect();
+            random.shuffle(&mut open);
+            let mut is_first = false;
+            for (ended, &number) in open.iter().enumerate() {
+                match number == lost {
+                    true => client.lose(&mut out, number),
+                    false => client.settle(&mut out, number, format!("{number} ").into()),
+                }
+                let before = open[..=ended].iter().filter(|&&number| number <= lost);
+                is_first = before.count() as u64 == lost + 1;
+                assert_eq!(client.is_lost(), is_first, "seed {seed}");
+            }
+            assert!(is_first && client.is_idle() && client.held() == 0);
+            let expected: String = (0..lost).map(|number| format!("{number} ")).collect();
             assert_eq!(out.text(), expected, "seed {seed}");
         }
     }

@@ -21,6 +21,9 @@ use resp::{Args, Span};
 
 use crate::runtime::query::{ConnectionKey, NodeIndex};
 
+/// The command with which a block begins, encoded.
+pub(crate) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+
 /// The cost of a watched key besides its own bytes: its version, and the lengths of both.
 const VERSION_BYTES: usize = 48;
 
@@ -78,7 +81,7 @@ impl Block {
             );
             write_command(&mut out, &request);
         }
-        write_command(&mut out, &[b"MULTI"]);
+        out.extend_from_slice(MULTI);
         for command in &self.commands {
             out.extend_from_slice(command);
         }

@@ -17,13 +17,13 @@ use super::delayed_refusals::DelayedRefusals;
 use super::multi_block;
 use super::outcome::{CommandOutcome, DeferredOutcome};
 use super::reply_merge::{MergeRule, ReplyMerge};
-use super::retry_policy;
 use super::route::{self, CommandPart, CommandRoute};
 use super::shared_state::RedisState;
 use super::slot_map::SlotMap;
 use super::thread_subscribers::ThreadSubscribers;
 use super::wire::RedisConnectionProperties;
 use super::{command_docs, delayed_refusals, local_commands};
+use super::{repeated_script, retry_policy};
 use crate::locks::pending_requests::PendingRequests;
 use crate::runtime::inflight_budget::QueryCounts;
 use crate::runtime::protocol::{
@@ -133,9 +133,14 @@ impl ClientProtocol for RedisProtocol {
         let query = reply.query;
         match reply.result {
             Ok(answer) => {
-                match retry_policy::hint(&answer).filter(|hint| self.believes(&query, *hint)) {
-                    Some(hint) => self.redirect(client, query, hint, answer.bytes, context),
-                    None => self.settle(client, &query, answer.bytes, reply.connection, context),
+                match retry_policy::hint(&answer)
+                    .filter(|hint| self.believes(&query, *hint, &answer.bytes))
+                {
+                    Some(hint) => self.redirect(client, query, hint, answer, context),
+                    None => {
+                        let bytes = repeated_script::own_reply(&query, answer);
+                        self.settle(client, &query, bytes, reply.connection, context);
+                    }
                 }
             }
             Err(failure) => self.failed(client, query, &failure, context),
@@ -144,6 +149,10 @@ impl ClientProtocol for RedisProtocol {
 
     fn may_wait_for_ever(&self, client: &RedisClient) -> bool {
         client.waits && !client.is_idle()
+    }
+
+    fn is_over(&self, client: &RedisClient) -> bool {
+        client.is_lost()
     }
 
     fn gone(&mut self, client: &mut RedisClient, context: &mut RequestContext<'_>) {

@@ -9,10 +9,11 @@ use super::client::{Pending, RedisClient};
 use super::protocol::RedisProtocol;
 use super::retry_policy::{self, RetryHint};
 use super::wire::RedisConnectionProperties;
-use super::{command_docs, route};
+use super::{command_docs, repeated_script, route};
+use crate::config::UnknownOutcome;
 use crate::node_kind::NodeKind;
 use crate::runtime::protocol::RequestContext;
-use crate::runtime::query::{BackendQuery, NodeIndex, QueryFailure};
+use crate::runtime::query::{BackendAnswer, BackendQuery, NodeIndex, QueryFailure};
 
 /// Precedes a command that another node is to execute although the slot is not its own yet.
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
@@ -21,11 +22,16 @@ impl RedisProtocol {
     /// Returns `true` if an error can be believed. Scripts and functions answer with any text that
     /// their authors like, and servers that know of no others have no reason to name one. A redirection
     /// from a script is followed once, to a node that is known and that checks itself if it has the
-    /// slot; the script is not sent twice to a node that may have executed it.
-    pub(super) fn believes(&self, query: &BackendQuery, hint: RetryHint) -> bool {
-        let script = route::is_script(query.route);
+    /// slot; the script is not sent twice to a node that may have executed it. Nodes of Kumiki say that
+    /// nothing has happened, and their errors cannot be those of a script that was sent again.
+    pub(super) fn believes(&self, query: &BackendQuery, hint: RetryHint, error: &[u8]) -> bool {
+        let kumiki = self.state.kind == NodeKind::Kumiki;
+        let script = route::is_script(query.route) && !repeated_script::is_in_block(query);
         match hint {
-            RetryHint::Later => !script || query.safe,
+            RetryHint::Later => {
+                !script || query.safe || kumiki && retry_policy::says_nothing_happened(error)
+            }
+            RetryHint::Unknown => query.safe,
             _ if self.state.kind == NodeKind::RedisServers => false,
             RetryHint::Moved { slot, to } | RetryHint::Ask { slot, to } => {
                 let other = |to| {
@@ -59,7 +65,7 @@ impl RedisProtocol {
         let protocol = client.protocol;
         let kumiki = self.state.kind == NodeKind::Kumiki;
         let reply = match client.pending(query.sequence) {
-            None | Some(Pending::Waiting | Pending::Ready(_)) => bytes,
+            None | Some(Pending::Waiting | Pending::Ready(_) | Pending::Lost) => bytes,
             Some(Pending::Scan(cursors)) => route::scanned(&bytes, *cursors),
             Some(Pending::Published(message)) => {
                 message.reply(&self.state.subscriptions, query.node, bytes)
@@ -86,8 +92,27 @@ impl RedisProtocol {
             }
             Some(Pending::ThreadWatch(_)) => bytes,
         };
-        client.settle(context.out, query.sequence, reply);
+        self.answer(client, query, reply, context);
         release_own(client, query, context);
+    }
+
+    /// Gives a client the reply to a query, or closes its connection if the outcome of the query is not known.
+    fn answer(
+        &self,
+        client: &mut RedisClient,
+        query: &BackendQuery,
+        reply: Bytes,
+        context: &mut RequestContext<'_>,
+    ) {
+        let closes = self.state.unknown_outcome == UnknownOutcome::Close;
+        if closes && retry_policy::is_unknown(&reply) {
+            self.state.warn(
+                "a client is closed: the outcome of its command is not known (--unknown-outcome)",
+            );
+            client.lose(context.out, query.sequence);
+        } else {
+            client.settle(context.out, query.sequence, reply);
+        }
     }
 
     /// Follows a node's redirection to another node, or its request to retry.
@@ -96,10 +121,11 @@ impl RedisProtocol {
         client: &mut RedisClient,
         query: BackendQuery,
         hint: RetryHint,
-        error: Bytes,
+        answer: BackendAnswer,
         context: &mut RequestContext<'_>,
     ) {
-        let query = plain(query);
+        let error = repeated_script::own_reply(&query, answer);
+        let query = self.to_repeat(query);
         let own = query.connection.is_some();
         let Some(pause) = retry_policy::pause(&query, context.now, self.state.patience) else {
             let refused = retry_policy::refused(&error, self.state.nodes.address(query.node));
@@ -143,7 +169,10 @@ impl RedisProtocol {
                 };
                 send_again(client, asking, node, Duration::ZERO, context);
             }
-            RetryHint::Moved { .. } | RetryHint::Ask { .. } | RetryHint::Later => {
+            RetryHint::Moved { .. }
+            | RetryHint::Ask { .. }
+            | RetryHint::Later
+            | RetryHint::Unknown => {
                 self.state.request_refresh();
                 let node = self.node_again(client, &query);
                 send_again(client, query, node, pause, context);
@@ -165,6 +194,14 @@ impl RedisProtocol {
         all[at.map_or(0, |at| at + 1) % all.len()]
     }
 
+    /// Returns a query in the form in which it is sent again.
+    fn to_repeat(&self, query: BackendQuery) -> BackendQuery {
+        match self.state.kind {
+            NodeKind::Kumiki => repeated_script::in_block(plain(query)),
+            _ => plain(query),
+        }
+    }
+
     /// Handles a query that has no answer.
     pub(super) fn failed(
         &mut self,
@@ -173,7 +210,7 @@ impl RedisProtocol {
         failure: &QueryFailure,
         context: &mut RequestContext<'_>,
     ) {
-        let query = plain(query);
+        let query = self.to_repeat(query);
         self.state.request_refresh();
         if query.connection.is_some() {
             // The connection that watched is gone: the watched keys may have changed.
@@ -209,7 +246,7 @@ impl RedisProtocol {
     ) {
         match client.pending(query.sequence) {
             Some(Pending::Merging(_)) => self.settle(client, query, reply, 0, context),
-            _ => client.settle(context.out, query.sequence, reply),
+            _ => self.answer(client, query, reply, context),
         }
         release_own(client, query, context);
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::model::abort::UNKNOWN_OUTCOME;
 use bytes::Bytes;
 
 use crate::runtime::query::{BackendAnswer, BackendQuery, QueryFailure};
@@ -20,6 +21,8 @@ pub(crate) enum RetryHint {
     Ask { slot: u16, to: Option<SocketAddr> },
     /// The node cannot execute it for now; nothing has happened.
     Later,
+    /// The node does not know its outcome: it may be sent again if it changes nothing.
+    Unknown,
 }
 
 /// Returns the action that the answer asks for, if it is such an error.
@@ -46,8 +49,20 @@ pub(crate) fn hint(answer: &BackendAnswer) -> Option<RetryHint> {
             })
         }
         "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" => Some(RetryHint::Later),
+        "UNKNOWN" if is_unknown(error) => Some(RetryHint::Unknown),
         _ => None,
     }
+}
+
+/// Returns `true` for an error, of a node or of the proxy, which says that the outcome of a command is not known.
+pub(crate) fn is_unknown(reply: &[u8]) -> bool {
+    let line = reply.strip_suffix(b"\r\n").unwrap_or_default();
+    line.first() == Some(&b'-') && line.ends_with(UNKNOWN_OUTCOME.as_bytes())
+}
+
+/// Returns `true` for an error of a node of Kumiki that says so.
+pub(crate) fn says_nothing_happened(error: &[u8]) -> bool {
+    error.trim_ascii_end().ends_with(NOTHING.as_bytes())
 }
 
 /// Reads an address as nodes write it: an IPv6 address has no brackets.
@@ -95,7 +110,7 @@ pub(crate) fn told(failure: &QueryFailure, safe: bool, node: SocketAddr) -> Byte
         }
         QueryFailure::Lost(why) => format!(
             "{UNKNOWN}node {node} {why}: whether the command took effect is not known; read what \
-             it writes to find out, before it is given again\r\n"
+             it writes to find out, {UNKNOWN_OUTCOME}\r\n"
         ),
     };
     text.into()
@@ -178,6 +193,20 @@ mod tests {
         }
         let lost = told(&QueryFailure::Lost(why), false, node);
         assert!(lost.starts_with(b"-UNKNOWN node 127.0.0.1:7000 has closed"));
+        assert!(is_unknown(&lost));
+        // A script may answer with any code, and a value may be any text.
+        for other in [
+            "-UNKNOWN job\r\n",
+            "-LOADING before it is given\r\n",
+            "+before it is given again\r\n",
+            "$24\r\nbefore it is given again\r\n",
+        ] {
+            assert!(!is_unknown(other.as_bytes()), "{other}");
+            assert_eq!(
+                hint(&answer(other, None)).is_some(),
+                other.starts_with("-LOADING")
+            );
+        }
         assert_eq!(
             refused(b"-MOVED 1 127.0.0.1:7001\r\n", node),
             "-LOADING node 127.0.0.1:7000 answers 'MOVED 1 127.0.0.1:7001'; nothing has happened, retry it\r\n"

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use super::commands::Commands;
 use super::slot_map::SlotMap;
 use super::subscription_service::SubscriptionService;
-use crate::config::Limits;
+use crate::config::{Limits, UnknownOutcome};
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
 use crate::node_kind::NodeKind;
@@ -54,6 +54,8 @@ pub(crate) struct RedisState {
     pub(crate) databases: u8,
     /// How long a query is retried.
     pub(crate) patience: Duration,
+    /// How clients learn of unknown outcomes.
+    pub(crate) unknown_outcome: UnknownOutcome,
     /// The locks, if the proxy keeps any.
     pub(crate) locks: Option<Arc<LockService>>,
     pub(crate) subscriptions: Arc<SubscriptionService>,
@@ -78,6 +80,7 @@ pub(crate) struct RedisOptions {
     pub(crate) password: Option<String>,
     pub(crate) connection_keys: u8,
     pub(crate) patience: Duration,
+    pub(crate) unknown_outcome: UnknownOutcome,
     pub(crate) locks: Option<Arc<LockService>>,
     pub(crate) subscriptions: Arc<SubscriptionService>,
     pub(crate) about: InfoWriter,
@@ -98,6 +101,7 @@ impl RedisState {
             connection_keys: setting.connection_keys,
             databases: known.databases,
             patience: setting.patience,
+            unknown_outcome: setting.unknown_outcome,
             locks: setting.locks,
             subscriptions: setting.subscriptions,
             about: setting.about,
@@ -113,7 +117,11 @@ impl RedisState {
     /// Counts a client's wrong name or password, and logs it at a limited rate.
     pub(crate) fn note_wrong_password(&self) {
         self.clients.refuse_password();
-        let text = "a client gave a wrong name or password";
+        self.warn("a client gave a wrong name or password");
+    }
+
+    /// Writes a log line that clients cause, at a limited rate.
+    pub(crate) fn warn(&self, text: &'static str) {
         let now = self.started.elapsed();
         if let Some(left_out) = self.log_limit.lock().count(text, now) {
             tracing::warn!("{text}{left_out}");

@@ -334,7 +334,7 @@ impl SubscriptionHub {
             Some(hint) => {
                 let other = match hint {
                     RetryHint::Moved { to, .. } | RetryHint::Ask { to, .. } => to.and_then(known),
-                    RetryHint::Later => None,
+                    RetryHint::Later | RetryHint::Unknown => None,
                 };
                 self.move_place(id, node, other.unwrap_or(node), now + PAUSE);
                 true

@@ -262,7 +262,10 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
             return;
         };
         connection.in_ready = false;
-        if connection.dead || connection.progress == InputProgress::Close || self.stopping {
+        let takes_no_more = connection.dead
+            || connection.progress == InputProgress::Close
+            || self.protocol.is_over(&connection.client);
+        if takes_no_more || self.stopping {
             return list(&mut self.touched, &mut connection.in_touched, place);
         }
         if connection.out.len() > self.protocol.unread() {
@@ -407,7 +410,8 @@ impl<N: Network, F: ClientProtocol> Frontend<N, F> {
                 InputProgress::Done => idle && (connection.finished || self.stopping),
                 InputProgress::AwaitsReply | InputProgress::AwaitsRoom => idle && self.stopping,
             };
-            if connection.dead || ends {
+            let is_over = len == 0 && self.protocol.is_over(&connection.client);
+            if connection.dead || ends || is_over {
                 self.close(place, network, now);
             }
         }

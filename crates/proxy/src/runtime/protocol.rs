@@ -108,6 +108,12 @@ pub(crate) trait ClientProtocol: Send + 'static {
         false
     }
 
+    /// Returns `true` if the connection is to be closed as soon as the client's output is written, whatever else it
+    /// has asked for.
+    fn is_over(&self, _: &Self::Client) -> bool {
+        false
+    }
+
     /// Handles that the client is gone; queries with its own connection keys can be given up.
     fn gone(&mut self, client: &mut Self::Client, context: &mut RequestContext<'_>);
 

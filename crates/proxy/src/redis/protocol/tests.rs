@@ -5,6 +5,7 @@ use super::super::commands::tests::some;
 use super::super::shared_state::{ClusterMetadata, RedisOptions};
 use super::super::subscription_service::{HubRequest, SubscriptionEvent, SubscriptionService};
 use super::*;
+use crate::config::UnknownOutcome;
 use crate::node_kind::NodeKind;
 use crate::nodes::Nodes;
 use crate::runtime::inflight_budget::InflightBudget;
@@ -29,6 +30,7 @@ fn state(kind: NodeKind) -> Arc<RedisState> {
         password: None,
         connection_keys: 1,
         patience: Duration::from_secs(1),
+        unknown_outcome: UnknownOutcome::Close,
         locks: None,
         subscriptions: Arc::new(SubscriptionService::new(1, kind)),
         about: Box::new(|_| String::new()),
@@ -107,6 +109,11 @@ impl Stage {
     }
 
     fn read(&mut self) -> InputProgress {
+        if self.protocol.is_over(&self.client) {
+            // Nothing more is read.
+            self.input.clear();
+            return InputProgress::Close;
+        }
         self.with(|protocol, client, input, context| protocol.read(client, input, context))
     }
 
@@ -199,6 +206,7 @@ fn any_reply(random: &mut fastrand::Rng) -> Result<BackendAnswer, QueryFailure> 
         b"-ASK 12182 127.0.0.1:1\r\n",
         b"-ASK 5061 127.0.0.1:2\r\n",
         b"-TRYAGAIN\r\n",
+        b"-UNKNOWN it must be read before it is given again\r\n",
         b"-\r\n",
         b"_\r\n",
     ];
@@ -287,6 +295,10 @@ fn no_request_or_reply_breaks_a_protocol() {
             NodeKind::RedisServers,
         ][seed as usize % 3];
         let mut stage = Stage::new(kind);
+        if random.bool() {
+            let state = Arc::get_mut(&mut stage.protocol.state);
+            state.expect("one owner").unknown_outcome = UnknownOutcome::Error;
+        }
         for _ in 0..random.usize(1..60) {
             let name = NAMES[random.usize(..NAMES.len())];
             let count = random.usize(..7);
@@ -386,6 +398,54 @@ fn a_block_on_a_connection_of_its_own_is_not_overtaken() {
     stage.answer(block, plain(b"*1\r\n+OK\r\n"));
     assert_eq!(stage.read(), InputProgress::Done);
     assert_eq!(stage.take().len(), 1);
+}
+
+/// A node that does not lead refuses a script, and has not executed it. From then on nodes get it as a block, and an
+/// error of the script is not taken for one of the node.
+#[test]
+fn a_script_is_sent_again_until_a_node_executes_it() {
+    const SCRIPT: &[&[u8]] = &[b"EVAL", b"return 1", b"1", b"foo"];
+    const NONE_LEADS: &[u8] = b"-CLUSTERDOWN none leads; nothing has happened, retry it\r\n";
+    const OF_SCRIPT: &[u8] = b"-CLUSTERDOWN says the script\r\n";
+    const MOVED: &[u8] = b"-MOVED 12182 127.0.0.1:1\r\n";
+    let aborted = |error: &'static [u8]| {
+        Ok(BackendAnswer {
+            bytes: Bytes::from_static(b"-EXECABORT it is not executed\r\n"),
+            earlier_error: Some(Bytes::from_static(error)),
+        })
+    };
+    for (reply, expected) in [
+        (plain(b"*1\r\n:1\r\n"), &b":1\r\n"[..]),
+        (
+            plain(b"*1\r\n-MOVED 12182 127.0.0.1:2\r\n"),
+            b"-MOVED 12182 127.0.0.1:2\r\n",
+        ),
+        (aborted(b"-OOM no memory\r\n"), b"-OOM no memory\r\n"),
+    ] {
+        let mut stage = Stage::new(NodeKind::Kumiki);
+        stage.send(SCRIPT);
+        let first = stage.take().remove(0);
+        let plain_bytes = first.bytes.clone();
+        stage.answer(first, plain(NONE_LEADS));
+        for refusal in [aborted(MOVED), plain(NONE_LEADS), aborted(MOVED)] {
+            let query = stage.take().remove(0);
+            let (begin, end) = ("*1\r\n$5\r\nMULTI\r\n", "*1\r\n$4\r\nEXEC\r\n");
+            let block = [begin.as_bytes(), &plain_bytes, end.as_bytes()].concat();
+            assert_eq!((&query.bytes[..], query.replies), (&block[..], 3));
+            stage.answer(query, refusal);
+        }
+        let query = stage.take().remove(0);
+        stage.answer(query, reply);
+        assert_eq!(stage.out.text().as_bytes(), expected);
+        assert!(stage.take().is_empty());
+    }
+    for kind in [NodeKind::Kumiki, NodeKind::RedisCluster] {
+        let mut stage = Stage::new(kind);
+        stage.send(SCRIPT);
+        let query = stage.take().remove(0);
+        stage.answer(query, plain(OF_SCRIPT));
+        assert_eq!(stage.out.text().as_bytes(), OF_SCRIPT);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cluster::slot;
+use kumiki_proxy::UnknownOutcome;
 
 use crate::redis::support::{Proxy, connect, redis_server};
 use testkit::eventually;
@@ -261,6 +262,7 @@ fn what_is_under_way_to_a_silent_node_goes_to_the_one_that_replaces_it() {
         |config| {
             config.timeout = Duration::from_secs(3600);
             config.patience = Duration::from_secs(3600);
+            config.unknown_outcome = UnknownOutcome::Error;
         },
         &[nodes[0].address],
     );

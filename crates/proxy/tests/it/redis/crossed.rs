@@ -109,6 +109,7 @@ fn replies_do_not_cross_clients_while_nodes_die() {
                 runtime(config);
                 config.timeout = std::time::Duration::from_millis(300);
                 config.patience = std::time::Duration::from_millis(600);
+                config.unknown_outcome = kumiki_proxy::UnknownOutcome::Error;
             },
             &addresses,
         );

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cluster::slot;
-use kumiki_proxy::{Config, NodeAddress, Nodes};
+use kumiki_proxy::{Config, NodeAddress, Nodes, UnknownOutcome};
 use rustix::process::Signal;
 
 use crate::redis::support::{Proxy, connect, machines, redis_server};
@@ -33,6 +33,7 @@ fn a_node_that_stands_still_holds_up_only_its_own_keys() {
                 runtime(config);
                 config.timeout = Duration::from_secs(1);
                 config.patience = Duration::from_secs(1);
+                config.unknown_outcome = UnknownOutcome::Error;
                 // Small, so that it is full at once.
                 config.queue = 16;
             },
@@ -83,10 +84,11 @@ fn a_dead_node_is_told_of_and_its_successor_is_found() {
     let mut servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     let [near, far] = keys();
-    let proxy = Proxy::start(
-        |config| config.patience = Duration::from_millis(300),
-        &addresses,
-    );
+    let change = |config: &mut Config| {
+        config.patience = Duration::from_millis(300);
+        config.unknown_outcome = UnknownOutcome::Error;
+    };
+    let proxy = Proxy::start(change, &addresses);
     let mut client = connect(proxy.address);
     assert_eq!(client.told(&format!("MSET {near} 1 {far} 1")), "+OK");
     servers[1].kill();
@@ -108,6 +110,51 @@ fn a_dead_node_is_told_of_and_its_successor_is_found() {
     assert_eq!(client.told(&format!("MGET {near} {far}")), "[1 3]");
 }
 
+/// A server that stands still is given up: the clients whose writes it may have executed lose their connections, and
+/// others get their replies. When it dies, clients that wait for elements lose theirs.
+#[test]
+fn an_unknown_outcome_ends_the_connection() {
+    let Some(program) = redis_server() else {
+        return;
+    };
+    let mut servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
+    let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
+    let [near, far] = keys();
+    for runtime in machines() {
+        let proxy = Proxy::start(
+            |config| {
+                runtime(config);
+                config.timeout = Duration::from_secs(1);
+                config.patience = Duration::from_secs(20);
+            },
+            &addresses,
+        );
+        let [mut writer, mut reader, mut waiting] = [(); 3].map(|()| connect(proxy.address));
+        assert_eq!(writer.told(&format!("SET {far} 1")), "+OK");
+        servers[1].signal(Signal::STOP);
+        reader.send(&["GET", far]);
+        writer.send(&["SET", near, "1"]);
+        writer.send(&["SET", far, "2"]);
+        writer.send(&["SET", near, "2"]);
+        // The replies before the one that is lost come, and none behind it.
+        assert_eq!(writer.reply().shown(), "+OK");
+        assert!(writer.try_reply().is_err(), "the connection goes on");
+        servers[1].signal(Signal::CONT);
+        // A read has no outcome that could be unknown.
+        let read = reader.reply().shown();
+        assert!(["1", "2"].contains(&&*read), "{read}");
+        waiting.send(&["BLPOP", &format!("{{{far}}}list"), "0"]);
+        testkit::eventually("it waits", || {
+            let info = connect(addresses[1]).told("INFO clients");
+            info.contains("blocked_clients:1")
+        });
+        servers[1].kill();
+        assert!(waiting.try_reply().is_err(), "the connection goes on");
+        assert_eq!(reader.told(&format!("STRLEN {near}")), "1");
+        servers[1].restart();
+    }
+}
+
 /// A command on two servers, one of which is gone: the error does not claim that nothing has happened.
 #[test]
 fn what_was_done_in_part_is_said_so() {
@@ -116,7 +163,10 @@ fn what_was_done_in_part_is_said_so() {
     };
     let mut servers = [Redis::start(&program, &[]), Redis::start(&program, &[])];
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    let brief = |config: &mut kumiki_proxy::Config| config.patience = Duration::from_millis(200);
+    let brief = |config: &mut Config| {
+        config.patience = Duration::from_millis(200);
+        config.unknown_outcome = UnknownOutcome::Error;
+    };
     let proxy = Proxy::start(brief, &addresses);
     let [near, far] = keys();
     let mut client = connect(proxy.address);

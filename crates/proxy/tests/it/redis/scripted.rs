@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::redis::support::{Proxy, connect, scripted};
+use kumiki_proxy::UnknownOutcome;
 use testkit::eventually;
 
 /// Returns a reply to `COMMAND`: name, arity, flag, and the positions of keys.
@@ -105,6 +106,52 @@ fn what_a_script_says_of_slots_is_not_believed() {
             }
         }
         assert!(evil.accept().is_err(), "a stranger was believed");
+    }
+}
+
+/// A node may not know the outcome of a command itself. A read is given again; any other command ends the connection.
+/// A script that answers with the same code is believed to know what it says.
+#[test]
+fn an_outcome_that_a_node_does_not_know_ends_the_connection() {
+    const LOST: &str = "UNKNOWN the leader changed; look first, before it is given again";
+    for unknown_outcome in [UnknownOutcome::Close, UnknownOutcome::Error] {
+        let reads = AtomicUsize::new(0);
+        let node = scripted(
+            move |words| {
+                Some(match (&words[0][..], words.get(1).map(Vec::as_slice)) {
+                    (b"COMMAND", _) => commands(),
+                    (b"CLUSTER", _) => NO_CLUSTER.to_owned(),
+                    (b"EVAL", Some(said)) => format!("-{}\r\n", String::from_utf8_lossy(said)),
+                    (b"GET", _) if reads.fetch_add(1, Ordering::SeqCst) > 0 => {
+                        "+read\r\n".to_owned()
+                    }
+                    _ => format!("-{LOST}\r\n"),
+                })
+            },
+            || {},
+        );
+        let proxy = Proxy::start(|config| config.unknown_outcome = unknown_outcome, &[node]);
+        let mut client = connect(proxy.address);
+        assert_eq!(client.told("GET a"), "+read");
+        let own = "UNKNOWN job";
+        assert_eq!(
+            client.call(&["EVAL", own, "1", "a"]).shown(),
+            format!("-{own}")
+        );
+        for words in [
+            &["SET", "a", "1"][..],
+            &["EVAL", LOST, "1", "a"],
+            &["BLPOP", "a", "0"],
+        ] {
+            let mut client = connect(proxy.address);
+            client.send(&["GET", "a"]);
+            client.send(words);
+            assert_eq!(client.reply().shown(), "+read");
+            match unknown_outcome {
+                UnknownOutcome::Close => assert!(client.try_reply().is_err(), "{words:?}"),
+                UnknownOutcome::Error => assert_eq!(client.reply().shown(), format!("-{LOST}")),
+            }
+        }
     }
 }
 

@@ -1,0 +1,45 @@
+"""RQ: a worker that goes on although the leaders of its server are killed, until the key `over` is there. Says "done"
+when each job has been done."""
+
+import redis
+from rq import Queue, Retry
+from rq.intermediate_queue import IntermediateQueue
+from rq.registry import FailedJobRegistry, StartedJobRegistry
+
+from workers import PORT, URL, Worker, client, done, wait
+
+BATCH = 10
+
+
+def count(number):
+    done(number)
+
+
+def main():
+    connection = redis.Redis(port=PORT)
+    queue = Queue(connection=connection)
+    failed = FailedJobRegistry(queue=queue)
+    started = StartedJobRegistry(queue=queue)
+    taken = IntermediateQueue(queue.key, connection)
+    given = set()
+
+    def are_all_done():
+        # A job whose connection was lost on its way to the worker, or at its end, is left over. RQ's own maintenance
+        # would give it again some minutes later.
+        if len(queue) == 0 and started.get_job_count(cleanup=False) == 0:
+            for job in taken.get_job_ids():
+                taken.remove(job)
+                queue.push_job_id(job)
+        for job in failed.get_job_ids():
+            failed.requeue(job)
+        return given <= {int(number) for number in client.hkeys("done")}
+
+    with Worker("rq.cli", "worker", "--url", URL) as worker:
+        while not client.exists("over"):
+            batch = range(len(given), len(given) + BATCH)
+            given.update(batch)
+            for number in batch:
+                queue.enqueue(count, number, retry=Retry(max=100))
+            wait("a batch of jobs is done", are_all_done)
+        assert worker.process.poll() is None, "the worker has ended"
+    print("done")
