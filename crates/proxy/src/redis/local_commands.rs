@@ -366,6 +366,11 @@ fn about_client(state: &RedisState, client: &mut RedisClient, args: Args<'_>, ou
             writer.verbatim(b"txt", line.as_bytes());
         }
         (b"no-evict" | b"no-touch", 3) => writer.ok(),
+        (b"tracking", 3) if args.at(2).eq_ignore_ascii_case(b"off") => writer.ok(),
+        (b"tracking" | b"caching" | b"trackinginfo" | b"getredir", _) => writer.error(
+            "ERR the proxy does not tell clients that keys have changed: turn the client-side cache \
+             off, or connect it to the nodes",
+        ),
         _ => writer.error(
             "ERR the proxy has CLIENT ID, GETNAME, SETNAME, SETINFO, INFO, LIST (of this \
              connection), NO-EVICT and NO-TOUCH",

@@ -448,6 +448,28 @@ fn a_script_is_sent_again_until_a_node_executes_it() {
     }
 }
 
+/// A client whose cache would never be told of changes must not believe that it has one.
+#[test]
+fn client_side_caches_are_refused() {
+    let mut stage = Stage::new(NodeKind::Kumiki);
+    stage.send(&[b"CLIENT", b"TRACKING", b"off"]);
+    assert_eq!(stage.out.text(), "+OK\r\n");
+    for words in [
+        &[&b"CLIENT"[..], b"TRACKING", b"ON"][..],
+        &[b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"NOLOOP"],
+        &[b"CLIENT", b"CACHING", b"YES"],
+    ] {
+        stage.out = OutBatch::default();
+        stage.send(words);
+        assert!(stage.take().is_empty(), "no node is asked");
+        let text = stage.out.text();
+        assert!(
+            text.starts_with("-ERR ") && text.contains("connect it to the nodes"),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn what_one_query_has_taught_is_forgotten_when_the_nodes_have_told() {
     let mut stage = Stage::new(NodeKind::RedisCluster);
