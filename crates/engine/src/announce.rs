@@ -70,40 +70,75 @@ fn announce_all(
     let mut created: HashSet<&[u8]> = HashSet::new();
     let mut flushed = false;
     for (write, seen) in writes.iter().zip(locked) {
-        let RecordWrite { record, version } = *write;
-        if record == engine.generation {
-            flushed = true;
-            continue;
-        }
-        let (key, old) = (record.key(), RecordRef::version(*seen));
-        if is_system(key) {
-            // A database was flushed, or two were exchanged.
-            flushed |= key == DATABASES && !old.is_never();
-            continue;
-        }
-        announce_expiry(engine, &*listener, key, old);
-        let existed = lives(engine, key, old);
-        let is_new = !existed && !version.is_absent();
-        if noted.contains(key) {
-            created.extend(is_new.then_some(key));
-            continue;
-        }
-        if is_new {
-            call(engine, &*listener, (key, KeyEvent::New, tid));
-        }
-        if let Some(event) = effect(old, version, existed) {
-            call(engine, &*listener, (key, event, tid));
+        let key = write.record.key();
+        let is_noted = noted.contains(key);
+        match announce_write(engine, &*listener, (*write, *seen), is_noted, tid) {
+            Some(UnannouncedEffect::Flush) => flushed = true,
+            Some(UnannouncedEffect::New) => drop(created.insert(key)),
+            None => {}
         }
     }
     if flushed {
         listener.flushed(tid);
     }
-    for NotedEvent { key, event } in events {
-        if created.remove(&**key) {
-            call(engine, &*listener, (key, KeyEvent::New, tid));
-        }
-        call(engine, &*listener, (key, *event, tid));
+    for noted in events {
+        let is_new = created.remove(&*noted.key);
+        announce_noted(engine, &*listener, noted, is_new, tid);
     }
+}
+
+/// What is announced of a write after all writes.
+pub(crate) enum UnannouncedEffect {
+    /// Keys were flushed, or databases exchanged.
+    Flush,
+    /// The key is new: that comes before its first noted event.
+    New,
+}
+
+/// Announces a write that is current now, as far as the transaction has noted no event of its key. `seen` is the word
+/// that it has replaced.
+pub(crate) fn announce_write(
+    engine: &Engine,
+    listener: &dyn KeyListener,
+    (RecordWrite { record, version }, seen): (RecordWrite, WordValue),
+    is_noted: bool,
+    tid: Tid,
+) -> Option<UnannouncedEffect> {
+    if record == engine.generation {
+        return Some(UnannouncedEffect::Flush);
+    }
+    let (key, old) = (record.key(), RecordRef::version(seen));
+    if is_system(key) {
+        let flushes = key == DATABASES && !old.is_never();
+        return flushes.then_some(UnannouncedEffect::Flush);
+    }
+    announce_expiry(engine, listener, key, old);
+    let existed = lives(engine, key, old);
+    let is_new = !existed && !version.is_absent();
+    if is_noted {
+        return is_new.then_some(UnannouncedEffect::New);
+    }
+    if is_new {
+        call(engine, listener, (key, KeyEvent::New, tid));
+    }
+    if let Some(event) = effect(old, version, existed) {
+        call(engine, listener, (key, event, tid));
+    }
+    None
+}
+
+/// Announces an event that a transaction has noted.
+pub(crate) fn announce_noted(
+    engine: &Engine,
+    listener: &dyn KeyListener,
+    NotedEvent { key, event }: &NotedEvent,
+    is_new: bool,
+    tid: Tid,
+) {
+    if is_new {
+        call(engine, listener, (key, KeyEvent::New, tid));
+    }
+    call(engine, listener, (key, *event, tid));
 }
 
 /// Announces that a version has expired, once. The caller has its record locked, or has replaced it.

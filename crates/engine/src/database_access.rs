@@ -52,10 +52,15 @@ impl TransactionState {
     /// one than 0 makes the record of the databases.
     #[cold]
     fn use_namespace(&mut self, thread: &ThreadContext, namespace: u16) -> u16 {
+        self.make_databases(thread);
+        self.generation_of_namespace(&thread.engine, namespace)
+    }
+
+    /// Makes the record of the databases if there is none.
+    pub(crate) fn make_databases(&mut self, thread: &ThreadContext) {
         if self.read_databases(&thread.engine).is_none() {
             self.write_databases(thread, &DatabaseTable::new(self.generation));
         }
-        self.generation_of_namespace(&thread.engine, namespace)
     }
 
     /// Returns `true` if databases are exchanged, so that the namespace of a key must be looked up.

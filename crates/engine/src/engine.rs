@@ -1,7 +1,7 @@
 //! The state that the workers of one engine share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
@@ -63,6 +63,8 @@ pub struct Engine {
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
+    /// The bytes of the versions of transactions in slices that are not published yet.
+    pub(crate) sliced_bytes: AtomicUsize,
     /// Bytes of memory beyond which no transaction is admitted that needs more; 0: no bound.
     pub(crate) memory_limit: AtomicU64,
     /// `true` if the janitor does not remove keys that have expired.
@@ -130,6 +132,7 @@ impl Engine {
             field_deadlines: FieldDeadlines::default(),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
+            sliced_bytes: AtomicUsize::new(0),
             memory_limit: AtomicU64::new(0),
             keeps_expired: AtomicBool::new(false),
             holds,

@@ -6,6 +6,7 @@
 //! | shared | a record that it has read, absent keys and the generation's record too | writers |
 //! | range | keys from one to another that it has scanned | writers of a key in it that has no record |
 //! | passing | a record that a transaction of this partition alone is about to write | readers and writers, for a moment |
+//! | update | a record that a transaction in slices has read or will write | writers and other holders, and at its end readers (module `update`) |
 //!
 //! A passing hold ends when the transaction's entry is submitted: then its version joins the record's staged
 //! versions (module `staged_chain`), which exclude only transactions that need the current version.
@@ -24,16 +25,19 @@
 //! 4. Holds are given back before [`Holds::releases`] grows: a transaction that met one, and has
 //!    read that number before, misses no release.
 
+mod update;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base::planted::{self, Bug};
 use base::transaction::Holder;
-use base::{Timestamp, TransactionId};
+use base::{Tid, Timestamp, TransactionId};
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use self::update::UpdateHold;
 use crate::record::{RecordRef, VersionRef};
 use crate::staged_chain::{MOST_BYTES, MOST_VERSIONS, StagedChain, StagedVersion};
 use crate::word::{DEAD, HELD, LOCK, LockRefusal, QUEUED, SHARED, STAGED, STAGING, WordValue};
@@ -48,6 +52,7 @@ pub(crate) enum Hold {
     /// In the order in which they came, in which they mostly leave as well: every transaction that writes shares
     /// the record of the generation.
     Shared(VecDeque<Holder>),
+    Update(UpdateHold),
 }
 
 /// Records, their holders and their staged versions.
@@ -77,6 +82,8 @@ pub(crate) struct Holds {
     /// The numbers of versions that were staged after others, and of those that were dropped.
     followed: AtomicU64,
     dropped: AtomicU64,
+    /// The transactions in slices that have committed, and not published all of their versions.
+    publishing: Mutex<HashMap<TransactionId, Tid>>,
     listeners: RwLock<Vec<Listener>>,
     /// The records that other transactions want to write.
     pub(crate) writer_marks: WriterMarks,
@@ -88,6 +95,7 @@ impl Hold {
         match self {
             Hold::Exclusive(holder) | Hold::Passing(holder) => Some(*holder),
             Hold::Shared(holders) => oldest(holders.iter()),
+            Hold::Update(hold) => Some(hold.holder),
         }
     }
 }
@@ -126,6 +134,7 @@ impl Holds {
             staged_bytes: AtomicUsize::new(0),
             followed: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            publishing: Mutex::default(),
             listeners: RwLock::default(),
             writer_marks: WriterMarks::default(),
         }
@@ -152,6 +161,7 @@ impl Holds {
         let entry = shard.holds.entry(record);
         match entry.or_insert(Hold::Shared(VecDeque::new())) {
             Hold::Shared(holders) => holders.push_back(holder),
+            Hold::Update(_) => return Err(LockRefusal::Held),
             _ => unreachable!("its word says that it is not held exclusively"),
         }
         Ok(())
@@ -257,6 +267,7 @@ impl Holds {
                 }
             }
             Some(Hold::Exclusive(holder) | Hold::Passing(holder)) if holder.id == id => {}
+            Some(Hold::Update(hold)) if hold.holder.id == id => {}
             // The record may be freed, so that nothing of it is read.
             _ => return false,
         }

@@ -26,6 +26,7 @@
 //! | commit | `validation`, `conflict`, `commit` | Silo's commit; the holder in the way of a transaction that failed |
 //! | several partitions | `read_versions`, `read_atomic` | keys of which several versions are kept, and transactions that hold nothing |
 //! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
+//! | | [`sliced`] | transactions of very many operations, which hold what they touch and run in slices |
 //! | | [`stage`] | the same for the leader of a replicated partition, before consensus |
 //! | workers | [`worker`] | runs transactions of one thread: begin, execute, commit, try again |
 //! | | [`snapshot`], `state_hash` | read-only views at an epoch boundary, and a hash of them |
@@ -73,6 +74,7 @@
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 //! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
 //! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
+//! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
 
 #![deny(unsafe_code)]
 
@@ -123,6 +125,7 @@ pub mod restore;
 mod restore_error;
 mod restore_prepared;
 mod retry;
+pub mod sliced;
 pub mod snapshot;
 pub mod stage;
 mod staged_chain;
@@ -147,9 +150,10 @@ pub use engine::{Engine, Options};
 pub use interactive::Txn;
 pub use janitor::{Janitor, JanitorReport};
 pub use load::Loader;
-pub use log::{Changes, LogFailure, NoLog, RedoLog};
+pub use log::{Changes, EncodedChanges, LogFailure, NoLog, RedoLog};
 pub use restore::Restorer;
 pub use restore_error::RestoreError;
+pub use sliced::SlicedTransaction;
 pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry, SnapshotValue};
 pub use stage::Staged;
 pub use stats::{EngineStats, KeyStats, bytes_of_key};

@@ -33,6 +33,15 @@ pub(crate) struct Edit {
     pub(crate) length: usize,
 }
 
+/// Changes of a transaction, in the form in which a log keeps them.
+#[derive(Debug, Default)]
+pub struct EncodedChanges {
+    /// The bytes, whose form the log determines.
+    pub bytes: Vec<u8>,
+    /// The number of changes.
+    pub count: u32,
+}
+
 impl<'a> Changes<'a> {
     /// Returns the number of changes; at least one.
     #[must_use]
@@ -145,6 +154,17 @@ pub trait RedoLog {
     /// Returns the reason why the changes will never be durable.
     fn append(&mut self, tid: Tid, stamp_ms: u64, changes: Changes<'_>) -> Result<(), LogFailure>;
 
+    /// Adds changes of a transaction in slices, which has no TID yet, to those that were encoded before.
+    fn encode(&mut self, _: Changes<'_>, _: &mut EncodedChanges) {}
+
+    /// Appends a committed transaction's changes, which were encoded before, as [`RedoLog::append`].
+    ///
+    /// # Errors
+    /// As [`RedoLog::append`]. A log that does not implement it takes no transactions in slices.
+    fn append_encoded(&mut self, _: Tid, _: u64, _: &EncodedChanges) -> Result<(), LogFailure> {
+        Err(LogFailure::new("this log takes no transactions in slices"))
+    }
+
     /// Returns `true` if the log keeps what it gets. Otherwise no collection is packed for it.
     fn keeps_changes(&self) -> bool {
         true
@@ -168,6 +188,10 @@ impl RedoLog for NoLog {
 
     #[inline]
     fn append(&mut self, _: Tid, _: u64, _: Changes<'_>) -> Result<(), LogFailure> {
+        Ok(())
+    }
+
+    fn append_encoded(&mut self, _: Tid, _: u64, _: &EncodedChanges) -> Result<(), LogFailure> {
         Ok(())
     }
 

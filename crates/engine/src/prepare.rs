@@ -218,7 +218,7 @@ fn has_known_deadlines(write: &RecordWrite) -> bool {
 /// Gives way to writers of records that this transaction would hold as a reader: until the present
 /// holders have ended, and a moment longer, in which the writers that waited may come first. Also gives way to
 /// transactions that need the applied version of a record with staged versions, until these are applied.
-fn give_way(
+pub(crate) fn give_way(
     engine: &Engine,
     txn: &TransactionState,
     id: TransactionId,

@@ -26,31 +26,45 @@ pub(crate) fn publish(
     tid: Tid,
 ) {
     let engine = &thread.engine;
-    let counters = thread.counters();
-    let mut bag = counters.bag.lock();
-    let (mut keys, mut bytes) = (KeyCount::default(), 0);
-    for (write, seen) in writes.iter().zip(locked) {
-        let (old, new) = (RecordRef::version(*seen), write.version);
-        new.set_tid(tid);
-        bytes += (new.bytes() + publish_tree(old, new)) as i64;
+    let mut keys = KeyCount::default();
+    publish_writes(thread, (writes, locked), tid, |write, old| {
         if write.record == engine.generation {
             engine
                 .generation_now
                 .store(u64::from(generation), Ordering::Release);
         } else if database::may_be_qualified(write.record.key()) {
-            note_qualified(thread, (generation, writes), *write, old);
+            note_qualified(thread, (generation, writes), write, old);
         } else {
-            keys.add(new, generation, 1);
+            keys.add(write.version, generation, 1);
             keys.add(old, generation, -1);
         }
+    });
+    thread.counters().count_keys(generation, keys);
+}
+
+/// Publishes writes whose records have these words; `note` gets each with the version that it is about to replace.
+#[inline]
+pub(crate) fn publish_writes(
+    thread: &ThreadContext,
+    (writes, locked): (&[RecordWrite], &[WordValue]),
+    tid: Tid,
+    mut note: impl FnMut(RecordWrite, VersionRef),
+) {
+    let counters = thread.counters();
+    let mut bag = counters.bag.lock();
+    let mut bytes = 0;
+    for (write, seen) in writes.iter().zip(locked) {
+        let (old, new) = (RecordRef::version(*seen), write.version);
+        new.set_tid(tid);
+        bytes += (new.bytes() + publish_tree(old, new)) as i64;
+        note(*write, old);
         // The word of a record that is held, and not locked, changes together with the table of holds.
-        let _held =
-            (seen.has(HELD) && !seen.has(LOCK)).then(|| engine.holds.publishing(write.record));
+        let is_held = seen.has(HELD) && !seen.has(LOCK);
+        let _held = is_held.then(|| thread.engine.holds.publishing(write.record));
         install(thread, &mut bag, write.record, *seen, old, new);
     }
     bytes -= bag.take_freed() as i64;
     drop(bag);
-    counters.count_keys(generation, keys);
     WorkerSlot::count(&counters.bytes, bytes);
 }
 

@@ -30,6 +30,7 @@ use values::CollectionView;
 use crate::database_table::VisibleGenerations;
 use crate::engine::Engine;
 use crate::record::{RecordRef, VersionRef};
+use crate::word::HELD;
 
 /// A read-only view at an epoch boundary. While it lives, versions that it needs stay in memory.
 pub struct Snapshot {
@@ -135,11 +136,36 @@ impl Snapshot {
 
     /// Returns the version of a record in this view, which may be a tombstone.
     pub(crate) fn version_of(&self, record: RecordRef) -> Option<VersionRef> {
-        let mut version = Some(RecordRef::version(record.word().load()));
+        let seen = record.word().load();
+        if seen.has(HELD) {
+            return self.version_of_held(record);
+        }
+        self.version_behind(RecordRef::version(seen))
+    }
+
+    /// Returns the version in this view among this one and those that it has replaced.
+    fn version_behind(&self, newest: VersionRef) -> Option<VersionRef> {
+        let mut version = Some(newest);
         while let Some(v) = version.filter(|v| v.epoch() > self.epoch) {
             version = v.previous();
         }
         version
+    }
+
+    /// Returns the version of a held record in this view. A transaction in slices may have committed it, and not
+    /// published it yet. One that commits later has a later epoch than the view.
+    #[cold]
+    fn version_of_held(&self, record: RecordRef) -> Option<VersionRef> {
+        loop {
+            let seen = record.word().load();
+            if let Some(version) = self.engine.holds.committed_version(record, self.epoch) {
+                return Some(version);
+            }
+            // Otherwise it may have been published in between.
+            if record.word().load() == seen {
+                return self.version_behind(RecordRef::version(seen));
+            }
+        }
     }
 
     /// Returns the entry that a copy of the view needs for a record that is not in the view: the

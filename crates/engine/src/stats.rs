@@ -75,6 +75,7 @@ impl Engine {
         self.sum(|p| &p.bytes)
             .wrapping_add(index as u64)
             .wrapping_add(self.origins.bytes())
+            .wrapping_add(self.sliced_bytes.load(Ordering::Relaxed) as u64)
     }
 
     /// Returns sums of the workers' counters.

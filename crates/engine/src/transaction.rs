@@ -148,6 +148,27 @@ impl TransactionState {
         thread.engine.epochs.unpin(thread.slot);
     }
 
+    /// Leaves the epoch, and keeps the transaction. Everything that it has read is held, so that it stays as it is.
+    pub(crate) fn pause(&mut self, thread: &ThreadContext) {
+        thread.engine.epochs.unpin(thread.slot);
+    }
+
+    /// Enters an epoch again, after [`TransactionState::pause`]. The transaction's time stays.
+    pub(crate) fn resume(&mut self, thread: &ThreadContext) {
+        self.epoch = thread.engine.epochs.pin(thread.slot);
+    }
+
+    /// Makes room for as many further writes.
+    pub(crate) fn reserve_writes(&mut self, count: usize) {
+        self.writes.reserve(count);
+        self.positions.reserve(count);
+    }
+
+    /// Removes a version that the transaction made and replaced again.
+    pub(crate) fn pop_discarded(&mut self) -> Option<VersionRef> {
+        self.discarded.pop()
+    }
+
     /// Frees the versions that are not published.
     #[cold]
     fn take_back(&mut self, thread: &ThreadContext) {
@@ -245,6 +266,11 @@ impl TransactionState {
     #[inline]
     pub(crate) fn allocated(&self) -> usize {
         self.allocated
+    }
+
+    /// Returns the bytes of all versions that the transaction has made since it was last asked.
+    pub(crate) fn take_allocated(&mut self) -> usize {
+        std::mem::take(&mut self.allocated)
     }
 
     /// Notes that the transaction has made more nodes of collections.

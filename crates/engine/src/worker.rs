@@ -4,6 +4,7 @@
 //! transaction, let the modules below execute and commit it, end it, and try again after a conflict.
 
 mod participant;
+mod slices;
 mod snapshots;
 mod staging;
 

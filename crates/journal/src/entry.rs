@@ -130,6 +130,13 @@ impl EntryWriter<'_> {
         }
     }
 
+    /// Appends `count` changes that [`write_changes`] has written; none of them has an origin.
+    pub fn written(&mut self, changes: &[u8], count: u32) {
+        self.origin(None);
+        self.buf.extend_from_slice(changes);
+        self.entries += count;
+    }
+
     /// Appends a put of `key`.
     pub fn put(
         &mut self,

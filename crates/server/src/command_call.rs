@@ -65,6 +65,13 @@ impl CommandCall {
         })
     }
 
+    /// Copies a call with qualified keys, with the keys as its client has given them.
+    pub(crate) fn for_client(&self) -> CommandCall {
+        CommandCall::mapped(self.command, self.args(), |_, arg| {
+            Cow::Borrowed(database::client_key(arg))
+        })
+    }
+
     fn mapped<'a>(
         command: &'static CommandDefinition,
         args: Args<'a>,
@@ -86,6 +93,11 @@ impl CommandCall {
     /// Returns the memory that a call with these arguments takes, in bytes.
     pub(crate) fn size_of(args: Args<'_>) -> usize {
         args.total_bytes() + args.len() * size_of::<Span>() + size_of::<CommandCall>()
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.spans) + size_of::<CommandCall>()
     }
 
     pub(crate) fn args(&self) -> Args<'_> {

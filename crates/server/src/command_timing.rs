@@ -14,7 +14,6 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{CommandDefinition, CommandFlags, CommandKind};
-use crate::command_call::CommandCall;
 
 /// Below this limit each command is measured by itself.
 const FINE: Duration = Duration::from_millis(1);
@@ -35,7 +34,9 @@ pub(crate) struct CommandTiming {
 
 /// A command that executes in slices.
 pub(crate) struct SlicedCall {
-    pub(crate) call: CommandCall,
+    pub(crate) command: &'static CommandDefinition,
+    /// Its arguments, shortened.
+    pub(crate) args: Vec<Vec<u8>>,
     /// The time that its slices took.
     pub(crate) took: Duration,
 }

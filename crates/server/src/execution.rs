@@ -13,6 +13,7 @@
 //! | `snapshot` | `KUMIKI.SNAPSHOT` |
 //! | `key_lookup` | `MGET` and its kin with very many keys, in slices |
 //! | `key_walk` | `KEYS` and its kin, in slices |
+//! | `sliced_write` | `MSET`, `DEL` and their kin with very many keys, in slices |
 //! | `dispatch` | how each kind of command runs |
 //! | `timing` | how long commands take |
 //! | `request` | a request: checked, counted, queued or run |
@@ -32,6 +33,7 @@ mod outcome;
 mod request;
 mod resumption;
 mod single;
+mod sliced_write;
 mod snapshot;
 mod timing;
 mod watch;

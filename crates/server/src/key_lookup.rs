@@ -2,12 +2,17 @@
 //! snapshot, in slices between which other connections get their turns.
 //!
 //! The snapshot shows everything that had committed when the command began, so that the command takes
-//! effect at that moment, as one transaction that reads would.
+//! effect at that moment, as one transaction that reads would. In a cluster another node may know that a transaction
+//! has committed which is only prepared in the snapshot: if it writes one of the keys, the command waits for its end,
+//! and begins again.
 
-use base::transaction::Kind;
-use resp::{Protocol, Writer};
+use std::collections::HashMap;
+
+use base::transaction::{Holder, Kind};
+use resp::{Args, Protocol, Writer};
 use store::Snapshot;
 
+use crate::command::CommandDefinition;
 use crate::command_call::CommandCall;
 use crate::limits::{SLICE_BYTES, SLICE_KEYS};
 use crate::partition::{Partition, Worker};
@@ -18,8 +23,10 @@ pub(crate) const MANY_ARGUMENTS: usize = 10_000;
 
 /// See the module's description.
 pub(crate) struct KeyLookup {
+    /// The command; its keys are as they are stored.
     call: CommandCall,
     snapshot: Snapshot,
+    prepared: PreparedWrites,
     /// The argument that is looked up next.
     next: usize,
     found: u64,
@@ -33,11 +40,19 @@ impl KeyLookup {
         matches!(command, "mget" | "exists" | "touch")
     }
 
-    /// Begins to look up the arguments of a command.
-    pub(crate) fn new(partition: &Partition, call: CommandCall) -> KeyLookup {
+    /// Begins to look up the arguments of a command, in a database.
+    pub(crate) fn new(
+        partition: &Partition,
+        worker: &mut Worker,
+        (command, args): (&'static CommandDefinition, Args<'_>),
+        database: u16,
+    ) -> KeyLookup {
+        let (snapshot, namespace) = partition.snapshot_of(database);
+        let call = CommandCall::qualified(command, args, namespace);
         KeyLookup {
-            call,
-            snapshot: partition.snapshot(),
+            call: call.unwrap_or_else(|| CommandCall::new(command, args)),
+            prepared: PreparedWrites::of(worker.prepared_in(&snapshot)),
+            snapshot,
             next: 1,
             found: 0,
             values: Vec::new(),
@@ -51,7 +66,18 @@ impl KeyLookup {
 
     /// Returns the memory that it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        CommandCall::size_of(self.call.args()) + self.values.capacity()
+        self.call.size() + self.values.capacity()
+    }
+
+    /// Returns a transaction that is prepared in the snapshot and writes one of the keys of the next slice.
+    pub(crate) fn waits_for(&self) -> Option<Holder> {
+        let keys = self.call.args().range(self.next..self.next + SLICE_KEYS);
+        self.prepared.writer_of(keys)
+    }
+
+    /// Returns the command as its client has given it.
+    pub(crate) fn call_of_client(&self) -> CommandCall {
+        self.call.for_client()
     }
 
     /// Looks up the next slice of keys. Returns `true` if that was the last one.
@@ -99,6 +125,38 @@ impl KeyLookup {
             writer.raw(&self.values);
         } else {
             writer.int(self.found as i64);
+        }
+    }
+}
+
+/// The keys that transactions write which are prepared in a snapshot.
+#[derive(Default)]
+struct PreparedWrites {
+    keys: HashMap<Vec<u8>, Holder>,
+    /// A transaction that flushes all keys.
+    all: Option<Holder>,
+}
+
+impl PreparedWrites {
+    fn of(prepared: Vec<(Holder, Option<Vec<Vec<u8>>>)>) -> PreparedWrites {
+        let mut writes = PreparedWrites::default();
+        for (holder, keys) in prepared {
+            match keys {
+                Some(keys) => writes
+                    .keys
+                    .extend(keys.into_iter().map(|key| (key, holder))),
+                None => writes.all = Some(holder),
+            }
+        }
+        writes
+    }
+
+    fn writer_of(&self, keys: Args<'_>) -> Option<Holder> {
+        match self.keys.is_empty() {
+            true => self.all,
+            false => self
+                .all
+                .or_else(|| keys.iter().find_map(|key| self.keys.get(key).copied())),
         }
     }
 }

@@ -20,7 +20,7 @@
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
-//! | `background_job` `key_walk` `key_lookup` | work that lasts: of another thread; a walk through all keys, and the look-up of very many, in slices |
+//! | `background_job` `key_walk` | work that lasts: of another thread; a walk through all keys, in slices |
 //! | `script_registry` `interpreter_pool` | the scripts that clients have given the server; what runs them |
 //! | `working_set` | the keys that a transaction in several steps has read and written |
 //! | `database_selection` | the numbers of databases that clients select |
@@ -28,6 +28,7 @@
 //! | `secret_arguments` | the arguments of commands that no list shows |
 //! | `commands` | the commands, a module for each family |
 //! | `command_call` `command_block` `block_transaction` | a command kept for later; a `MULTI` block while it is queued, and as a transaction |
+//! | `key_lookup` `sliced_write` | reads and writes of very many keys, in slices |
 //! | `long_transaction` | commands that read before they write, as a transaction in several steps |
 //! | `blocked_command` | the command of a client that waits for keys |
 //! | `command_timing` | finds commands that take long |
@@ -81,6 +82,7 @@
 //! - `docs/decisions/0087-databases-are-prefixes-of-keys.md`
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 //! - `docs/decisions/0090-clients-that-wait-execute-their-commands-again.md`
+//! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
 
 #![forbid(unsafe_code)]
 
@@ -147,6 +149,7 @@ mod server_state;
 mod server_status;
 mod session;
 mod settings;
+mod sliced_write;
 mod slow_log;
 mod snapshot_permits;
 mod snapshots;

@@ -3,7 +3,7 @@
 //!
 //! Invariants of transactions that wait for keys ([`LockWait`]):
 //! 1. Such a transaction waits outside any epoch. It has no effects and holds nothing; it executes
-//!    again from its arguments.
+//!    again from its arguments. One that runs in slices may hold keys while it waits for a younger one.
 //! 2. It tries again whenever holds have been given back since its last attempt. The count of
 //!    releases is read before it executes, so that no release is missed.
 //! 3. It is refused when its time is over.
@@ -24,6 +24,7 @@ use crate::key_walk::KeyWalk;
 use crate::long_transaction::LongTransaction;
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::CountedWait;
+use crate::sliced_write::SlicedWrite;
 
 /// See the module's description.
 pub(crate) enum PendingCommand {
@@ -31,6 +32,10 @@ pub(crate) enum PendingCommand {
     KeyWalk(Box<KeyWalk>),
     /// Runs in slices, one in each turn.
     KeyLookup(Box<KeyLookup>),
+    /// Runs in slices, one in each turn.
+    Write(Box<SlicedWrite>),
+    /// Runs in slices, one in each turn.
+    Watch(Box<KeyWatch>),
     /// A script, which continues in the next turn.
     Slice(Box<LongTransaction>),
     /// Entries of the connection's snapshot, this many at most, in the next turn.
@@ -74,6 +79,8 @@ impl PendingCommand {
             PendingCommand::Coordinated(coordinated) => coordinated.transaction.bytes(),
             PendingCommand::Slice(transaction) => transaction.bytes(),
             PendingCommand::KeyLookup(lookup) => lookup.bytes(),
+            PendingCommand::Write(write) => write.bytes(),
+            PendingCommand::Watch(watch) => watch.call.size(),
             _ => 0,
         }
     }
@@ -84,6 +91,8 @@ impl PendingCommand {
         match self {
             PendingCommand::KeyWalk(_)
             | PendingCommand::KeyLookup(_)
+            | PendingCommand::Write(_)
+            | PendingCommand::Watch(_)
             | PendingCommand::Slice(_)
             | PendingCommand::SnapshotPage { .. } => Readiness::Now,
             PendingCommand::Job(job) if job.is_done() => Readiness::Now,
@@ -115,6 +124,8 @@ impl PendingTransaction {
     fn bytes(&self) -> usize {
         match self {
             PendingTransaction::Long(transaction) => transaction.bytes(),
+            PendingTransaction::Write(write) => write.bytes(),
+            PendingTransaction::Watch(watch) => watch.call.size(),
             PendingTransaction::Call(_) | PendingTransaction::Block(_) => 0,
         }
     }
@@ -130,6 +141,13 @@ impl From<DeferredAnswer> for PendingCommand {
     }
 }
 
+/// A `WATCH` of very many keys.
+pub(crate) struct KeyWatch {
+    pub(crate) call: CommandCall,
+    /// The first argument that is not watched yet.
+    pub(crate) next: usize,
+}
+
 /// A transaction of a connection, kept until it can execute or has.
 pub(crate) enum PendingTransaction {
     /// A command alone.
@@ -138,6 +156,10 @@ pub(crate) enum PendingTransaction {
     Block(Box<BlockTransaction>),
     /// A transaction in several steps.
     Long(Box<LongTransaction>),
+    /// A command that runs in slices: it holds nothing, or is older than the holder.
+    Write(Box<SlicedWrite>),
+    /// A `WATCH` of very many keys.
+    Watch(Box<KeyWatch>),
 }
 
 /// A transaction that waits for keys that a prepared one holds.

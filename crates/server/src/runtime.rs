@@ -218,6 +218,7 @@ impl<N: Network> Runtime<N> {
                 context: RuntimeContext::new(shared, index),
                 cluster,
                 ended: None,
+                closing_writes: Vec::new(),
                 timing: CommandTiming::new(),
             },
             connections: Slab::new(),
@@ -292,6 +293,7 @@ impl<N: Network> Runtime<N> {
             self.end_waits();
             self.look_at_snapshots();
             self.serve_ready();
+            self.executor.continue_closing_writes();
             self.remove_expired_fields();
             self.settle();
             if self.is_over() {
@@ -299,19 +301,26 @@ impl<N: Network> Runtime<N> {
             }
         }
         self.close_links();
-        for (_, connection) in std::mem::take(&mut self.connections) {
+        for (_, mut connection) in std::mem::take(&mut self.connections) {
+            self.executor.take_write(&mut connection);
             self.executor
                 .context
                 .shared
                 .clients
                 .remove(connection.session.client.id);
         }
+        while self.executor.has_closing_writes() {
+            self.executor.continue_closing_writes();
+        }
     }
 
     /// Returns the time for which to sleep.
     fn timeout(&mut self) -> Option<Duration> {
         let lists = &self.lists;
-        let more = !lists.ready.is_empty() || !lists.touched.is_empty() || self.more_from_nodes;
+        let more = !lists.ready.is_empty()
+            || !lists.touched.is_empty()
+            || self.more_from_nodes
+            || self.executor.has_closing_writes();
         if more || self.deferred_until.is_some() || self.misses_a_release() {
             return Some(Duration::ZERO);
         }
@@ -478,6 +487,7 @@ impl<N: Network> Runtime<N> {
 
     fn close(&mut self, key: usize) {
         let mut connection = self.connections.remove(key);
+        self.executor.take_write(&mut connection);
         if let Some(place) = connection.newcomer {
             self.newcomers.leave(place);
         }

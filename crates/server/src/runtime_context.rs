@@ -84,6 +84,8 @@ pub(crate) struct RuntimeContext {
     pub(crate) in_block: bool,
     /// A client has asked for the leaders of other partitions.
     pub(crate) wants_leaders: bool,
+    /// A transaction in slices has committed since the last sync.
+    pub(crate) has_large_commit: bool,
 }
 
 impl RuntimeContext {
@@ -120,6 +122,7 @@ impl RuntimeContext {
             bytes_in: 0,
             bytes_out: 0,
             in_block: false,
+            has_large_commit: false,
             wants_leaders: false,
         }
     }

@@ -82,15 +82,15 @@ impl SlowLog {
         entries.list.truncate(most);
     }
 
-    /// Adds a command.
+    /// Adds a command with its shortened arguments.
     #[cold]
-    pub(crate) fn add<'a>(
+    pub(crate) fn add(
         &self,
-        args: impl ExactSizeIterator<Item = &'a [u8]>,
+        args: Vec<Vec<u8>>,
         took: Duration,
         (address, name): (SocketAddr, Vec<u8>),
     ) {
-        let (args, at) = (shortened(args), SystemTime::now());
+        let at = SystemTime::now();
         let mut entries = self.entries.lock();
         let id = entries.next_id;
         entries.next_id += 1;
@@ -127,7 +127,7 @@ impl SlowLog {
 }
 
 /// Copies the beginnings of the first arguments, and says how much is left out.
-fn shortened<'a>(args: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+pub(crate) fn shortened<'a>(args: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let count = args.len();
     let kept = if count > ARGUMENTS {
         ARGUMENTS - 1
@@ -159,7 +159,7 @@ mod tests {
     fn add(log: &SlowLog, words: &[&str]) {
         let args = words.iter().map(|word| word.as_bytes());
         let client = (SocketAddr::from(([127, 0, 0, 1], 9)), b"me".to_vec());
-        log.add(args, Duration::from_micros(7), client);
+        log.add(shortened(args), Duration::from_micros(7), client);
     }
 
     #[test]

@@ -42,7 +42,10 @@
 //! | `worker_pool` | workers of the embedded interface, lent for one transaction |
 //! | `db`, `partition` | the database: composes all of these |
 //!
-//! Decision that binds this crate: `docs/decisions/0010-adaptive-epochs-are-the-default.md`.
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0010-adaptive-epochs-are-the-default.md`
+//! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
 
 #![forbid(unsafe_code)]
 
@@ -72,7 +75,8 @@ pub use checkpoint_report::{
 };
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{
-    KeyStats, Snapshot, SnapshotEntry, SnapshotValue, TransactionError, Txn, bytes_of_key,
+    KeyStats, SlicedTransaction, Snapshot, SnapshotEntry, SnapshotValue, TransactionError, Txn,
+    bytes_of_key,
 };
 pub use error::{CloseError, OpenError};
 pub use journal::DurabilityLatency;

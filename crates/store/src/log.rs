@@ -2,7 +2,7 @@
 
 use base::change::Origin;
 use base::{Change, Tid};
-use engine::{Changes, LogFailure, RedoLog};
+use engine::{Changes, EncodedChanges, LogFailure, RedoLog};
 use journal::{EntryWriter, LogWriter};
 
 /// The log of a worker's commits: the journal, or none.
@@ -38,6 +38,25 @@ impl RedoLog for JournalLog {
         };
         writer
             .append(tid, stamp_ms, bytes, fill)
+            .map_err(LogFailure::new)
+    }
+
+    fn encode(&mut self, changes: Changes<'_>, to: &mut EncodedChanges) {
+        to.count += journal::write_changes(&mut to.bytes, |writer| {
+            changes.iter().for_each(|change| writer.change(&change));
+        });
+    }
+
+    fn append_encoded(
+        &mut self,
+        tid: Tid,
+        stamp_ms: u64,
+        changes: &EncodedChanges,
+    ) -> Result<(), LogFailure> {
+        let Some(writer) = &self.0 else { return Ok(()) };
+        let EncodedChanges { bytes, count } = changes;
+        writer
+            .append(tid, stamp_ms, bytes.len(), |to| to.written(bytes, *count))
             .map_err(LogFailure::new)
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::transaction::{Holder, Observed};
-use base::{Abort, Op};
-use engine::{Snapshot, SnapshotEntry, TransactionError, Txn};
+use base::{Abort, Op, Reply};
+use engine::{SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
 
 use crate::db_state::DbState;
 use crate::log::JournalLog;
@@ -46,6 +46,45 @@ impl Worker {
     /// Returns an [`Abort`] that says why nothing is held: [`Abort::Held`].
     pub fn hold(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<(), Abort> {
         self.inner.hold(ops, holder)
+    }
+
+    /// Begins a transaction of very many operations, which runs in slices: the worker may run others between them.
+    /// It will bring `bytes` of keys and values.
+    ///
+    /// # Errors
+    /// Returns an [`Abort`] that says why it cannot begin: [`Abort::OutOfMemory`], [`Abort::Held`] by a flush.
+    pub fn begin_sliced(
+        &mut self,
+        holder: Holder,
+        bytes: usize,
+    ) -> Result<SlicedTransaction, Abort> {
+        self.inner.begin_sliced(holder, bytes)
+    }
+
+    /// Executes some operations of a transaction in slices; see [`engine::Worker::execute_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute_slice(
+        &mut self,
+        sliced: &mut SlicedTransaction,
+        ops: &[Op<'_>],
+        see: impl FnOnce(&[Reply<'_>]),
+    ) -> Result<(), Abort> {
+        self.inner.execute_slice(sliced, ops, see)
+    }
+
+    /// Continues the commit of a transaction in slices; see [`engine::Worker::commit_slice`]. Its outcome may be shown
+    /// once [`SlicedTransaction::observed`] is durable.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_slice(
+        &mut self,
+        sliced: &mut SlicedTransaction,
+        count: usize,
+    ) -> Result<bool, Abort> {
+        self.inner.commit_slice(sliced, count)
     }
 
     /// Runs `body` as one transaction, and runs it again whenever it meets a conflict. Waits for
@@ -103,6 +142,12 @@ impl Worker {
         visit: &mut dyn FnMut(SnapshotEntry<'_>),
     ) -> Option<Vec<u8>> {
         self.inner.scan_snapshot(snapshot, from, to, limit, visit)
+    }
+
+    /// Returns the transactions over several partitions that are prepared in a view; see
+    /// [`engine::Worker::prepared_in`].
+    pub fn prepared_in(&mut self, snapshot: &Snapshot) -> Vec<(Holder, Option<Vec<Vec<u8>>>)> {
+        self.inner.prepared_in(snapshot)
     }
 
     /// Looks at one key of a view. Returns what `visit` returns, or `None` if the key is not in the view.

@@ -15,7 +15,7 @@ use crate::validation::{
     enters_no_range, is_newest, is_written, newest, no_deadline_passed, scan_unchanged,
 };
 use crate::version_ids;
-use crate::word::{STAGED, WordValue};
+use crate::word::{HELD, STAGED, STAGING, WordValue};
 
 /// The locks and holds that an attempt has taken so far.
 #[derive(Default)]
@@ -144,7 +144,13 @@ pub(super) fn hold_reads(
         }
         let reader = (holder, !txn.needs_applied);
         let shared = engine.holds.share(*record, *seen, reader);
-        shared.map_err(|_| TransactionError::Conflict)?;
+        shared.map_err(
+            |refused| match record.word().load().has(HELD | STAGING | STAGED) {
+                true => TransactionError::Conflict,
+                // Others read what a transaction in slices holds.
+                false => engine.reason_of(*record, refused),
+            },
+        )?;
         acquired.shared.push(*record);
     }
     Ok(())

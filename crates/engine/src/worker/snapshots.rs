@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use base::limits::RESERVED;
+use base::transaction::Holder;
 use base::{Tid, database};
 
 use crate::database_table::VisibleGenerations;
@@ -11,6 +13,7 @@ use crate::epoch::EpochGuard;
 use crate::log::RedoLog;
 use crate::record::RecordRef;
 use crate::snapshot::{Snapshot, SnapshotEntry};
+use crate::system_record::{self, PreparedEffect, SystemRecord};
 use crate::worker::Worker;
 
 impl<L: RedoLog> Worker<L> {
@@ -107,6 +110,34 @@ impl<L: RedoLog> Worker<L> {
         let record = engine.index.get(engine.index.hash(key), key)?;
         let entry = snapshot.entry_of(record, generations);
         entry.filter(|entry| !entry.is_system()).map(visit)
+    }
+
+    /// Returns the transactions over several partitions that are prepared in the view, with the keys that each will write;
+    /// `None`: it will flush all keys. Their commit may be known elsewhere already, so that the view is too old for
+    /// these keys.
+    pub fn prepared_in(&mut self, snapshot: &Snapshot) -> Vec<(Holder, Option<Vec<Vec<u8>>>)> {
+        let mut found = Vec::new();
+        let (from, to) = (&RESERVED[..], &system_record::BEHIND_TRANSACTIONS[..]);
+        self.walk_snapshot(snapshot, from, Some(to), |entry| {
+            let Some(entry) = entry else {
+                return true;
+            };
+            let value = entry.value.bytes();
+            let decoded = system_record::decode(&value).expect(system_record::WELL_FORMED);
+            if let SystemRecord::Prepared { kept, .. } = decoded {
+                let id = system_record::id(entry.key).expect(system_record::WELL_FORMED);
+                let keys = kept.effects.iter().map(|effect| match effect {
+                    PreparedEffect::Put { key, .. } | PreparedEffect::Delete { key } => {
+                        Some(key.to_vec())
+                    }
+                    PreparedEffect::Flush { .. } => None,
+                });
+                let holder = Holder { id, age: kept.age };
+                found.push((holder, keys.collect()));
+            }
+            true
+        });
+        found
     }
 
     /// Returns the generation that is visible in the view, and the transaction that began it: TID

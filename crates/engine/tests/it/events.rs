@@ -131,6 +131,27 @@ fn every_operation_that_writes_is_announced_in_redis_words() {
     }
     world.run(&[Op::put(b"a", b"1"), Op::put(b"a", b"2"), Op::Flush]);
     assert_eq!(heard.take(), ["flushed", "set a", "set a"]);
+    let mut w = world.worker();
+    let mut sliced = w.begin_sliced(holder(1), 0).unwrap();
+    let slices = [
+        [Op::put(b"a", b"1"), Op::put(b"b", b"1")],
+        [Op::Delete { key: b"b" }, Op::put(b"c", b"1")],
+        [
+            Op::Exists { key: b"d" },
+            Op::Add {
+                key: b"a",
+                delta: 1,
+            },
+        ],
+    ];
+    for ops in &slices {
+        w.execute_slice(&mut sliced, ops, |_| {}).unwrap();
+    }
+    assert!((0..20).any(|_| w.commit_slice(&mut sliced, 1).unwrap()));
+    assert_eq!(
+        heard.take(),
+        ["set a", "set b", "del b", "set c", "incrby a"]
+    );
     assert!(
         world
             .try_run(&[Op::put(b"a", b"1"), Op::Require { key, present: true }])

@@ -19,6 +19,7 @@ mod prepared_restart;
 mod read_atomic;
 mod read_atomic_threads;
 mod replicas;
+mod sliced;
 mod snapshots;
 mod staged;
 mod staged_chains;

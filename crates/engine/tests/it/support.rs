@@ -16,8 +16,8 @@ use base::transaction::{Expiry, Holder, Kind, ValueCall, When};
 use base::versions::ReadAtomic;
 use base::{Abort, Change, Epoch, Op, Origin, Reply, Tid, Timestamp, TransactionId};
 use kumiki_engine::{
-    Changes, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Snapshot, SnapshotEntry,
-    Worker,
+    Changes, EncodedChanges, Engine, Janitor, LogFailure, Options, RedoLog, Restorer, Snapshot,
+    SnapshotEntry, Worker,
 };
 use parking_lot::Mutex;
 
@@ -64,6 +64,8 @@ pub(crate) struct Log {
     pub(crate) stamp_ms: Arc<AtomicU64>,
     /// `true` if staged transactions pass their holds on.
     pub(crate) passes: Arc<AtomicBool>,
+    /// The changes of transactions in slices, which have their numbers here.
+    encoded: Arc<Mutex<Vec<Logged>>>,
 }
 
 impl RedoLog for Log {
@@ -76,6 +78,36 @@ impl RedoLog for Log {
             return Err(LogFailure::new(reason));
         }
         let logged = changes.iter().map(|change| owned(&change)).collect();
+        self.entries.lock().push((tid, logged));
+        self.stamp_ms.store(stamp_ms, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn encode(&mut self, changes: Changes<'_>, to: &mut EncodedChanges) {
+        let mut encoded = self.encoded.lock();
+        for change in changes.iter() {
+            to.bytes.extend((encoded.len() as u32).to_le_bytes());
+            to.count += 1;
+            encoded.push(owned(&change));
+        }
+    }
+
+    fn append_encoded(
+        &mut self,
+        tid: Tid,
+        stamp_ms: u64,
+        changes: &EncodedChanges,
+    ) -> Result<(), LogFailure> {
+        if let Some(reason) = *self.broken.lock() {
+            return Err(LogFailure::new(reason));
+        }
+        let encoded = self.encoded.lock();
+        let (numbers, rest) = changes.bytes.as_chunks();
+        assert_eq!((numbers.len(), rest.len()), (changes.count as usize, 0));
+        let logged = numbers
+            .iter()
+            .map(|number| u32::from_le_bytes(*number) as usize);
+        let logged = logged.map(|number| encoded[number].clone()).collect();
         self.entries.lock().push((tid, logged));
         self.stamp_ms.store(stamp_ms, Ordering::SeqCst);
         Ok(())

@@ -70,6 +70,9 @@ impl Executor {
             let session = &mut connection.session;
             track_reads(&self.context, session, call.command, call.args());
         }
+        if self.runs_block_in_slices(&block.commands) {
+            return self.begin_block_write(connection, block.commands, watches);
+        }
         let shared = &self.context.shared;
         let databases = (connection.session.database, shared.database_limits());
         let transaction =

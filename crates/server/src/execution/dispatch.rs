@@ -24,7 +24,9 @@ impl Executor {
         read_tracking::track_reads(&self.context, &mut connection.session, command, args);
         match command.kind {
             CommandKind::Store(plan) | CommandKind::AllOrNothing(plan) => {
-                if !self.looks_up(connection, command, args) {
+                let runs_in_slices = self.looks_up(connection, command, args)
+                    || self.writes_in_slices(connection, command, args);
+                if !runs_in_slices {
                     self.run_plan(connection, command, args, plan);
                 }
             }

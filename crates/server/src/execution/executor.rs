@@ -15,6 +15,7 @@ use crate::partition::Worker;
 use crate::refusal;
 use crate::runtime_context::RuntimeContext;
 use crate::session::ClientSession;
+use crate::sliced_write::SlicedWrite;
 
 /// Runs commands for the connections of one runtime.
 pub(crate) struct Executor {
@@ -25,6 +26,8 @@ pub(crate) struct Executor {
     pub(crate) cluster: Option<Box<RuntimeNode>>,
     /// A long transaction that has ended, kept for its memory.
     pub(crate) ended: Option<Box<LongTransaction>>,
+    /// Writes in slices whose connections have closed.
+    pub(crate) closing_writes: Vec<Box<SlicedWrite>>,
     /// Finds commands that take long.
     pub(crate) timing: CommandTiming,
 }

@@ -4,15 +4,14 @@ use resp::Args;
 
 use super::executor::Executor;
 use crate::command::CommandDefinition;
-use crate::command_call::CommandCall;
 use crate::connection::Connection;
 use crate::key_lookup::{KeyLookup, MANY_ARGUMENTS};
-use crate::pending_command::PendingCommand;
+use crate::partition::Partition;
+use crate::pending_command::{PendingCommand, PendingTransaction};
 
 impl Executor {
     /// Begins a command as a lookup in slices, if it reads very many keys and these are of this node
-    /// alone: a snapshot does not know what other nodes have decided. Returns `false` if it is to be
-    /// executed as one transaction.
+    /// alone. Returns `false` if it is to be executed as one transaction.
     #[inline]
     pub(super) fn looks_up(
         &mut self,
@@ -20,15 +19,30 @@ impl Executor {
         command: &'static CommandDefinition,
         args: Args<'_>,
     ) -> bool {
-        let is_lookup = args.len() > MANY_ARGUMENTS
-            && self.cluster.is_none()
-            && KeyLookup::serves(command.name);
-        if is_lookup {
-            let call = CommandCall::new(command, args);
-            let lookup = KeyLookup::new(&self.context.shared.partition, call);
-            self.continue_lookup(connection, Box::new(lookup));
+        args.len() > MANY_ARGUMENTS
+            && KeyLookup::serves(command.name)
+            && self.begin_lookup(connection, command, args)
+    }
+
+    #[cold]
+    fn begin_lookup(
+        &mut self,
+        connection: &mut Connection,
+        command: &'static CommandDefinition,
+        args: Args<'_>,
+    ) -> bool {
+        let shared = &self.context.shared;
+        // Of the keys of a cluster the snapshot of a local partition says what is prepared.
+        let is_local = matches!(shared.partition, Partition::Local(_));
+        let suits = self.cluster.is_none() || is_local && shared.read_atomic.is_empty();
+        if !suits || !self.has_all_keys(command, args) {
+            return false;
         }
-        is_lookup
+        let database = connection.session.database;
+        let call = (command, args);
+        let lookup = KeyLookup::new(&shared.partition, &mut self.worker, call, database);
+        self.continue_lookup(connection, Box::new(lookup));
+        true
     }
 
     /// Looks up the next slice of keys, and answers if that was the last one.
@@ -37,6 +51,10 @@ impl Executor {
         connection: &mut Connection,
         mut lookup: Box<KeyLookup>,
     ) {
+        if let Some(by) = lookup.waits_for() {
+            let call = lookup.call_of_client();
+            return self.wait_for_locks(connection, PendingTransaction::Call(call), by);
+        }
         let session = &mut connection.session;
         let from = session.output.position();
         let lookups = &self.context.lookups;

@@ -13,6 +13,7 @@
 
 use base::transaction::Holder;
 use base::{Abort, NodeId, Op};
+use cluster::slot;
 use resp::Args;
 
 use super::executor::Executor;
@@ -30,6 +31,15 @@ impl Executor {
     pub(super) fn has_keys_of(&self, ops: &[Op<'_>]) -> bool {
         let routes = self.context.shared.routes.as_ref();
         routes.is_none_or(|routes| routes.route(ops) == Route::Local)
+    }
+
+    /// Returns `true` if all keys of a command are of this node's own partition.
+    pub(super) fn has_all_keys(&self, command: &CommandDefinition, args: Args<'_>) -> bool {
+        let routes = self.context.shared.routes.as_ref();
+        routes.is_none_or(|routes| {
+            let mut keys = command.keys.indexes(args);
+            keys.all(|at| routes.is_own(slot::of(args.at(at))))
+        })
     }
 
     /// Sends a command's client to another node, or begins the command together with other nodes,
@@ -104,7 +114,10 @@ impl Executor {
             PendingTransaction::Long(long) if long.is_new() => {
                 long.command().map(|own| own.command)
             }
-            PendingTransaction::Long(_) | PendingTransaction::Block(_) => None,
+            PendingTransaction::Long(_)
+            | PendingTransaction::Block(_)
+            | PendingTransaction::Write(_)
+            | PendingTransaction::Watch(_) => None,
         };
         if !waits && command.is_some_and(|command| may_be_redirected(connection, command)) {
             return self.answer_elsewhere(connection, ops, &Abort::Elsewhere { leader });

@@ -83,6 +83,9 @@ impl Executor {
             PendingTransaction::Long(transaction) => {
                 self.continue_with(connection, transaction, outcome);
             }
+            PendingTransaction::Write(_) | PendingTransaction::Watch(_) => {
+                unreachable!("it is of this node alone")
+            }
         }
     }
 

@@ -35,6 +35,8 @@ impl Executor {
         match pending {
             PendingCommand::KeyLookup(lookup) => self.continue_lookup(connection, lookup),
             PendingCommand::KeyWalk(walk) => self.continue_walk(connection, walk),
+            PendingCommand::Write(write) => self.continue_write(connection, write),
+            PendingCommand::Watch(watch) => self.continue_watch(connection, watch),
             PendingCommand::Job(job) if job.is_done() => {
                 job.finish(&self.context, &mut connection.session);
             }
@@ -71,6 +73,10 @@ impl Executor {
         } = wait;
         if self.context.now >= until {
             let abort = Abort::Held { by: holder };
+            if let PendingTransaction::Write(mut write) = transaction {
+                write.give_up(abort);
+                return self.continue_write(connection, write);
+            }
             return refusal::write_abort(&abort, &mut connection.writer());
         }
         let releases = self.context.shared.partition.releases();
@@ -81,6 +87,8 @@ impl Executor {
                 self.begin_in_place(connection, long);
             }
             PendingTransaction::Long(long) => self.continue_long(connection, long),
+            PendingTransaction::Write(write) => self.continue_write(connection, write),
+            PendingTransaction::Watch(watch) => self.continue_watch(connection, watch),
         }
         if let Some(PendingCommand::LockWait(again)) = &mut connection.pending {
             again.tried_again(releases, until);

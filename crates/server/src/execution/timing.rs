@@ -7,13 +7,13 @@ use resp::Args;
 use super::executor::Executor;
 use crate::clients::ConnectedClient;
 use crate::command::{CommandDefinition, CommandFlags, CommandKind};
-use crate::command_call::CommandCall;
 use crate::command_timing::SlicedCall;
 use crate::connection::Connection;
 use crate::database_selection::database_after;
 use crate::monitors::write_line;
 use crate::pending_command::PendingCommand;
 use crate::secret_arguments::redacted;
+use crate::slow_log::shortened;
 
 /// A call that executes.
 pub(super) struct CallTimer {
@@ -105,13 +105,23 @@ impl Executor {
             self.context.recorder.end(command.number, took);
         }
         let is_slow = self.timing.add_measured(took);
-        if let Some(PendingCommand::KeyWalk(_) | PendingCommand::KeyLookup(_)) = connection.pending
+        if let Some(
+            PendingCommand::KeyWalk(_)
+            | PendingCommand::KeyLookup(_)
+            | PendingCommand::Write(_)
+            | PendingCommand::Watch(_),
+        ) = connection.pending
         {
-            let call = CommandCall::new(command, args);
-            connection.sliced = Some(Box::new(SlicedCall { call, took }));
+            let args = shortened(redacted(command, args));
+            let call = SlicedCall {
+                command,
+                args,
+                took,
+            };
+            connection.sliced = Some(Box::new(call));
         } else if is_slow {
             let client = &connection.session.client;
-            self.note_slow(client, command, args, took);
+            self.note_slow(client, command, shortened(redacted(command, args)), took);
         }
     }
 
@@ -136,7 +146,8 @@ impl Executor {
         if let Some((command, args)) = heaviest() {
             let word = args.get(1).and_then(|word| command.subcommand(word));
             let client = &connection.session.client;
-            self.note_slow(client, word.unwrap_or(command), args, took);
+            let command = word.unwrap_or(command);
+            self.note_slow(client, command, shortened(redacted(command, args)), took);
         }
     }
 
@@ -152,19 +163,16 @@ impl Executor {
         let client = &connection.session.client;
         match (sliced, &mut connection.sliced) {
             (Some(over), _) => {
-                let (took, call) = (over.took + slice, &over.call);
+                let took = over.took + slice;
                 if self.timing.is_slow(took) {
-                    let args = call.args();
-                    self.note_slow(client, call.command, args, took);
+                    self.note_slow(client, over.command, over.args, took);
                 }
             }
             (None, Some(sliced)) => sliced.took += slice,
             (None, None) if self.timing.is_slow(slice) => {
                 let name = connection.session.last_command.as_bytes();
                 if let Some(command) = self.table.named(name) {
-                    let span = [resp::Span::new(0, name.len())];
-                    let args = Args::new(name, &span);
-                    self.note_slow(client, command, args, slice);
+                    self.note_slow(client, command, vec![name.to_vec()], slice);
                 }
             }
             (None, None) => {}
@@ -177,7 +185,7 @@ impl Executor {
         &self,
         client: &ConnectedClient,
         command: &CommandDefinition,
-        args: Args<'_>,
+        args: Vec<Vec<u8>>,
         took: Duration,
     ) {
         let monitor = &self.context.shared.latency;
@@ -191,7 +199,7 @@ impl Executor {
         let log = &self.context.shared.slow_log;
         if log.slower_than().is_some_and(|limit| took >= limit) {
             let name = client.names.lock().name.clone();
-            log.add(redacted(command, args), took, (client.address, name));
+            log.add(args, took, (client.address, name));
         }
     }
 }

@@ -10,7 +10,9 @@ use super::executor::Executor;
 use crate::command::{CommandDefinition, CommandKind, Ops};
 use crate::command_call::CommandCall;
 use crate::connection::Connection;
-use crate::pending_command::PendingTransaction;
+use crate::key_lookup::MANY_ARGUMENTS;
+use crate::limits::SLICE_KEYS;
+use crate::pending_command::{KeyWatch, PendingCommand, PendingTransaction};
 use crate::refusal;
 
 /// The memory of a watch besides its key, in bytes.
@@ -27,6 +29,11 @@ impl Executor {
     ) {
         if is_in_block(connection, command.name) {
             return;
+        }
+        let is_long = args.len() > MANY_ARGUMENTS && matches!(command.kind, CommandKind::Watch);
+        if is_long && self.has_all_keys(command, args) {
+            let call = CommandCall::new(command, args);
+            return self.continue_watch(connection, Box::new(KeyWatch { call, next: 1 }));
         }
         let database = connection.session.database;
         let keys = database::qualified_keys(database, &watch_ops(args));
@@ -48,6 +55,37 @@ impl Executor {
             Err(Abort::Held { by }) => self.wait_for_locks(connection, pending(), by),
             Err(Abort::Elsewhere { leader }) => {
                 self.redirect(connection, &ops, leader, pending());
+            }
+            Err(abort) => refusal::write_abort(&abort, &mut connection.writer()),
+        }
+    }
+
+    /// Watches the next slice of very many keys, and answers if that was the last one. A block sees that a key has
+    /// changed since it was looked at, so that the keys need not be of one moment.
+    pub(super) fn continue_watch(&mut self, connection: &mut Connection, mut watch: Box<KeyWatch>) {
+        let (args, database) = (watch.call.args(), connection.session.database);
+        let end = args.len().min(watch.next + SLICE_KEYS);
+        let slice = args.range(watch.next - 1..end);
+        let keys = database::qualified_keys(database, &watch_ops(slice));
+        let ops: Ops<'_> = database::qualify(database, watch_ops(slice), &keys).collect();
+        let outcome = self.worker.execute(&ops, None, |replies, _| {
+            note_watches(connection, slice, replies);
+        });
+        match outcome {
+            Ok(_) if end == args.len() => connection.writer().ok(),
+            Ok(_) => {
+                drop(ops);
+                watch.next = end;
+                connection.pending = Some(PendingCommand::Watch(watch));
+            }
+            Err(Abort::Held { by }) => {
+                drop(ops);
+                let pending = PendingTransaction::Watch(watch);
+                self.wait_for_locks(connection, pending, by);
+            }
+            Err(Abort::Elsewhere { leader }) => {
+                let call = CommandCall::new(watch.call.command, args);
+                self.redirect(connection, &ops, leader, PendingTransaction::Call(call));
             }
             Err(abort) => refusal::write_abort(&abort, &mut connection.writer()),
         }
@@ -112,19 +150,27 @@ pub(super) fn answer_watch(
     args: Args<'_>,
     replies: &[Reply<'_>],
 ) {
-    let versions = replies.iter().filter_map(|reply| match reply {
-        Reply::Version(version) => Some(*version),
-        _ => None,
-    });
     if matches!(command.kind, CommandKind::WatchVersion) {
         let mut writer = connection.writer();
         writer.array(replies.len());
-        return versions.for_each(|version| writer.bulk(text_of(version).as_bytes()));
+        return versions(replies).for_each(|version| writer.bulk(text_of(version).as_bytes()));
     }
-    for (key, version) in args.from(1).iter().zip(versions) {
+    note_watches(connection, args, replies);
+    connection.writer().ok();
+}
+
+fn versions(replies: &[Reply<'_>]) -> impl Iterator<Item = Version> {
+    replies.iter().filter_map(|reply| match reply {
+        Reply::Version(version) => Some(*version),
+        _ => None,
+    })
+}
+
+/// Watches the keys among the arguments, behind the first one.
+fn note_watches(connection: &mut Connection, args: Args<'_>, replies: &[Reply<'_>]) {
+    for (key, version) in args.from(1).iter().zip(versions(replies)) {
         note_watch(connection, key, version);
     }
-    connection.writer().ok();
 }
 
 /// Watches a key of the selected database. A key that is watched already keeps the version that was seen

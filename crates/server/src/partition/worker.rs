@@ -6,7 +6,7 @@ use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply};
-use store::{Snapshot, SnapshotEntry, TransactionError, Txn};
+use store::{SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
 
 /// Clients of Redis do not number their requests: a repeated one is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
@@ -124,6 +124,50 @@ impl Worker {
         }
     }
 
+    /// Begins a transaction in slices, of a local partition; see [`store::Worker::begin_sliced`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn begin_sliced(
+        &mut self,
+        holder: Holder,
+        bytes: usize,
+    ) -> Result<SlicedTransaction, Abort> {
+        self.local().begin_sliced(holder, bytes)
+    }
+
+    /// Executes some operations of a transaction in slices; see [`store::Worker::execute_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn execute_slice(
+        &mut self,
+        sliced: &mut SlicedTransaction,
+        ops: &[Op<'_>],
+        see: impl FnOnce(&[Reply<'_>]),
+    ) -> Result<(), Abort> {
+        self.local().execute_slice(sliced, ops, see)
+    }
+
+    /// Continues the commit of a transaction in slices; see [`store::Worker::commit_slice`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn commit_slice(
+        &mut self,
+        sliced: &mut SlicedTransaction,
+        count: usize,
+    ) -> Result<bool, Abort> {
+        self.local().commit_slice(sliced, count)
+    }
+
+    fn local(&mut self) -> &mut store::Worker {
+        match self {
+            Worker::Local(worker) => worker,
+            Worker::Replicated(_) => unreachable!("entries of a log are not made in slices"),
+        }
+    }
+
     /// Returns `true` if operations are executed after consensus, so that they must be proposed.
     #[inline]
     pub(crate) fn executes_later(&self, ops: &[Op<'_>]) -> bool {
@@ -210,6 +254,18 @@ impl Worker {
         match self {
             Worker::Local(worker) => worker.walk_snapshot(snapshot, from, to, visit),
             Worker::Replicated(worker) => worker.inner().walk_snapshot(snapshot, from, to, visit),
+        }
+    }
+
+    /// Returns the transactions over several partitions that are prepared in a view; see
+    /// [`store::Worker::prepared_in`]. Those of a replicated partition are not looked for.
+    pub(crate) fn prepared_in(
+        &mut self,
+        snapshot: &Snapshot,
+    ) -> Vec<(Holder, Option<Vec<Vec<u8>>>)> {
+        match self {
+            Worker::Local(worker) => worker.prepared_in(snapshot),
+            Worker::Replicated(_) => Vec::new(),
         }
     }
 

@@ -88,7 +88,11 @@ impl<N: Network> Runtime<N> {
     /// Makes `epoch` durable on this thread when there is nothing better to do. Returns `true` if
     /// it did.
     pub(super) fn sync_here(&mut self, epoch: Epoch) -> bool {
-        let context = &self.executor.context;
+        let context = &mut self.executor.context;
+        if std::mem::take(&mut context.has_large_commit) {
+            // That is more than a serving thread should write.
+            self.sync_here_from = context.now + SYNC_PAUSE;
+        }
         let longest = context.shared.config.inline_sync;
         if context.can_lose
             || longest.is_zero()

@@ -61,6 +61,7 @@ impl<N: Network> Runtime<N> {
         }
         let cluster = &self.executor.cluster;
         let decided = cluster.as_ref().is_none_or(|cluster| cluster.is_idle());
-        self.connections.is_empty() && decided || out_of_time
+        let given_back = !self.executor.has_closing_writes();
+        self.connections.is_empty() && decided && given_back || out_of_time
     }
 }

@@ -182,3 +182,46 @@ fn a_stopping_server_answers_those_who_wait() {
     held.abort();
     nodes.stop_node(1);
 }
+
+/// Commands of very many keys, which run in slices, wait for the keys as others do.
+#[test]
+fn commands_in_slices_wait_for_the_outcome_too() {
+    const KEYS: usize = 12_000;
+    let nodes = alone(LONG);
+    let (mut client, mut other) = (nodes.client(1), nodes.client(1));
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("key:{number}")).collect();
+    let command = |name: &'static str, value: Option<&'static str>| -> Vec<&str> {
+        let pairs = keys.iter().flat_map(|key| [Some(key.as_str()), value]);
+        [Some(name)].into_iter().chain(pairs).flatten().collect()
+    };
+    let mset = command("MSET", Some("v"));
+    assert_eq!(client.call(&mset), ok());
+    let mget = command("MGET", None);
+    let held = PreparedTransaction::new(nodes.db(1), "key:7000");
+    client.send(&mget);
+    assert!(client.is_silent(SILENCE), "it does not know yet");
+    until_parked(&nodes, 1);
+    assert_eq!(other.call(&["GET", "key:0"]), bulk("v"));
+    held.commit();
+    let Reply::Array(values) = client.reply() else {
+        panic!("no list");
+    };
+    assert_eq!([&values[6999], &values[7000]], [&bulk("v"), &bulk("vx")]);
+    // Other keys do not matter.
+    let unrelated = PreparedTransaction::new(nodes.db(1), "unrelated");
+    assert!(matches!(client.call(&mget), Reply::Array(_)));
+    unrelated.abort();
+    let held = PreparedTransaction::new(nodes.db(1), "key:7000");
+    client.send(&mset);
+    assert!(client.is_silent(SILENCE));
+    until_parked(&nodes, 1);
+    held.commit();
+    assert_eq!(client.reply(), ok());
+    assert_eq!(other.call(&["GET", "key:7000"]), bulk("v"));
+    let held = PreparedTransaction::new(nodes.db(1), "key:7000");
+    client.send(&command("DEL", None));
+    assert!(client.is_silent(SILENCE));
+    held.abort();
+    assert_eq!(client.reply(), int(KEYS as i64));
+    assert_eq!(other.call(&["DBSIZE"]), int(0));
+}

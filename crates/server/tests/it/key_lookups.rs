@@ -103,3 +103,23 @@ fn other_clients_are_served_while_many_keys_are_read() {
         });
     });
 }
+
+#[test]
+fn keys_of_other_databases_are_found() {
+    let server = ephemeral(config());
+    let mut client = server.client();
+    let exists = on_many("EXISTS");
+    assert_eq!(client.call(&["SET", "n", "0"]), ok());
+    assert_eq!(client.call(&["SELECT", "1"]), ok());
+    assert_eq!(call(&mut client, &exists), int(0));
+    for key in ["n", "key:7"] {
+        assert_eq!(client.call(&["SET", key, "1"]), ok());
+    }
+    assert_eq!(call(&mut client, &exists), int(3));
+    let Reply::Array(values) = call(&mut client, &on_many("MGET")) else {
+        panic!("no list");
+    };
+    assert_eq!([&values[0], &values[8]], [&bulk("1"), &bulk("1")]);
+    assert_eq!(client.call(&["SWAPDB", "0", "1"]), ok());
+    assert_eq!(call(&mut client, &exists), int(2));
+}

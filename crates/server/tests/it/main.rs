@@ -25,6 +25,7 @@ mod idle;
 mod info;
 mod key_events;
 mod key_lookups;
+mod key_writes;
 mod latency;
 mod long_transactions;
 mod monitor;
