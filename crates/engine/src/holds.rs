@@ -37,9 +37,9 @@ use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use self::update::UpdateHold;
 use crate::record::{RecordRef, VersionRef};
 use crate::staged_chain::{MOST_BYTES, MOST_VERSIONS, StagedChain, StagedVersion};
+use crate::update_hold::UpdateHold;
 use crate::word::{DEAD, HELD, LOCK, LockRefusal, QUEUED, SHARED, STAGED, STAGING, WordValue};
 use crate::writer_marks::WriterMarks;
 

@@ -137,6 +137,7 @@ pub mod system_record;
 mod thread_context;
 mod transaction;
 mod transaction_error;
+mod update_hold;
 mod validation;
 mod version_ids;
 mod version_tree;

@@ -94,6 +94,8 @@ pub(crate) const TURN_REPLIES: usize = 256 << 10;
 pub(crate) const BATCH: usize = 32;
 /// Keys visited in one slice of a long command.
 pub(crate) const SLICE_KEYS: usize = 1024;
+/// Operations executed in one slice of a long command.
+pub(crate) const SLICE_OPERATIONS: usize = 2 * SLICE_KEYS;
 /// Steps of comparing keys with a pattern in one slice of a long command, or one page of `SCAN`.
 pub(crate) const SLICE_STEPS: usize = 1 << 20;
 /// Bytes of a slice of a snapshot after which no more is added to it.

@@ -22,8 +22,6 @@ use crate::runtime_context::RuntimeContext;
 pub(crate) use self::block::BlockWrite;
 pub(crate) use self::command::CommandWrite;
 
-/// The operations that one slice executes.
-const SLICE_OPERATIONS: usize = 2 * SLICE_KEYS;
 /// The writes that one slice of a commit prepares or publishes: each takes a fraction of an operation's time.
 const SLICE_WRITES: usize = 4 * SLICE_KEYS;
 /// The number of runs that find keys expired since they were read, before the write is refused.
@@ -56,7 +54,7 @@ pub(crate) enum WriteOperations {
 }
 
 /// What has become of a write after a slice.
-pub(crate) enum WriteStep {
+pub(crate) enum SliceOutcome {
     /// There are more slices.
     Unfinished,
     /// It is done, and may be answered when this epoch is durable.
@@ -121,7 +119,7 @@ impl SlicedWrite {
     }
 
     /// Runs the next slice.
-    pub(crate) fn step(&mut self, worker: &mut Worker, context: &RuntimeContext) -> WriteStep {
+    pub(crate) fn step(&mut self, worker: &mut Worker, context: &RuntimeContext) -> SliceOutcome {
         if self.is_answered {
             return self.drop_some();
         }
@@ -142,12 +140,12 @@ impl SlicedWrite {
             }
         };
         match outcome {
-            Ok(true) => WriteStep::Done(self.observed()),
-            Ok(false) => WriteStep::Unfinished,
-            Err(Abort::Held { by }) if self.may_wait(by) => WriteStep::Waits(by),
+            Ok(true) => SliceOutcome::Done(self.observed()),
+            Ok(false) => SliceOutcome::Unfinished,
+            Err(Abort::Held { by }) if self.may_wait(by) => SliceOutcome::Waits(by),
             Err(abort) => {
                 self.begin_undo(abort);
-                WriteStep::Unfinished
+                SliceOutcome::Unfinished
             }
         }
     }
@@ -183,21 +181,21 @@ impl SlicedWrite {
     }
 
     /// Gives some more back. Then it begins again, or has ended.
-    fn undo(&mut self) -> WriteStep {
+    fn undo(&mut self) -> SliceOutcome {
         if let Some(sliced) = &mut self.sliced
             && !sliced.undo(SLICE_WRITES)
         {
-            return WriteStep::Unfinished;
+            return SliceOutcome::Unfinished;
         }
         let observed = self.observed();
         self.releases.1 = u64::from(self.sliced.take().is_some());
         match self.abort.take() {
-            Some(Abort::Held { by }) if !self.is_over => WriteStep::Waits(by),
+            Some(Abort::Held { by }) if !self.is_over => SliceOutcome::Waits(by),
             Some(Abort::Conflict { .. }) if !self.is_over && self.runs < RUNS => {
                 self.runs += 1;
-                WriteStep::Unfinished
+                SliceOutcome::Unfinished
             }
-            Some(abort) => WriteStep::Refused(abort, observed),
+            Some(abort) => SliceOutcome::Refused(abort, observed),
             None => unreachable!("there was a reason"),
         }
     }
@@ -223,15 +221,15 @@ impl SlicedWrite {
         self.is_answered = true;
     }
 
-    fn drop_some(&mut self) -> WriteStep {
+    fn drop_some(&mut self) -> SliceOutcome {
         let is_free = match &mut self.operations {
             _ if self.sliced.take().is_some() => false,
             WriteOperations::Command(_) => true,
             WriteOperations::Block(block) => block.drop_some(SLICE_WRITES),
         };
         match is_free {
-            true => WriteStep::Done(Epoch::ZERO),
-            false => WriteStep::Unfinished,
+            true => SliceOutcome::Done(Epoch::ZERO),
+            false => SliceOutcome::Unfinished,
         }
     }
 

@@ -14,16 +14,11 @@ use base::{Epoch, Tid, TransactionId};
 
 use super::{Hold, Holds};
 use crate::record::{RecordRef, VersionRef};
+use crate::update_hold::UpdateHold;
 use crate::word::{DEAD, HELD, LockRefusal, SHARED, WordValue};
 
 /// Room for holds that each shard keeps.
 const KEPT: usize = 64;
-
-/// The hold of a transaction that runs in slices.
-pub(crate) struct UpdateHold {
-    pub(super) holder: Holder,
-    version: Option<VersionRef>,
-}
 
 impl Holds {
     /// Holds a record for a transaction that may write it later. Returns `false` if the transaction holds it already.

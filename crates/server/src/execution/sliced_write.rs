@@ -15,7 +15,7 @@ use crate::key_lookup::MANY_ARGUMENTS;
 use crate::partition::Partition;
 use crate::pending_command::{PendingCommand, PendingTransaction};
 use crate::refusal::write_command_abort;
-use crate::sliced_write::{BlockWrite, CommandWrite, SlicedWrite, WriteOperations, WriteStep};
+use crate::sliced_write::{BlockWrite, CommandWrite, SliceOutcome, SlicedWrite, WriteOperations};
 
 impl Executor {
     /// Begins a command as a transaction in slices, if it writes very many keys of this node alone. Returns `false` if
@@ -100,8 +100,8 @@ impl Executor {
         let step = write.step(&mut self.worker, &self.context);
         self.context.has_large_commit |= write.has_committed();
         match step {
-            WriteStep::Unfinished => connection.pending = Some(PendingCommand::Write(write)),
-            WriteStep::Done(epoch) => {
+            SliceOutcome::Unfinished => connection.pending = Some(PendingCommand::Write(write)),
+            SliceOutcome::Done(epoch) => {
                 let bytes = connection.session.output.pending() + write.reply_bytes();
                 if bytes > self.context.shared.config.limits.output {
                     return self.close_for_replies(connection);
@@ -114,7 +114,7 @@ impl Executor {
                 write.end();
                 self.closing_writes.push(write);
             }
-            WriteStep::Waits(by) => {
+            SliceOutcome::Waits(by) => {
                 let longest = self.context.shared.config.hold_timeout;
                 let (releases, until) = write.wait(self.context.now, longest);
                 self.wait_for_locks(connection, PendingTransaction::Write(write), by);
@@ -122,10 +122,10 @@ impl Executor {
                     wait.tried_again(releases, until);
                 }
             }
-            WriteStep::Refused(abort, epoch) if write.block().is_some() => {
+            SliceOutcome::Refused(abort, epoch) if write.block().is_some() => {
                 self.answer_block_abort(connection, &abort, epoch);
             }
-            WriteStep::Refused(abort, epoch) => {
+            SliceOutcome::Refused(abort, epoch) => {
                 if !write_command_abort(&abort, &mut connection.writer()) {
                     self.hold_reply(connection, from, epoch);
                 }
@@ -160,7 +160,7 @@ impl Executor {
         self.closing_writes.retain_mut(|write| {
             let step = write.step(worker, context);
             context.has_large_commit |= write.has_committed();
-            matches!(step, WriteStep::Unfinished)
+            matches!(step, SliceOutcome::Unfinished)
         });
     }
 }

@@ -6,9 +6,9 @@ use base::{Abort, Op, Version, database};
 use resp::{Protocol, Writer};
 use store::SlicedTransaction;
 
-use super::SLICE_OPERATIONS;
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
+use crate::limits::SLICE_OPERATIONS;
 use crate::lookup_counts::count_lookups;
 use crate::partition::Worker;
 use crate::render::RenderContext;

@@ -4,9 +4,9 @@ use base::{Abort, Op, Reply};
 use resp::{Args, Writer};
 use store::SlicedTransaction;
 
-use super::SLICE_OPERATIONS;
 use crate::command::{CommandKind, Ops};
 use crate::command_call::CommandCall;
+use crate::limits::SLICE_OPERATIONS;
 use crate::partition::Worker;
 
 /// See the module's description.
