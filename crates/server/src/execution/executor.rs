@@ -27,7 +27,7 @@ pub(crate) struct Executor {
     /// A long transaction that has ended, kept for its memory.
     pub(crate) ended: Option<Box<LongTransaction>>,
     /// Writes in slices whose connections have closed.
-    pub(crate) closing_writes: Vec<Box<SlicedWrite>>,
+    pub(crate) closing_writes: Vec<SlicedWrite>,
     /// Finds commands that take long.
     pub(crate) timing: CommandTiming,
 }

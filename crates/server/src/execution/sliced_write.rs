@@ -112,7 +112,7 @@ impl Executor {
                 write.write(&mut connection.writer());
                 self.hold_reply(connection, from, epoch);
                 write.end();
-                self.closing_writes.push(write);
+                self.closing_writes.push(*write);
             }
             SliceOutcome::Waits(by) => {
                 let longest = self.context.shared.config.hold_timeout;
@@ -145,7 +145,7 @@ impl Executor {
         };
         self.closing_writes.extend(write.map(|mut write| {
             write.give_up(Abort::Cancelled);
-            write
+            *write
         }));
     }
 

@@ -1,5 +1,6 @@
 //! A `MULTI` block of very many commands.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use base::{Abort, Op, Version, database};
@@ -86,7 +87,8 @@ impl BlockWrite {
             self.next = Some(0);
             return Ok(());
         };
-        let keys;
+        // The operations borrow from it, and so it is declared before them.
+        let keys = OnceCell::new();
         let (mut ops, mut planned) = (Ops::new(), Vec::new());
         for call in &self.calls[first..] {
             let (before, plan) = (ops.len(), call.command.kind.plan());
@@ -99,9 +101,9 @@ impl BlockWrite {
                 break;
             }
         }
-        keys = database::qualified_keys(self.database, &ops);
+        let keys = keys.get_or_init(|| database::qualified_keys(self.database, &ops));
         let ops: Ops<'_> = match database::needs_qualification(self.database, &ops) {
-            true => database::qualify(self.database, ops, &keys).collect(),
+            true => database::qualify(self.database, ops, keys).collect(),
             false => ops,
         };
         let time_ms = sliced.observed().time_ms;
