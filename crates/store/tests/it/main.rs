@@ -8,4 +8,5 @@ mod guards;
 mod histories;
 mod participant;
 mod read_atomic;
+mod sliced;
 mod support;
