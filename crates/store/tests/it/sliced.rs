@@ -183,7 +183,7 @@ fn all_of_it_or_nothing_is_recovered() {
             let gets: Vec<Op<'_>> = keys.iter().map(|key| Op::Get { key }).collect();
             let done = worker.execute(&gets).expect("it commits");
             let is_new = |(key, reply): (&[u8; 4], &Reply<'_>)| match (key[3] % 2, reply) {
-                (0, Reply::Bytes(value)) => value.as_ref() == b"new",
+                (0, Reply::Bytes(value)) => *value == b"new",
                 (1, Reply::Nil) => true,
                 _ => false,
             };
