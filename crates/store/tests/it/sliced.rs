@@ -7,8 +7,8 @@ use kumiki_store::{Db, SlicedTransaction, Worker};
 
 use crate::support::{NOW_MS, id, still};
 
-const KEYS: u32 = 300;
-const SLICE: usize = 40;
+const KEYS: u32 = 120;
+const SLICE: usize = 16;
 
 /// Where the crash comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
