@@ -66,9 +66,9 @@ impl Amount {
     };
 }
 
-/// Seeds of which one must show a planted bug; the first that does ends them. Of twenty trials the longest
-/// took 218.
-const PLANTED_SEEDS: u64 = 1000;
+/// Seeds of which one must show a planted bug; the first that does ends them. Of 25 trials the longest took
+/// 769.
+const PLANTED_SEEDS: u64 = 4000;
 /// Rounds in which a planted bug must show; the first complaint ends them. Of thirty trials the longest took 57.
 const PLANTED_ROUNDS: u64 = 300;
 
