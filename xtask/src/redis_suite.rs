@@ -64,9 +64,9 @@ const UNITS: &[&str] = &[
 /// The tests that are left out, with reasons.
 const LIST: &str = include_str!("redis_suite/left_out.txt");
 /// The longest time of a unit, in seconds.
-const LONGEST: &str = "300";
+const LONGEST: &str = "1200";
 /// The longest time without a result, in seconds; the suite gives up after it.
-const SILENCE: &str = "60";
+const SILENCE: &str = "300";
 /// Encodings and digests are not compared; an exception fails its test alone.
 const OPTIONS: [&str; 3] = ["--ignore-encoding", "--ignore-digest", "--durable"];
 
