@@ -44,6 +44,7 @@ pub(super) fn docs() -> Result<()> {
             "RUSTC_WORKSPACE_WRAPPER",
             Path::new(sysroot.trim()).join("bin/clippy-driver"),
         )
+        // As `cargo clippy -- -D warnings` passes its arguments on: with other ones clippy compiles again.
         .env(
             "CLIPPY_ARGS",
             "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",

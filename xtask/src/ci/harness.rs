@@ -105,7 +105,7 @@ impl Harness {
     }
 
     /// Returns the programs that can have planted bugs, and builds them if no step has done that before.
-    pub(super) fn planted(&self) -> Result<&Programs> {
+    fn planted(&self) -> Result<&Programs> {
         self.built(&self.planted, true)
     }
 

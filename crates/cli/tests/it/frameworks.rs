@@ -118,7 +118,7 @@ fn although_leaders_are_killed(mut command: Command, pass: impl Fn(&mut Command,
             std::thread::sleep(Duration::from_millis(500));
             replicas.start_node(leader);
         }
-        eventually("it is told that no more are killed", || {
+        eventually("the client sees that no more are killed", || {
             is_answered(&["SET", "over", "yes"], "+OK")
         });
         assert_eq!(client.join().expect("it ends well"), "done\n");

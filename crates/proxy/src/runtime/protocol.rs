@@ -108,8 +108,8 @@ pub(crate) trait ClientProtocol: Send + 'static {
         false
     }
 
-    /// Returns `true` if the connection is to be closed as soon as the client's output is written, whatever else it
-    /// has asked for.
+    /// Returns `true` if the connection is to be closed as soon as the client's output is written. The client's other
+    /// commands get no replies then.
     fn is_over(&self, _: &Self::Client) -> bool {
         false
     }
