@@ -169,7 +169,8 @@ impl Applier {
     /// Executes an entry of operations. The outcome depends only on the entries up to this one: its
     /// time is `stamp_ms`, or the greatest stamp before, and its limits are the default ones. The
     /// remains of absent keys are not the same on all replicas, so that an [`Op::Check`] of an
-    /// absence never holds.
+    /// absence never holds. `note_deadline` is called with each deadline of the keys and of the fields
+    /// of hashes that the entry writes, in milliseconds since the Unix epoch, before they are published.
     ///
     /// # Errors
     /// Returns an [`Abort`] that says why the entry changes nothing. It counts as applied.
@@ -181,12 +182,13 @@ impl Applier {
         index: Epoch,
         stamp_ms: u64,
         ops: &[Op<'_>],
+        note_deadline: &mut dyn FnMut(u64),
     ) -> Result<Vec<OwnedReply>, Abort> {
         let engine = Arc::clone(&self.thread.engine);
         let _applying = engine.applying.lock();
         expect_next(&engine, index);
         let time_ms = stamp_ms.max(engine.epochs.logged_ms());
-        let outcome = self.execute_now(index, time_ms, ops);
+        let outcome = self.execute_now(index, time_ms, ops, note_deadline);
         engine.epochs.drive(index.next(), stamp_ms);
         outcome
     }
@@ -196,12 +198,13 @@ impl Applier {
         index: Epoch,
         time_ms: u64,
         ops: &[Op<'_>],
+        note_deadline: &mut dyn FnMut(u64),
     ) -> Result<Vec<OwnedReply>, Abort> {
         for tries in 0.. {
             let active = ActiveTransaction::begin(&mut self.thread, &mut self.txn);
             active.txn.time_ms = time_ms;
             active.txn.is_deterministic = true;
-            let outcome = execute_once(active.thread, active.txn, index, ops);
+            let outcome = execute_once(active.thread, active.txn, index, ops, note_deadline);
             drop(active);
             match outcome {
                 Ok(replies) => return Ok(replies),
@@ -333,10 +336,18 @@ fn execute_once(
     txn: &mut TransactionState,
     index: Epoch,
     ops: &[Op<'_>],
+    note_deadline: &mut dyn FnMut(u64),
 ) -> Result<Vec<OwnedReply>, TransactionError> {
     one_shot::run(thread, txn, ops)?;
     let replies = one_shot::owned_replies(txn);
     let mut writes = std::mem::take(&mut txn.writes);
+    for version in writes.iter().map(|write| write.version) {
+        let of_key = version.deadline().filter(|_| !version.is_absent());
+        of_key
+            .into_iter()
+            .chain(version.field_deadlines())
+            .for_each(&mut *note_deadline);
+    }
     let lock = |write: &mut RecordWrite| lock_to_apply(thread, &mut write.record).0;
     let locked: Vec<WordValue> = writes.iter_mut().map(lock).collect();
     if !writes.is_empty() {

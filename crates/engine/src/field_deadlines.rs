@@ -29,6 +29,12 @@ impl VersionRef {
         next_field_deadline(self.hash()?, after_ms)
     }
 
+    /// Returns the deadlines of the fields of the value, in ascending order, if it is a hash.
+    pub(crate) fn field_deadlines(self) -> impl Iterator<Item = u64> {
+        let next = move |last: &u64| self.next_field_deadline(*last);
+        std::iter::successors(self.next_field_deadline(0), next)
+    }
+
     /// Returns the greatest deadline of a field of the value that has passed at a time, if it is a hash.
     pub(crate) fn last_passed_field_deadline(self, time_ms: u64) -> Option<u64> {
         last_passed_field_deadline(self.hash()?, time_ms)

@@ -447,7 +447,10 @@ fn entries_of_operations_come_to_the_same_everywhere() {
         ops.push(Op::Count { database: 0 });
         // Now and then the leader's clock is behind.
         stamp_ms = stamp_ms + random.u64(..20) - random.u64(..5);
-        let run = |r: &Replica| r.applier.borrow_mut().execute(Epoch(index), stamp_ms, &ops);
+        let run = |replica: &Replica| {
+            let mut applier = replica.applier.borrow_mut();
+            applier.execute(Epoch(index), stamp_ms, &ops, &mut |_| ())
+        };
         let (outcome, same) = (run(&one), run(&other));
         assert_eq!(outcome, same, "entry {index}");
         aborted += u32::from(outcome.is_err());

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use values::{hash_deadlines, hashes};
 
 use crate::support::replica::{Replica, stager};
-use crate::support::{Logged, World, call};
+use crate::support::{Logged, World, call, put_until};
 
 type Fields = BTreeMap<String, (u32, Option<u64>)>;
 
@@ -321,4 +321,47 @@ fn replicas_change_deadlines_alike() {
         );
         assert!(!matches!(passed[0], OwnedReply::Int(0)));
     }
+}
+
+/// The leader's time must not pass a deadline that is not known.
+#[test]
+fn entries_of_operations_tell_all_deadlines_before_they_are_published() {
+    let replica = Replica::new();
+    let execute = |ops: &[Op<'_>]| -> Vec<u64> {
+        let mut told = Vec::new();
+        let index = replica.engine.applied().next();
+        let mut applier = replica.applier.borrow_mut();
+        let done = applier.execute(index, 900, ops, &mut |deadline| {
+            assert_eq!(
+                replica.engine.applied().next(),
+                index,
+                "it is not published"
+            );
+            told.push(deadline);
+        });
+        done.expect("nothing is refused");
+        told
+    };
+    assert_eq!(execute(&[put_until(b"k", b"1", 1_000)]), [1_000]);
+    let keep = Op::Append {
+        key: b"k",
+        value: b"more",
+    };
+    assert_eq!(execute(&[keep]), [1_000]);
+    assert!(execute(&[Op::put(b"k", b"2")]).is_empty());
+    assert_eq!(execute(&[put_until(b"h", b"1", 1_100)]), [1_100]);
+    assert!(execute(&[Op::Delete { key: b"h" }]).is_empty());
+    for count in [10, 2_000] {
+        let texts: Vec<(String, String)> = (0..count)
+            .map(|number| (format!("field {number}"), (3_000 + number).to_string()))
+            .collect();
+        let fields = texts.iter();
+        let ops: Vec<Op<'_>> = fields
+            .map(|(name, deadline)| set_until(b"h", name.as_bytes(), deadline.as_bytes()))
+            .collect();
+        let all: Vec<u64> = (3_000..3_000 + count).collect();
+        assert_eq!(execute(&ops), all);
+    }
+    let change = call(b"h", hashes::HSET, &[b"another", b"value"]);
+    assert_eq!(execute(&[change]).len(), 2_000);
 }

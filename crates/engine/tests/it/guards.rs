@@ -189,11 +189,11 @@ fn replicas_have_the_same_tokens() {
     for replica in [&leader, &follower] {
         let index = replica.engine.applied().next();
         let mut applier = replica.applier.borrow_mut();
-        let done = applier.execute(index, 900, &[guard(8), Op::Now]);
+        let done = applier.execute(index, 900, &[guard(8), Op::Now], &mut |_| ());
         assert_eq!(done, Ok(vec![OwnedReply::Ok, OwnedReply::Int(900)]));
-        let refused = applier.execute(index.next(), 800, &[guard(7), Op::Now]);
+        let refused = applier.execute(index.next(), 800, &[guard(7), Op::Now], &mut |_| ());
         assert_eq!(refused, Err(stale(7, 8)));
-        let done = applier.execute(index.next().next(), 800, &[Op::Now]);
+        let done = applier.execute(index.next().next(), 800, &[Op::Now], &mut |_| ());
         assert_eq!(done, Ok(vec![OwnedReply::Int(900)]), "it does not go back");
     }
     let hash = |replica: &Replica| {

@@ -80,8 +80,7 @@ impl StateMachine {
 
     /// Publishes the time up to which the clock may go on without an entry that states it.
     pub(super) fn publish_limit(&self) {
-        let first = self.deadlines.first().unwrap_or(u64::MAX);
-        self.shared.limit_ms.store(first, Ordering::SeqCst);
+        publish_limit(&self.shared, &self.deadlines);
     }
 
     /// Starts to fetch the memory that entries from `at` on write. Returns the position of the
@@ -245,7 +244,16 @@ impl StateMachine {
                 _ => Err(superseded()),
             });
         }
-        let outcome = self.applier.execute(index, self.stamp_ms, &ops);
+        let StateMachine {
+            shared,
+            applier,
+            deadlines,
+            ..
+        } = self;
+        let outcome = applier.execute(index, self.stamp_ms, &ops, &mut |deadline| {
+            deadlines.insert(deadline);
+            publish_limit(shared, deadlines);
+        });
         if let Ok(replies) = &outcome {
             let mut result = Vec::new();
             base::codec::write_replies(replies, &mut result);
@@ -329,6 +337,11 @@ impl StateMachine {
         tracing::info!(index = head.meta.index, "snapshot loaded");
         Ok(())
     }
+}
+
+fn publish_limit(shared: &MemberShared, deadlines: &DeadlineSet) {
+    let first = deadlines.first().unwrap_or(u64::MAX);
+    shared.limit_ms.store(first, Ordering::SeqCst);
 }
 
 /// Returns the id of the session that the entry `index` opens. Ids grow with each entry, because
