@@ -16,8 +16,8 @@ pub(super) struct World {
     final_check: FinalCheck,
 }
 
-/// More events than any run has: a run that exceeds this is stuck.
-const MOST_EVENTS: u64 = 300_000;
+/// Several times more events than any run has: a run that exceeds this is stuck.
+const MOST_EVENTS: u64 = 3_000_000;
 
 impl World {
     pub(super) fn new(scenario: Scenario, seed: u64, keep_trace: bool) -> World {
