@@ -2,7 +2,7 @@
 //!
 //! | step | what |
 //! |---|---|
-//! | 1 | the file is read once, to its checksum: a damaged one changes nothing (`survey`) |
+//! | 1 | the file (`source`) is read once, to its checksum: a damaged one changes nothing (`survey`) |
 //! | 2 | the server must have no keys in the file's databases, unless they may be replaced (`target`) |
 //! | 3 | the file is read again, and its keys are sent in batches over several connections (`sending`) |
 //!
@@ -10,18 +10,17 @@
 //! prints the position up to which everything is there, where another one can go on.
 
 mod sending;
+mod source;
 mod survey;
 mod target;
 
-use std::fs::File;
-use std::io::BufReader;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use pages::Progress as _;
-use values::dump::{RdbError, RdbItem, RdbReader, RdbValue};
+use values::dump::{RdbItem, RdbValue};
 
 use crate::argument_values::parse_time;
 use crate::node_connection::CredentialOptions;
@@ -31,11 +30,6 @@ use crate::signals::StopRequest;
 use sending::{Batch, Entry, Sender};
 use survey::Survey;
 use target::Target;
-
-/// The length of the longest value, which is also that of the longest argument of a command.
-const LONGEST: usize = 512 << 20;
-/// What is read of the file at a time, in bytes.
-const READ: usize = 1 << 20;
 
 /// Options of `kumiki import`.
 #[derive(Args, Debug)]
@@ -70,8 +64,8 @@ fn patience(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(options: &ImportOptions) -> Result<(), String> {
     let stop = StopRequest::on_signal()?;
     let begun = Instant::now();
-    let survey = survey::read(options, &stop)?;
-    let target = Target::connect(options)?;
+    let survey = survey::read(&options.file, options.continue_at, &stop)?;
+    let target = Target::connect(&options.to, options.credentials.open()?)?;
     if !options.replace && options.continue_at == 0 {
         target.check_empty(&survey.databases)?;
     }
@@ -118,25 +112,6 @@ fn tell(counts: &Counts, begun: Instant) {
     say_line!("imported {text}, in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// Opens the file, whose first item is at the returned reader's position.
-fn open(path: &Path) -> Result<RdbReader<BufReader<File>>, String> {
-    let text = path.to_string_lossy();
-    if text.starts_with("redis://") || text.starts_with("rediss://") {
-        return Err(
-            "a running server cannot be imported from directly: save its data with \
-             'redis-cli --rdb dump.rdb', and import that file"
-                .to_owned(),
-        );
-    }
-    let file = File::open(path).map_err(|error| format!("cannot open {text}: {error}"))?;
-    RdbReader::new(BufReader::with_capacity(READ, file), LONGEST)
-        .map_err(|error| refused(path, &error))
-}
-
-fn refused(path: &Path, error: &RdbError) -> String {
-    format!("{}: {error}", path.display())
-}
-
 fn send(
     options: &ImportOptions,
     survey: &Survey,
@@ -144,14 +119,16 @@ fn send(
     stop: &StopRequest,
 ) -> Result<Counts, String> {
     let path = &options.file;
-    let mut reader = open(path)?;
+    let mut reader = source::open(path)?;
     let mut progress = ProgressLine::new(format!("{}: keys", path.display()));
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now_ms.map_or(0, |since| since.as_millis() as u64);
     let (mut counts, mut passed) = (Counts::default(), 0);
     let mut batch = Batch::new(0);
     loop {
-        let item = reader.next_item().map_err(|error| refused(path, &error))?;
+        let item = reader
+            .next_item()
+            .map_err(|error| source::refused(path, &error))?;
         let Some(item) = item else { break };
         let position = reader.item_position();
         let is_wanted = position >= options.continue_at;

@@ -1,11 +1,12 @@
 //! The first reading of the file: nothing is sent before its checksum is known to be right.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use pages::Progress as _;
 use values::dump::RdbItem;
 
-use super::{ImportOptions, open, refused};
+use super::source::{open, refused};
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
 
@@ -22,8 +23,7 @@ pub(super) struct Survey {
 ///
 /// # Errors
 /// The text says what is wrong with it, or that no item begins where the import is to go on.
-pub(super) fn read(options: &ImportOptions, stop: &StopRequest) -> Result<Survey, String> {
-    let path = &options.file;
+pub(super) fn read(path: &Path, continue_at: u64, stop: &StopRequest) -> Result<Survey, String> {
     let mut reader = open(path)?;
     let mut progress = ProgressLine::new(format!("{}: keys checked", path.display()));
     let mut survey = Survey {
@@ -32,9 +32,9 @@ pub(super) fn read(options: &ImportOptions, stop: &StopRequest) -> Result<Survey
         end: 0,
     };
     let mut database = 0;
-    let mut is_item = options.continue_at == 0;
+    let mut is_item = continue_at == 0;
     while let Some(item) = reader.next_item().map_err(|error| refused(path, &error))? {
-        is_item |= reader.item_position() == options.continue_at;
+        is_item |= reader.item_position() == continue_at;
         match item {
             RdbItem::Database(number) => database = number,
             RdbItem::Key { .. } => {
@@ -51,11 +51,11 @@ pub(super) fn read(options: &ImportOptions, stop: &StopRequest) -> Result<Survey
         }
     }
     survey.end = reader.item_position();
-    if !is_item && options.continue_at != survey.end {
+    if !is_item && continue_at != survey.end {
         return Err(format!(
             "{}: nothing begins at byte {}: give the position that the earlier import has printed, and the same file",
             path.display(),
-            options.continue_at
+            continue_at
         ));
     }
     Ok(survey)

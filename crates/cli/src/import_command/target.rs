@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use resp::Value;
 use resp::command::write_command;
 
-use super::ImportOptions;
 use crate::node_connection::{Credentials, NodeConnection};
 use crate::table_location::resolve_as;
 
@@ -36,10 +35,9 @@ impl Target {
     ///
     /// # Errors
     /// The text says why it could not connect.
-    pub(super) fn connect(options: &ImportOptions) -> Result<Target, String> {
-        let credentials = options.credentials.open()?;
+    pub(super) fn connect(to: &str, credentials: Credentials) -> Result<Target, String> {
         let mut said = String::new();
-        for first in resolve_as("--to", "127.0.0.1:6380", &options.to)? {
+        for first in resolve_as("--to", "127.0.0.1:6380", to)? {
             match NodeConnection::connect(first, &credentials) {
                 Ok(mut connection) => {
                     let slots = slots(&mut connection)?;

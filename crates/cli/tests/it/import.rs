@@ -177,12 +177,12 @@ fn the_keys_of_a_file_come_to_the_nodes_of_a_cluster() {
         return;
     };
     let cluster = Cluster::start(3, Keeping::Nothing);
-    let (code, out, errors) = import(&file, cluster.address(1), &["--connections", "2"]);
+    let (code, out, errors) = import(&file, cluster.address(0), &["--connections", "2"]);
     assert_eq!(code, Some(0), "{out}{errors}");
     let mut from = Client::connect(redis.address);
     let expected = contents(&mut from, 0);
     let mut found = BTreeMap::new();
-    for node in 1..=3 {
+    for node in 0..3 {
         let mut client = Client::connect(cluster.address(node));
         let own = contents(&mut client, 0);
         assert!(own.len() > 100, "node {node} has {}", own.len());
