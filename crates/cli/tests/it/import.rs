@@ -225,7 +225,7 @@ fn a_damaged_file_changes_nothing_and_an_import_goes_on_where_it_ended() {
     let (code, out, errors) = import(&file, node.address, &["--continue-at", position]);
     assert_eq!(code, Some(0), "{out}{errors}");
     let mut refused = Client::connect(small.address);
-    let mut size = |client: &mut Client| -> u64 {
+    let size = |client: &mut Client| -> u64 {
         client.told("SELECT 0");
         client.told("DBSIZE").parse().expect("a number")
     };
