@@ -1,7 +1,6 @@
 //! The checks that are commands of cargo.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -9,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use super::step::execute;
 use super::tests;
 use crate::build::{self, cargo};
-use crate::process;
 use crate::workspace::Workspace;
 
 /// Checks that all packages are formatted.
@@ -17,40 +15,22 @@ pub(super) fn format() -> Result<()> {
     execute(cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// Lints all packages, also with what only the feature `sql` compiles.
+/// Lints all packages, and reads their documentation, also with what only the feature `sql` compiles. What was built
+/// before has been linted ([`build::lint`]).
+pub(super) fn lints() -> Result<()> {
+    // With all packages, so that nothing is compiled for the sake of other features.
+    for features in [&[][..], &["--features", "kumiki-cli/sql"]] {
+        let mut command = build::workspace_cargo();
+        command.args(["build", "--workspace", "--all-targets"]);
+        execute(command.args(features))?;
+    }
+    Ok(())
+}
+
+/// Lints all packages without building them.
 pub(super) fn clippy() -> Result<()> {
-    lint(&[])?;
-    // With all packages, so that nothing is checked for the sake of other features.
-    lint(&["--features", "kumiki-cli/sql"])
-}
-
-/// Lints all packages with these features of cargo.
-pub(super) fn lint(features: &[&str]) -> Result<()> {
-    let mut command = cargo();
-    command.args(["clippy", "--workspace", "--all-targets"]);
-    command.args(features).args(["--", "-D", "warnings"]);
-    execute(&mut command)
-}
-
-/// Makes the documentation; a warning is an error. What clippy has compiled is used again: cargo starts the same
-/// compiler, and the examples ask for the same features of dependencies as tests do.
-pub(super) fn docs() -> Result<()> {
-    let sysroot = process::output("rustc", Command::new("rustc").args(["--print", "sysroot"]))?;
-    let mut command = cargo();
-    command
-        .args(["doc", "--workspace", "--no-deps"])
-        .args(["--lib", "--bins", "--examples"])
-        .env(
-            "RUSTC_WORKSPACE_WRAPPER",
-            Path::new(sysroot.trim()).join("bin/clippy-driver"),
-        )
-        // As `cargo clippy -- -D warnings` passes its arguments on: with other ones clippy compiles again.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        )
-        .env("RUSTDOCFLAGS", "-D warnings");
-    execute(&mut command)
+    let line = "clippy --workspace --all-targets -- -D warnings";
+    execute(cargo().args(line.split(' ')))
 }
 
 /// Tests the shell and the servers of SQL, which are in the binary with the feature `sql` alone.
@@ -120,7 +100,7 @@ pub(crate) fn planted_in_tests() -> Result<()> {
     for target in ["--test=it", "--lib"] {
         let own = || PLANTED_TESTS.iter().filter(|test| test.2 == target);
         // All in one go, so that what they use is compiled once.
-        let mut command = cargo();
+        let mut command = build::workspace_cargo();
         command.args(["test", target]);
         let packages: BTreeSet<&str> = own().map(|test| test.1).collect();
         for package in packages {
