@@ -204,20 +204,7 @@ pub enum JudgedBuild {
 pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
     let built = match how {
         JudgedBuild::Optimised => build(&["kumiki-cli", "kumiki-torture"], with_bugs)?,
-        JudgedBuild::LikeTests => {
-            let mut command = workspace_cargo();
-            command.args([
-                "build",
-                "--workspace",
-                "--bin",
-                "kumiki",
-                "--bin",
-                "torture",
-            ]);
-            // An example asks for the features that dependencies have in tests.
-            command.args(["--example", "judge"]);
-            messages(command, with_bugs)?
-        }
+        JudgedBuild::LikeTests => messages(judged_like_tests(with_bugs)?)?,
     };
     Ok(Programs {
         kumiki: executable(&built, "kumiki")?,
@@ -236,16 +223,31 @@ fn build_with(profile: &str, packages: &[&str], with_bugs: bool) -> Result<Strin
     for package in packages {
         command.args(["--package", package]);
     }
-    messages(command, with_bugs)
-}
-
-/// Runs a build and returns what cargo says of it, as lines of JSON.
-fn messages(mut command: Command, with_bugs: bool) -> Result<String> {
-    command.current_dir(root());
-    command.args(["--message-format", "json-render-diagnostics"]);
     if with_bugs {
         planted(&mut command)?;
     }
+    messages(command)
+}
+
+/// Returns the command that builds the product and the harnesses as `cargo test --workspace` does.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn judged_like_tests(with_bugs: bool) -> Result<Command> {
+    let mut command = workspace_cargo();
+    command.args(["build", "--workspace"]);
+    // An example asks for the features that dependencies have in tests.
+    command.args(["--bin", "kumiki", "--bin", "torture", "--example", "judge"]);
+    if with_bugs {
+        planted(&mut command)?;
+    }
+    Ok(command)
+}
+
+/// Runs a build and returns what cargo says of it, as lines of JSON.
+fn messages(mut command: Command) -> Result<String> {
+    command.current_dir(root());
+    command.args(["--message-format", "json-render-diagnostics"]);
     command.stderr(std::process::Stdio::inherit());
     process::output("cargo build", &mut command)
 }

@@ -18,13 +18,18 @@ pub(super) fn format() -> Result<()> {
 /// Lints all packages, and reads their documentation, also with what only the feature `sql` compiles. What was built
 /// before has been linted ([`build::lint`]).
 pub(super) fn lints() -> Result<()> {
+    lint_builds().iter_mut().try_for_each(execute)
+}
+
+/// Returns the builds of everything that is linted.
+pub(super) fn lint_builds() -> [Command; 2] {
     // With all packages, so that nothing is compiled for the sake of other features.
-    for features in [&[][..], &["--features", "kumiki-cli/sql"]] {
+    [&[][..], &["--features", "kumiki-cli/sql"]].map(|features| {
         let mut command = build::workspace_cargo();
         command.args(["build", "--workspace", "--all-targets"]);
-        execute(command.args(features))?;
-    }
-    Ok(())
+        command.args(features);
+        command
+    })
 }
 
 /// Lints all packages without building them.
@@ -94,21 +99,40 @@ const PLANTED_TESTS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The kinds of their test programs.
+const PLANTED_TARGETS: &[&str] = &["--test=it", "--lib"];
+
+/// Returns the command that builds the tests of [`PLANTED_TESTS`] in the test programs of this kind.
+fn planted_tests(target: &str) -> Result<Command> {
+    // All in one go, so that what they use is compiled once.
+    let mut command = build::workspace_cargo();
+    command.args(["test", target]);
+    let own = PLANTED_TESTS.iter().filter(|test| test.2 == target);
+    let packages: BTreeSet<&str> = own.map(|test| test.1).collect();
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    build::planted(&mut command)?;
+    Ok(command)
+}
+
+/// Returns the builds of the tests that must find bugs.
+pub(super) fn planted_test_builds() -> Result<Vec<Command>> {
+    let build = |target: &&str| {
+        let mut command = planted_tests(target)?;
+        command.arg("--no-run");
+        Ok(command)
+    };
+    PLANTED_TARGETS.iter().map(build).collect()
+}
+
 /// Runs each test with its bug chosen; the test must find it.
 pub(crate) fn planted_in_tests() -> Result<()> {
     let workspace = Workspace::read()?;
-    for target in ["--test=it", "--lib"] {
-        let own = || PLANTED_TESTS.iter().filter(|test| test.2 == target);
-        // All in one go, so that what they use is compiled once.
-        let mut command = build::workspace_cargo();
-        command.args(["test", target]);
-        let packages: BTreeSet<&str> = own().map(|test| test.1).collect();
-        for package in packages {
-            command.args(["--package", package]);
-        }
-        build::planted(&mut command)?;
-        let programs = tests::build_programs(&mut command)?;
-        for (bug, package, _, filter) in own() {
+    for target in PLANTED_TARGETS {
+        let programs = tests::build_programs(&mut planted_tests(target)?)?;
+        let own = PLANTED_TESTS.iter().filter(|test| test.2 == *target);
+        for (bug, package, _, filter) in own {
             let program = programs.get(*package).and_then(|programs| programs.first());
             let program = program.with_context(|| format!("{package} has no tests"))?;
             let listed = Command::new(program).args([filter, "--list"]).output()?;
