@@ -40,7 +40,7 @@ static LINTS: OnceLock<LintingCompiler> = OnceLock::new();
 /// If the compiler that lints cannot be installed.
 pub(crate) fn lint() -> Result<()> {
     if LINTS.get().is_none() {
-        let _ = LINTS.set(LintingCompiler::install()?);
+        let _ = LINTS.set(LintingCompiler::install(&target_dir()?)?);
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
-use crate::build;
 use crate::process;
 
 /// The environment variable by which cargo learns the program that it starts in place of the compiler.
@@ -41,12 +40,12 @@ pub(crate) struct LintingCompiler {
 }
 
 impl LintingCompiler {
-    /// Copies this program to a place of its own: a build replaces the one that runs.
+    /// Copies this program to a place of its own in the directory of what is built: a build replaces the one that runs.
     ///
     /// # Errors
     /// If it cannot be copied, or there is no clippy.
-    pub(crate) fn install() -> Result<LintingCompiler> {
-        let own = build::target_dir()?.join("lints");
+    pub(crate) fn install(built: &Path) -> Result<LintingCompiler> {
+        let own = built.join("lints");
         let program = own.join("compiler");
         fs::create_dir_all(&own)?;
         let part = own.join("compiler.part");
