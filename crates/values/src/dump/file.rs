@@ -19,7 +19,9 @@
 //! | 254 | the database of the next keys, a length |
 //! | 255 | the end |
 //!
-//! A value is its type, its key, which is a string, and the value as in a payload of `DUMP`.
+//! A value is its type, its key, which is a string, and the value as in a payload of `DUMP`. In a file of Valkey the
+//! type 22 is a hash with deadlines of fields: their number, and for each its name, its value, and its deadline (8 bytes
+//! of milliseconds, little-endian; -1: none).
 //!
 //! Invariants:
 //! 1. No input makes the reader panic, or take more memory than a small multiple of what it has read, and of the longest
@@ -35,7 +37,7 @@ use super::reader::{
     COMPRESSED, INTEGER_8, INTEGER_16, INTEGER_32, PayloadReader, WIDE_LENGTH, WIDEST_LENGTH,
 };
 use super::value_type as types;
-use super::{CRC, EARLY_LIBRARY, LIBRARY, NEWEST_VERSION, encode_footer};
+use super::{CRC, EARLY_LIBRARY, LIBRARY, NEWEST_VERSION, encode_footer, writer};
 
 /// The newest versions of the format that are read: Redis's, and Valkey's own ones.
 const NEWEST: u32 = 12;
@@ -51,6 +53,9 @@ const DEADLINE_MS: u8 = 252;
 const DEADLINE_SECONDS: u8 = 253;
 const DATABASE: u8 = 254;
 const END: u8 = 255;
+
+/// Valkey's type of hashes with deadlines of fields.
+const VALKEY_HASH: u8 = 22;
 
 /// The types of values of modules.
 const MODULE_VALUE: u8 = 6;
@@ -177,6 +182,7 @@ pub struct RdbReader<R> {
     position: u64,
     checksum: Digest<'static, u64, Table<16>>,
     version: u32,
+    is_valkey: bool,
     has_ended: bool,
 }
 
@@ -193,6 +199,7 @@ impl<R: Read> RdbReader<R> {
             position: 0,
             checksum: CRC.digest(),
             version: 0,
+            is_valkey: false,
             has_ended: false,
         };
         reader.take(9).map_err(|error| match error {
@@ -205,7 +212,8 @@ impl<R: Read> RdbReader<R> {
         let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         reader.version = version.ok_or(RdbError::Other)?;
         let version = reader.version;
-        if !(1..=NEWEST).contains(&version) && !VALKEY.contains(&version) {
+        reader.is_valkey = VALKEY.contains(&version);
+        if !(1..=NEWEST).contains(&version) && !reader.is_valkey {
             return Err(RdbError::Version { version });
         }
         reader.end_item();
@@ -296,6 +304,9 @@ impl<R: Read> RdbReader<R> {
         if kind == types::STRING {
             return self.string().map(RdbValue::String);
         }
+        if self.is_valkey && kind == VALKEY_HASH {
+            return self.valkey_hash();
+        }
         let begin = self.item.len();
         match kind {
             types::LIST | types::SET | types::LIST_ZIPLISTS => self.strings(1)?,
@@ -347,12 +358,39 @@ impl<R: Read> RdbReader<R> {
                 });
             }
         }
-        let value = &self.item[begin..];
-        let mut payload = Vec::with_capacity(value.len() + 16);
-        payload.push(kind);
-        payload.extend_from_slice(value);
-        encode_footer(NEWEST_VERSION, &mut payload);
-        Ok(RdbValue::Payload(payload))
+        Ok(payload(kind, &self.item[begin..]))
+    }
+
+    /// Reads a hash with deadlines of fields as Valkey writes it, and returns it as Redis does.
+    fn valkey_hash(&mut self) -> Result<RdbValue, RdbError> {
+        let mut fields = Vec::new();
+        let count = self.length()?;
+        for _ in 0..count {
+            let begin = self.item.len();
+            self.raw_string()?;
+            self.raw_string()?;
+            let field = begin..self.item.len();
+            let deadline = u64::try_from(i64::from_le_bytes(self.array()?)).ok();
+            fields.push((field, deadline));
+        }
+        let deadlines = fields.iter().filter_map(|(_, deadline)| *deadline);
+        let least = deadlines.min();
+        let mut value = Vec::new();
+        if let Some(least) = least {
+            value.extend(least.to_le_bytes());
+        }
+        writer::length(fields.len(), &mut value);
+        for (field, deadline) in fields {
+            if let Some(least) = least {
+                let offset = deadline.map_or(0, |deadline| deadline - least + 1);
+                writer::length(offset as usize, &mut value);
+            }
+            value.extend_from_slice(&self.item[field]);
+        }
+        Ok(match least {
+            Some(_) => payload(types::HASH_DEADLINES, &value),
+            None => payload(types::HASH, &value),
+        })
     }
 
     fn stream(&mut self, kind: u8) -> Result<(), RdbError> {
@@ -499,6 +537,15 @@ impl<R: Read> RdbReader<R> {
             _ => RdbError::Io { position, error },
         }
     }
+}
+
+/// Returns the payload of a value.
+fn payload(kind: u8, value: &[u8]) -> RdbValue {
+    let mut payload = Vec::with_capacity(value.len() + 16);
+    payload.push(kind);
+    payload.extend_from_slice(value);
+    encode_footer(NEWEST_VERSION, &mut payload);
+    RdbValue::Payload(payload)
 }
 
 /// The most bytes of an item besides its value: those of its key, above all.

@@ -1,7 +1,9 @@
 use base::transaction::Kind;
 
 use super::*;
+use crate::call::StoredBlock;
 use crate::dump::{DecodeContext, decode, writer};
+use crate::field_deadlines;
 
 const LONGEST: usize = 1 << 16;
 
@@ -196,4 +198,41 @@ fn a_file_without_a_checksum_is_read() {
     let end = bytes.len() - 8;
     bytes[end..].fill(0);
     assert_eq!(keys(&read(&bytes).expect("it is a file")).count(), count);
+}
+
+#[test]
+fn a_hash_of_valkey_has_its_fields_and_their_deadlines() {
+    let field = |name: &[u8], deadline: i64| {
+        let deadline = deadline.to_le_bytes();
+        [&string(name)[..], &string(b"value"), &deadline].concat()
+    };
+    let read_hash = |fields: &[&[u8]]| {
+        let value = [&[fields.len() as u8][..], &fields.concat()].concat();
+        let bytes = file(b"VALKEY080", &[&key(VALKEY_HASH, b"h", &value)]);
+        let items = read(&bytes).expect("it is a file");
+        let Some((_, None, RdbValue::Payload(payload))) = keys(&items).next() else {
+            panic!("it has a payload");
+        };
+        payload.clone()
+    };
+    let context = |time_ms| DecodeContext {
+        longest: LONGEST,
+        time_ms,
+    };
+    let expiring = read_hash(&[&field(b"a", 3_000), &field(b"b", -1), &field(b"c", 2_000)]);
+    let fields = |payload: &[u8], time_ms| {
+        let decoded = decode(payload, context(time_ms)).expect("RESTORE takes it");
+        let decoded = decoded.expect("it exists");
+        let value = StoredBlock {
+            kind: decoded.kind,
+            bytes: &decoded.bytes,
+        };
+        let mut deadlines: Vec<u64> = field_deadlines(value).collect();
+        deadlines.sort_unstable();
+        deadlines
+    };
+    assert_eq!(fields(&expiring, 1_000), [2_000, 3_000]);
+    assert_eq!(fields(&expiring, 2_500), [3_000]);
+    let lasting = read_hash(&[&field(b"a", -1)]);
+    assert!(fields(&lasting, 1_000).is_empty());
 }
