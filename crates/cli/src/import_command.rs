@@ -70,18 +70,19 @@ pub(crate) fn run(options: &ImportOptions) -> Result<(), String> {
         target.check_empty(&survey.databases)?;
     }
     let sender = Sender::start(target, options.connections, options.patience);
-    let sent = send(options, &survey, &sender, &stop);
+    let (mut counts, mut unsent) = (Counts::default(), options.continue_at);
+    let sent = send(options, &survey, &sender, &stop, &mut counts, &mut unsent);
     // The batches that were given are sent to their end.
-    let (position, refused) = sender.finish();
-    let failure = match (refused, sent) {
-        (Some(refused), _) => refused,
-        (None, Err(error)) => error,
-        (None, Ok(counts)) => {
+    let (pending, refused) = sender.finish();
+    let failure = match (refused.or(sent.err()), pending) {
+        (Some(failure), _) => failure,
+        (None, Some(_)) => "a thread that sends has panicked".to_owned(),
+        (None, None) => {
             tell(&counts, begun);
             return Ok(());
         }
     };
-    let position = position.unwrap_or(survey.end);
+    let position = pending.map_or(unsent, |pending| pending.min(unsent));
     Err(format!(
         "{failure}\nEverything before byte {position} of the file is imported. To go on there, add --continue-at \
          {position}"
@@ -112,18 +113,21 @@ fn tell(counts: &Counts, begun: Instant) {
     say_line!("imported {text}, in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
+/// Sends the keys. `unsent` becomes the position of an item before which every item was given to the sender.
 fn send(
     options: &ImportOptions,
     survey: &Survey,
     sender: &Sender,
     stop: &StopRequest,
-) -> Result<Counts, String> {
+    counts: &mut Counts,
+    unsent: &mut u64,
+) -> Result<(), String> {
     let path = &options.file;
     let mut reader = source::open(path)?;
     let mut progress = ProgressLine::new(format!("{}: keys", path.display()));
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now_ms.map_or(0, |since| since.as_millis() as u64);
-    let (mut counts, mut passed) = (Counts::default(), 0);
+    let mut passed = 0;
     let mut batch = Batch::new(0);
     loop {
         let item = reader
@@ -131,6 +135,10 @@ fn send(
             .map_err(|error| source::refused(path, &error))?;
         let Some(item) = item else { break };
         let position = reader.item_position();
+        *unsent = batch
+            .first_position()
+            .unwrap_or(position)
+            .max(options.continue_at);
         let is_wanted = position >= options.continue_at;
         match item {
             RdbItem::Property { .. } => {}
@@ -170,6 +178,5 @@ fn send(
             }
         }
     }
-    sender.send(batch)?;
-    Ok(counts)
+    sender.send(batch)
 }

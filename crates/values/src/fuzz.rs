@@ -73,7 +73,7 @@ pub fn fuzz_file(bytes: &[u8]) {
         if let RdbItem::Key { value, .. } = item {
             match value {
                 RdbValue::String(value) => assert!(value.len() <= CONTEXT.longest),
-                // Whether it is a value is decided by the server that gets it.
+                // The server that gets the payload decides whether it is a value.
                 RdbValue::Payload(payload) => drop(dump::decode(&payload, CONTEXT)),
             }
         }

@@ -110,6 +110,11 @@ impl Batch {
         self.database
     }
 
+    /// Returns where the first entry begins in the file.
+    pub(super) fn first_position(&self) -> Option<u64> {
+        self.entries.first().map(|entry| entry.position)
+    }
+
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += entry.command.len();
         self.entries.push(entry);
@@ -162,12 +167,12 @@ impl Sender {
     /// # Errors
     /// Returns an error if an earlier batch was refused.
     pub(super) fn send(&self, batch: Batch) -> Result<(), String> {
-        let Some(first) = batch.entries.first() else {
+        let Some(first) = batch.first_position() else {
             return Ok(());
         };
         let mut progress = self.progress.lock();
         // The position at which to go on includes this batch, whether or not it is sent.
-        progress.pending.insert(first.position);
+        progress.pending.insert(first);
         if let Some(failure) = &progress.failure {
             return Err(failure.clone());
         }
@@ -195,7 +200,7 @@ fn work(mut sending: Connections, received: &Mutex<Receiver<Batch>>, progress: &
         if progress.lock().failure.is_some() {
             continue;
         }
-        let first = batch.entries.first().map(|entry| entry.position);
+        let first = batch.first_position();
         let sent = sending.deliver(batch);
         let mut progress = progress.lock();
         match sent {

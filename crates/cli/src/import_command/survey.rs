@@ -15,8 +15,6 @@ pub(super) struct Survey {
     pub(super) keys: u64,
     /// The numbers of the databases that have keys.
     pub(super) databases: BTreeSet<u64>,
-    /// The length of the file.
-    pub(super) end: u64,
 }
 
 /// Reads the file to its end.
@@ -29,7 +27,6 @@ pub(super) fn read(path: &Path, continue_at: u64, stop: &StopRequest) -> Result<
     let mut survey = Survey {
         keys: 0,
         databases: BTreeSet::new(),
-        end: 0,
     };
     let mut database = 0;
     let mut is_item = continue_at == 0;
@@ -50,8 +47,7 @@ pub(super) fn read(path: &Path, continue_at: u64, stop: &StopRequest) -> Result<
             _ => {}
         }
     }
-    survey.end = reader.item_position();
-    if !is_item && continue_at != survey.end {
+    if !is_item && continue_at != reader.item_position() {
         return Err(format!(
             "{}: nothing begins at byte {}: give the position that the earlier import has printed, and the same file",
             path.display(),

@@ -212,8 +212,12 @@ impl<R: Read> RdbReader<R> {
         let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         reader.version = version.ok_or(RdbError::Other)?;
         let version = reader.version;
-        reader.is_valkey = VALKEY.contains(&version);
-        if !(1..=NEWEST).contains(&version) && !reader.is_valkey {
+        reader.is_valkey = head.starts_with(b"VALKEY");
+        let known = match reader.is_valkey {
+            true => VALKEY,
+            false => 1..=NEWEST,
+        };
+        if !known.contains(&version) {
             return Err(RdbError::Version { version });
         }
         reader.end_item();

@@ -178,6 +178,7 @@ fn other_files_are_refused_with_the_reason() {
     assert!(message(b"").contains("no file of Redis"));
     assert!(message(b"*2\r\n$6\r\nSELECT").contains("no file of Redis"));
     assert!(message(b"REDIS0099\xff").contains("version 99"));
+    assert!(message(&file(b"REDIS0080", &[])).contains("version 80"));
     assert!(message(&file(b"VALKEY081", &[])).contains("version 81"));
     assert!(read(&file(b"VALKEY080", &[])).is_ok());
     let module = file(b"REDIS0011", &[&key(MODULE_VALUE_2, b"m", &[0])]);
