@@ -44,9 +44,13 @@ class Worker:
     """A process `python3 -m ARGUMENTS` with children of its own. All of them end with the `with` block."""
 
     def __init__(self, *arguments):
+        self.arguments = arguments
         self.output = tempfile.TemporaryFile()
+        self.start()
+
+    def start(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
+            [sys.executable, "-m", *self.arguments],
             cwd=os.path.dirname(os.path.abspath(__file__)),
             stdout=self.output,
             stderr=subprocess.STDOUT,
