@@ -206,9 +206,10 @@ fn node_redis_keeps_values_that_do_not_change() {
 #[test]
 fn node_redis_keeps_values_through_a_proxy() {
     if let Some(mut command) = node("cacheOfNodeRedis") {
-        let cluster = Cluster::start(NODES, Keeping::Nothing);
-        let proxy = proxy(&["--cluster", &cluster.file()]);
+        let server = start_server(&["--ephemeral"]);
+        let proxy = proxy(&["--redis", &server.address.to_string()]);
         command.arg(proxy.address.port().to_string());
+        command.arg(server.address.port().to_string());
         assert_eq!(run(&command, ""), "done\n");
     }
 }
@@ -238,17 +239,6 @@ fn redsync_go_redis_and_rueidis_work_with_a_cluster() {
         let cluster = Cluster::start(NODES, Keeping::Nothing);
         let mut command = Command::new(&program);
         command.arg("cluster").arg(cluster.address(0).to_string());
-        assert_eq!(run(&command, ""), "done\n");
-    }
-}
-
-#[test]
-fn redsync_go_redis_and_rueidis_work_through_a_proxy() {
-    if let Some(program) = peers::installed(Group::Go, "go-frameworks/client") {
-        let cluster = Cluster::start(NODES, Keeping::Nothing);
-        let proxy = proxy(&["--cluster", &cluster.file()]);
-        let mut command = Command::new(&program);
-        command.arg(proxy.address.to_string());
         assert_eq!(run(&command, ""), "done\n");
     }
 }
