@@ -10,8 +10,8 @@ use super::outcome::DeferredOutcome;
 use crate::runtime::protocol::DeferredReply;
 use crate::runtime::query::ClientId;
 
-/// A client that waits until nodes send news.
-struct WaitingClient {
+/// A `CLIENT TRACKING` that waits until nodes send news.
+struct TrackingRequest {
     id: ClientId,
     sequence: u64,
     tracking: Box<ClientTracking>,
@@ -21,14 +21,14 @@ struct WaitingClient {
 #[derive(Default)]
 pub(crate) struct ThreadTracking {
     clients: HashMap<u32, ClientId, RandomState>,
-    waiting: HashMap<u32, WaitingClient, RandomState>,
+    waiting: HashMap<u32, TrackingRequest, RandomState>,
 }
 
 impl ThreadTracking {
     /// Adds a client that wants news, and waits until nodes send them.
     pub(crate) fn wait(&mut self, id: ClientId, sequence: u64, tracking: ClientTracking) {
         let tracking = Box::new(tracking);
-        let waiting = WaitingClient {
+        let waiting = TrackingRequest {
             id,
             sequence,
             tracking,
