@@ -79,9 +79,11 @@ impl SnapshotIntake {
             return Ok(SNAPSHOT_REFUSED);
         };
         let of = (meta.term, meta.index);
-        let receiver = match self.receiver.take() {
-            Some(receiver) if receiver.of() == of => receiver,
-            _ => begin(context, dir, of, total, reserve)?,
+        // A receiver of another snapshot is dropped before the next one begins, because both have one file.
+        let begun = self.receiver.take().filter(|begun| begun.of() == of);
+        let receiver = match begun {
+            Some(receiver) => receiver,
+            None => begin(context, dir, of, total, reserve)?,
         };
         let receiver = self.receiver.insert(receiver);
         let next = receiver.chunk(offset, piece)?;

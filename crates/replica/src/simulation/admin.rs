@@ -171,8 +171,9 @@ impl World {
                 }
                 return self.change(MembershipChange::Remove(id));
             }
-            // The node was removed, or never got its vote: it starts anew.
-            if self.random.u8(..10) == 0 {
+            // The node was removed, or never got its vote: it starts anew. While it receives a snapshot, a change whose
+            // outcome was not waited for goes on.
+            if own.receiving.is_none() && self.random.u8(..10) == 0 {
                 return self.wipe(node);
             }
         }

@@ -11,13 +11,14 @@ const SEEDS: u64 = 300;
 /// Seeds that have found something: a hand-over whose heir was gone stopped the partition; a leader that
 /// was removed by the entry of its predecessor panicked; answers that came twice had ever more pieces of a
 /// snapshot sent; a key that an entry of operations wrote expired before the log said so, and was there again
-/// under the next leader.
-const MEMORABLE: [u64; 5] = [
+/// under the next leader; a snapshot of a new leader was received into a file that was removed with the one before.
+const MEMORABLE: [u64; 6] = [
     155_201_060,
     466_191_633,
     3_717_506_576,
     504_026_968,
     800_003_603,
+    800_008_959,
 ];
 
 /// The number of seeds within which a planted bug must be found.
