@@ -4,11 +4,13 @@ use std::env;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::lints::{self, LintingCompiler};
 use crate::process;
 
 /// The profile of everything that is only run to judge: see the workspace's manifest.
@@ -30,10 +32,32 @@ pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+static LINTS: OnceLock<LintingCompiler> = OnceLock::new();
+
+/// Has this process lint the workspace's crates whenever it builds them.
+///
+/// # Errors
+/// If the compiler that lints cannot be installed.
+pub(crate) fn lint() -> Result<()> {
+    if LINTS.get().is_none() {
+        let _ = LINTS.set(LintingCompiler::install(&target_dir()?)?);
+    }
+    Ok(())
+}
+
+/// Returns the cargo that builds the workspace's crates.
+pub(crate) fn workspace_cargo() -> Command {
+    let mut command = cargo();
+    if let Some(compiler) = LINTS.get() {
+        compiler.apply(&mut command);
+    }
+    command
+}
+
 /// Returns `cargo test` for all packages. What runs for the sake of one crate is then compiled as for all.
 #[must_use]
 pub fn cargo_test() -> Command {
-    let mut command = cargo();
+    let mut command = workspace_cargo();
     command.args(["test", "--workspace"]);
     run_more_tests(&mut command);
     command
@@ -101,12 +125,14 @@ pub fn target_dir() -> Result<PathBuf> {
 }
 
 /// Has a command build what can have planted bugs. What comes of it lies in a directory of its own, so that
-/// it never replaces the honest build; what both have in common is compiled once.
+/// it never replaces the honest build; what both have in common is compiled once. It is not linted: the honest build
+/// is.
 ///
 /// # Errors
 /// If cargo fails.
 pub fn planted(command: &mut Command) -> Result<()> {
     let honest = target_dir()?;
+    lints::turn_off(command);
     command.args(["--features", FEATURE]);
     command.arg("--target-dir").arg(honest.join("planted"));
     if env::var_os(BUILD_DIR).is_none() {
@@ -178,20 +204,7 @@ pub enum JudgedBuild {
 pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
     let built = match how {
         JudgedBuild::Optimised => build(&["kumiki-cli", "kumiki-torture"], with_bugs)?,
-        JudgedBuild::LikeTests => {
-            let mut command = cargo();
-            command.args([
-                "build",
-                "--workspace",
-                "--bin",
-                "kumiki",
-                "--bin",
-                "torture",
-            ]);
-            // An example asks for the features that dependencies have in tests.
-            command.args(["--example", "judge"]);
-            messages(command, with_bugs)?
-        }
+        JudgedBuild::LikeTests => messages(judged_like_tests(with_bugs)?)?,
     };
     Ok(Programs {
         kumiki: executable(&built, "kumiki")?,
@@ -205,21 +218,36 @@ fn build(packages: &[&str], with_bugs: bool) -> Result<String> {
 }
 
 fn build_with(profile: &str, packages: &[&str], with_bugs: bool) -> Result<String> {
-    let mut command = cargo();
+    let mut command = workspace_cargo();
     command.args(["build", "--bins", "--profile", profile]);
     for package in packages {
         command.args(["--package", package]);
     }
-    messages(command, with_bugs)
-}
-
-/// Runs a build and returns what cargo says of it, as lines of JSON.
-fn messages(mut command: Command, with_bugs: bool) -> Result<String> {
-    command.current_dir(root());
-    command.args(["--message-format", "json-render-diagnostics"]);
     if with_bugs {
         planted(&mut command)?;
     }
+    messages(command)
+}
+
+/// Returns the command that builds the product and the harnesses as `cargo test --workspace` does.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn judged_like_tests(with_bugs: bool) -> Result<Command> {
+    let mut command = workspace_cargo();
+    command.args(["build", "--workspace"]);
+    // An example asks for the features that dependencies have in tests.
+    command.args(["--bin", "kumiki", "--bin", "torture", "--example", "judge"]);
+    if with_bugs {
+        planted(&mut command)?;
+    }
+    Ok(command)
+}
+
+/// Runs a build and returns what cargo says of it, as lines of JSON.
+fn messages(mut command: Command) -> Result<String> {
+    command.current_dir(root());
+    command.args(["--message-format", "json-render-diagnostics"]);
     command.stderr(std::process::Stdio::inherit());
     process::output("cargo build", &mut command)
 }

@@ -10,6 +10,7 @@
 //!
 //! `cargo xtask ci --quick` is [`quick`], `cargo xtask nightly` is [`nightly`](crate::nightly).
 
+mod background;
 pub(crate) mod checks;
 pub mod harness;
 pub mod quick;
@@ -23,10 +24,10 @@ use std::thread;
 use anyhow::{Result, bail};
 
 use crate::peers::{self, PeerGroup};
-use crate::process::Guarded;
 use crate::workspace::Workspace;
 use crate::{arch, build};
 
+use background::BackgroundBuilds;
 use harness::{Amount, Harness};
 use records::Records;
 use step::{StepInputs, StepSummary, execute};
@@ -61,12 +62,11 @@ const SQL: StepInputs = StepInputs::CratesAndPeers(&["cli", "sql"]);
 const FIRST: &[Step] = &[
     Step { name: "format", reads: StepInputs::Any, run: |_| checks::format() },
     Step { name: "architecture", reads: StepInputs::Any, run: |_| arch::check() },
-    Step { name: "clippy", reads: StepInputs::Tree, run: |_| checks::clippy() },
-    Step { name: "docs", reads: StepInputs::Tree, run: |_| checks::docs() },
 ];
 
 #[rustfmt::skip] // One line for each step.
 const LAST: &[Step] = &[
+    Step { name: "lints and documentation", reads: StepInputs::Tree, run: |_| checks::lints() },
     Step { name: "planted bugs: tests", reads: PLANTED, run: |_| checks::planted_in_tests() },
     Step { name: "sql in the binary", reads: SQL, run: |_| checks::sql() },
 ];
@@ -103,8 +103,8 @@ pub(crate) const PLANTED_HARNESSES: &[(&str, Run)] = &[
 enum Phase {
     /// Before anything is built to be executed.
     Checks,
-    /// With the harnesses and the product. In CI the programs of the tests are built meanwhile: these steps mostly
-    /// wait, for servers, disks and time.
+    /// With the harnesses and the product. In CI everything else is built meanwhile: these steps mostly wait, for
+    /// servers, disks and time.
     Harnesses,
     /// With everything built.
     Last,
@@ -151,6 +151,7 @@ pub struct Options {
 /// With the first step that fails, or if no name contains what is asked for.
 pub fn run(options: &Options) -> Result<()> {
     let ci = is_ci();
+    build::lint()?;
     let harness = Harness::new(Amount::CI);
     let workspace = Workspace::read()?;
     let records = Records::open(&workspace)?;
@@ -174,11 +175,13 @@ pub fn run(options: &Options) -> Result<()> {
         }
         if phase == Phase::Harnesses && !has_harnesses {
             run.step("programs are built", || harness.honest().map(drop))?;
-            building = ci.then(build_tests_meanwhile).transpose()?;
+            building = ci.then(build_meanwhile).transpose()?;
             has_harnesses = true;
         }
-        if phase == Phase::Last && building.is_some() {
-            run.step("programs of tests are built", || end(building.take()))?;
+        if phase == Phase::Last
+            && let Some(building) = building.take()
+        {
+            run.step("the other programs are built", || building.finish())?;
         }
         if matches!(step.reads, StepInputs::CratesAndPeers(_)) {
             join(installing.take())?;
@@ -186,7 +189,9 @@ pub fn run(options: &Options) -> Result<()> {
         run.step(step.name, || (step.run)(&harness))?;
         records.passed(key.as_deref())?;
     }
-    end(building)?;
+    if let Some(building) = building {
+        building.finish()?;
+    }
     if is_wanted("tests") {
         join(installing.take())?;
         if ci {
@@ -216,26 +221,14 @@ pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-/// Starts to build the programs of all tests, at a lower priority than what else runs.
-fn build_tests_meanwhile() -> Result<Guarded> {
-    let mut command = build::cargo_test();
-    command.args(["--no-run", "--quiet"]);
-    let child = Guarded::spawn("cargo test --no-run", command.current_dir(build::root()))?;
-    // Without it, the harnesses are only slower.
-    let _ = rustix::process::setpriority_process(Some(child.pid()), 10);
-    Ok(child)
-}
-
-/// Waits for a build.
-fn end(building: Option<Guarded>) -> Result<()> {
-    let Some(mut building) = building else {
-        return Ok(());
-    };
-    let status = building.wait()?;
-    if !status.success() {
-        bail!("the programs of tests cannot be built ({status})");
-    }
-    Ok(())
+/// Starts to build what the steps after the harnesses need.
+fn build_meanwhile() -> Result<BackgroundBuilds> {
+    let mut tests = build::cargo_test();
+    tests.arg("--no-run");
+    let mut commands = vec![tests, build::judged_like_tests(true)?];
+    commands.extend(checks::planted_test_builds()?);
+    commands.extend(checks::lint_builds());
+    Ok(BackgroundBuilds::start(commands))
 }
 
 /// Waits for the installation of peers.

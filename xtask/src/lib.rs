@@ -11,6 +11,7 @@ pub mod build;
 pub mod ci;
 pub mod interrupt;
 mod links;
+pub mod lints;
 pub mod nightly;
 pub mod pairs;
 pub mod peers;

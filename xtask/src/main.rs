@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::nightly::{self, Part};
-use xtask::{arch, ci, interrupt, pairs, peers, rdma, redis_suite};
+use xtask::{arch, ci, interrupt, lints, pairs, peers, rdma, redis_suite};
 
 /// Developers' commands of Kumiki.
 #[derive(Parser)]
@@ -85,6 +85,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = lints::compile() {
+        return code;
+    }
     let task = Arguments::parse().task;
     match interrupt::install().and_then(|()| run(task)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,10 +11,10 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `argument_values`, `output`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
+//! | `argument_values`, `output`, `progress`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
 //! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection` | what several commands open: files, devices, a cluster, tables, a connection to a node |
 //! | `read_atomic_options`, `replication_options`, `serve_options`, `proxy_locks` | options of a command with many of them |
-//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
+//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `import_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
 //! | `cli` | the command line that has them all |
 
 #![forbid(unsafe_code)]
@@ -31,6 +31,7 @@ mod data_directory;
 mod descriptors;
 mod disk_layer;
 mod hidden_passwords;
+mod import_command;
 mod logging;
 mod membership;
 mod memory;
@@ -40,6 +41,7 @@ mod output;
 mod owner;
 mod pages_command;
 mod passwords;
+mod progress;
 mod proxy;
 mod proxy_locks;
 mod rdma;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
             | cli::CliCommand::Proxy(_)
             | cli::CliCommand::Cluster(_)
             | cli::CliCommand::Pages(_)
+            | cli::CliCommand::Import(_)
     ) {
         hidden_passwords::hide();
     }
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         cli::CliCommand::Cluster(options) => cluster_command::run(&options),
         cli::CliCommand::Pages(options) => pages_command::run(&options, &log),
         cli::CliCommand::Check(options) => check::check(&options),
+        cli::CliCommand::Import(options) => import_command::run(&options),
         cli::CliCommand::Sql(options) => sql_command::run(&options, &log),
     };
     match done {

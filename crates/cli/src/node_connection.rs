@@ -138,12 +138,28 @@ impl NodeConnection {
         self.stream.write_all(&request).map_err(silent)
     }
 
+    /// Sends commands, as clients write them, and returns their replies, errors among them. Waits up to `patience` for
+    /// each part to be taken and to come.
+    ///
+    /// # Errors
+    /// The reason why there are no more answers.
+    pub(crate) fn pipeline(
+        &mut self,
+        commands: &[u8],
+        count: usize,
+        patience: Duration,
+    ) -> Result<Vec<Value>, String> {
+        self.stream.set_timeout(patience).map_err(silent)?;
+        self.stream.write_all(commands).map_err(silent)?;
+        (0..count).map(|_| self.value()).collect()
+    }
+
     /// Returns the next reply; waits up to `patience` for more of it to come.
     ///
     /// # Errors
     /// The error that the node answered with, or the reason why there is no answer.
     pub(crate) fn reply(&mut self, patience: Duration) -> Result<Value, String> {
-        self.stream.set_read_timeout(patience).map_err(silent)?;
+        self.stream.set_timeout(patience).map_err(silent)?;
         match self.value()? {
             Value::Error(text) => Err(advised(&String::from_utf8_lossy(&text))),
             value => Ok(value),

@@ -8,7 +8,6 @@ mod interrupt;
 mod list;
 mod load;
 mod options;
-mod progress;
 mod serve;
 
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use clap::{Args, Subcommand};
 
 use crate::logging::LogControl;
 use crate::output::say_line;
-use interrupt::StopRequest;
+use crate::signals::StopRequest;
 use options::{ListOptions, RemoveOptions, TableCheckOptions, TpchOptions};
 
 /// Options of `kumiki pages`.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use admin::LogLevel;
 use reactor::tls::ServerTls;
@@ -19,6 +20,24 @@ pub(crate) fn take(rereads: bool) -> Result<Signals, String> {
     let stops = [SIGTERM, SIGINT];
     let all = stops.into_iter().chain(rereads.then_some(SIGHUP));
     Signals::new(all).map_err(|error| format!("cannot receive signals: {error}"))
+}
+
+/// A flag that is set when the process should stop.
+#[derive(Clone)]
+pub(crate) struct StopRequest(Arc<AtomicBool>);
+
+impl StopRequest {
+    /// Creates a `StopRequest` that the first signal sets; a second signal ends the process at once.
+    pub(crate) fn on_signal() -> Result<StopRequest, String> {
+        let stop = StopRequest(Arc::new(AtomicBool::new(false)));
+        let set = Arc::clone(&stop.0);
+        interrupt_on(take(false)?, move || set.store(true, Ordering::Relaxed));
+        Ok(stop)
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The settings that SIGHUP reads again.

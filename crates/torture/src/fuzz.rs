@@ -80,6 +80,8 @@ pub enum Target {
     FragmentRows,
     /// Values as `RESTORE` takes them.
     Payloads,
+    /// Files of Redis, as `kumiki import` reads them.
+    RedisFiles,
 }
 
 impl Target {
@@ -111,6 +113,7 @@ impl Target {
         Target::Fragments,
         Target::FragmentRows,
         Target::Payloads,
+        Target::RedisFiles,
     ];
 
     fn name(self) -> &'static str {
@@ -141,6 +144,7 @@ impl Target {
             Target::Fragments => "fragments",
             Target::FragmentRows => "fragment-rows",
             Target::Payloads => "payloads",
+            Target::RedisFiles => "redis-files",
         }
     }
 
@@ -172,6 +176,7 @@ impl Target {
             Target::Fragments => operators::fuzz::fuzz_fragments,
             Target::FragmentRows => operators::fuzz::fuzz_rows,
             Target::Payloads => values::fuzz::fuzz_payload,
+            Target::RedisFiles => values::fuzz::fuzz_file,
         }
     }
 
@@ -203,6 +208,7 @@ impl Target {
             Target::Fragments => "crates/operators/corpus/fragments",
             Target::FragmentRows => "crates/operators/corpus/rows",
             Target::Payloads => "crates/values/corpus/payloads",
+            Target::RedisFiles => "crates/values/corpus/files",
         }
     }
 }

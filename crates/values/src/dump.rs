@@ -32,6 +32,7 @@
 mod block_entry;
 mod decode;
 mod encode;
+mod file;
 mod intset;
 mod listpack;
 mod lzf;
@@ -46,6 +47,7 @@ mod zipmap;
 use crc::{CRC_64_REDIS, Crc, Table};
 
 use crate::call::StoredBlock;
+pub use file::{RdbError, RdbItem, RdbReader, RdbValue};
 pub use payload::{DecodeContext, DumpedValue, PayloadError};
 use reader::PayloadReader;
 use value_type::{HASH_DEADLINES, HASH_DEADLINES_LISTPACK};

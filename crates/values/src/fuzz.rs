@@ -1,10 +1,10 @@
-//! An entry point for fuzzing the reader of payloads. It panics when a guarantee is broken.
+//! Entry points for fuzzing the readers of payloads and of files. They panic when a guarantee is broken.
 
 use base::transaction::Kind;
 
 use crate::call::StoredBlock;
 use crate::collection_editor::canonical;
-use crate::dump::{self, DecodeContext};
+use crate::dump::{self, DecodeContext, RdbItem, RdbReader, RdbValue};
 use crate::packed::{BlockForm, PackedView};
 use crate::stream::StreamView;
 
@@ -51,5 +51,31 @@ pub fn fuzz_payload(bytes: &[u8]) {
             assert_eq!(one, other);
         }
         _ => assert_eq!(again, value),
+    }
+}
+
+/// Reads `bytes` as a file of Redis.
+///
+/// # Panics
+/// Panics if the reader panics, takes more than the values that it promises, or names a position that does not exist.
+pub fn fuzz_file(bytes: &[u8]) {
+    let Ok(mut reader) = RdbReader::new(bytes, CONTEXT.longest) else {
+        return;
+    };
+    let mut position = 0;
+    while let Ok(Some(item)) = reader.next_item() {
+        let begin = reader.item_position();
+        assert!(
+            begin > position && begin < bytes.len() as u64,
+            "byte {begin}"
+        );
+        position = begin;
+        if let RdbItem::Key { value, .. } = item {
+            match value {
+                RdbValue::String(value) => assert!(value.len() <= CONTEXT.longest),
+                // Whether it is a value is decided by the server that gets it.
+                RdbValue::Payload(payload) => drop(dump::decode(&payload, CONTEXT)),
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The checks that are commands of cargo.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -9,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use super::step::execute;
 use super::tests;
 use crate::build::{self, cargo};
-use crate::process;
 use crate::workspace::Workspace;
 
 /// Checks that all packages are formatted.
@@ -17,40 +15,27 @@ pub(super) fn format() -> Result<()> {
     execute(cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// Lints all packages, also with what only the feature `sql` compiles.
+/// Lints all packages, and reads their documentation, also with what only the feature `sql` compiles. What was built
+/// before has been linted ([`build::lint`]).
+pub(super) fn lints() -> Result<()> {
+    lint_builds().iter_mut().try_for_each(execute)
+}
+
+/// Returns the builds of everything that is linted.
+pub(super) fn lint_builds() -> [Command; 2] {
+    // With all packages, so that nothing is compiled for the sake of other features.
+    [&[][..], &["--features", "kumiki-cli/sql"]].map(|features| {
+        let mut command = build::workspace_cargo();
+        command.args(["build", "--workspace", "--all-targets"]);
+        command.args(features);
+        command
+    })
+}
+
+/// Lints all packages without building them.
 pub(super) fn clippy() -> Result<()> {
-    lint(&[])?;
-    // With all packages, so that nothing is checked for the sake of other features.
-    lint(&["--features", "kumiki-cli/sql"])
-}
-
-/// Lints all packages with these features of cargo.
-pub(super) fn lint(features: &[&str]) -> Result<()> {
-    let mut command = cargo();
-    command.args(["clippy", "--workspace", "--all-targets"]);
-    command.args(features).args(["--", "-D", "warnings"]);
-    execute(&mut command)
-}
-
-/// Makes the documentation; a warning is an error. What clippy has compiled is used again: cargo starts the same
-/// compiler, and the examples ask for the same features of dependencies as tests do.
-pub(super) fn docs() -> Result<()> {
-    let sysroot = process::output("rustc", Command::new("rustc").args(["--print", "sysroot"]))?;
-    let mut command = cargo();
-    command
-        .args(["doc", "--workspace", "--no-deps"])
-        .args(["--lib", "--bins", "--examples"])
-        .env(
-            "RUSTC_WORKSPACE_WRAPPER",
-            Path::new(sysroot.trim()).join("bin/clippy-driver"),
-        )
-        // As `cargo clippy -- -D warnings` passes its arguments on: with other ones clippy compiles again.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        )
-        .env("RUSTDOCFLAGS", "-D warnings");
-    execute(&mut command)
+    let line = "clippy --workspace --all-targets -- -D warnings";
+    execute(cargo().args(line.split(' ')))
 }
 
 /// Tests the shell and the servers of SQL, which are in the binary with the feature `sql` alone.
@@ -114,21 +99,40 @@ const PLANTED_TESTS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The kinds of their test programs.
+const PLANTED_TARGETS: &[&str] = &["--test=it", "--lib"];
+
+/// Returns the command that builds the tests of [`PLANTED_TESTS`] in the test programs of this kind.
+fn planted_tests(target: &str) -> Result<Command> {
+    // All in one go, so that what they use is compiled once.
+    let mut command = build::workspace_cargo();
+    command.args(["test", target]);
+    let own = PLANTED_TESTS.iter().filter(|test| test.2 == target);
+    let packages: BTreeSet<&str> = own.map(|test| test.1).collect();
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    build::planted(&mut command)?;
+    Ok(command)
+}
+
+/// Returns the builds of the tests that must find bugs.
+pub(super) fn planted_test_builds() -> Result<Vec<Command>> {
+    let build = |target: &&str| {
+        let mut command = planted_tests(target)?;
+        command.arg("--no-run");
+        Ok(command)
+    };
+    PLANTED_TARGETS.iter().map(build).collect()
+}
+
 /// Runs each test with its bug chosen; the test must find it.
 pub(crate) fn planted_in_tests() -> Result<()> {
     let workspace = Workspace::read()?;
-    for target in ["--test=it", "--lib"] {
-        let own = || PLANTED_TESTS.iter().filter(|test| test.2 == target);
-        // All in one go, so that what they use is compiled once.
-        let mut command = cargo();
-        command.args(["test", target]);
-        let packages: BTreeSet<&str> = own().map(|test| test.1).collect();
-        for package in packages {
-            command.args(["--package", package]);
-        }
-        build::planted(&mut command)?;
-        let programs = tests::build_programs(&mut command)?;
-        for (bug, package, _, filter) in own() {
+    for target in PLANTED_TARGETS {
+        let programs = tests::build_programs(&mut planted_tests(target)?)?;
+        let own = PLANTED_TESTS.iter().filter(|test| test.2 == *target);
+        for (bug, package, _, filter) in own {
             let program = programs.get(*package).and_then(|programs| programs.first());
             let program = program.with_context(|| format!("{package} has no tests"))?;
             let listed = Command::new(program).args([filter, "--list"]).output()?;

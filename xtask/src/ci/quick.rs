@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::checks::{format, lint};
+use super::checks::{clippy, format};
 use super::records::git;
 use super::step::StepSummary;
 use super::tests;
@@ -43,7 +43,7 @@ pub fn run(since: Option<&str>) -> Result<()> {
     summary.step("format", format)?;
     summary.step("architecture", arch::check)?;
     if !crates.is_empty() {
-        summary.step("clippy", || lint(&[]))?;
+        summary.step("clippy", clippy)?;
         let mut programs = Default::default();
         summary.step("unit tests are built", || {
             programs = tests::build_programs(build::cargo_test().args(["--lib", "--bins"]))?;

@@ -3,8 +3,8 @@
 use pages::Progress;
 
 use super::options::TableCheckOptions;
-use super::progress::ProgressLine;
 use crate::output::say_line;
+use crate::progress::ProgressLine;
 
 /// The most faults of a table that are shown.
 const MOST: usize = 20;

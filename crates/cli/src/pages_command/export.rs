@@ -20,11 +20,11 @@ use base::size::Size;
 use clap::Args;
 use pages::{Error, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
-use super::interrupt::StopRequest;
 use super::options::parse_page_size;
-use super::progress::ProgressLine;
 use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
+use crate::progress::ProgressLine;
+use crate::signals::StopRequest;
 use crate::table_location::{TableLocation, resolve_as};
 use rows::{LongValues, Rows};
 use snapshot::{Snapshot, SnapshotKeys};

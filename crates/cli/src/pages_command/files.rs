@@ -8,10 +8,10 @@ use clap::Args;
 use pages::Progress;
 use sql::load::{self, FileFormat, LoadColumns, LoadRequest};
 
-use super::interrupt::StopRequest;
 use super::load::{check_new, tell};
 use super::options::LoadTarget;
-use super::progress::ProgressLine;
+use crate::progress::ProgressLine;
+use crate::signals::StopRequest;
 
 /// Files, and the table that they become.
 #[derive(Args, Debug)]

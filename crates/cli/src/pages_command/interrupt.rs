@@ -1,33 +1,14 @@
 //! Loads that stop on request: the data that they have written is removed with them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use pages::{Error, LoadOptions, Mode, Sink, Table, TableStore};
 
-use crate::signals;
-
-/// A flag that is set when the process should stop.
-#[derive(Clone)]
-pub(super) struct StopRequest(Arc<AtomicBool>);
+use crate::signals::StopRequest;
 
 impl StopRequest {
-    /// Creates a `StopRequest` that the first signal sets; a second signal ends the process at once.
-    pub(super) fn on_signal() -> Result<StopRequest, String> {
-        let stop = StopRequest(Arc::new(AtomicBool::new(false)));
-        let set = Arc::clone(&stop.0);
-        signals::interrupt_on(signals::take(false)?, move || {
-            set.store(true, Ordering::Relaxed)
-        });
-        Ok(stop)
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
     /// Returns a depot whose loads end with an error once the stop is requested.
     pub(super) fn of(&self, depot: Box<dyn TableStore>) -> Box<dyn TableStore> {
         Box::new(Stoppable {

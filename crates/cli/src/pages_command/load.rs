@@ -8,10 +8,10 @@ use base::size::Size;
 use pages::{Error, Groups, LoadOptions, Mode, Progress, Table, TableStore, sort};
 use tpch::TpchTable;
 
-use super::interrupt::StopRequest;
 use super::options::{LoadTarget, TpchOptions};
-use super::progress::ProgressLine;
 use crate::output::say_line;
+use crate::progress::ProgressLine;
+use crate::signals::StopRequest;
 
 pub(super) fn tpch(options: &TpchOptions, stop: &StopRequest) -> Result<(), String> {
     let wanted = wanted(&options.tables)?;

@@ -1,9 +1,8 @@
 //! Replaces `kumiki pages load csv` and `… parquet` in a binary that was built without the library
 //! that reads such files.
 
+use crate::signals::StopRequest;
 use clap::Args;
-
-use super::interrupt::StopRequest;
 
 /// Options that are not understood here.
 #[derive(Args, Debug)]

@@ -10,6 +10,7 @@ mod frameworks;
 mod full_disk;
 mod guards;
 mod idle_connections;
+mod import;
 mod live_configuration;
 mod lock_faults;
 mod lock_reboot;

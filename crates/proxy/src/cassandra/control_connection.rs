@@ -147,7 +147,7 @@ impl ControlConnection {
             if left.is_zero() {
                 return Err(no_answer(Failed::TimedOut.into()));
             }
-            self.stream.set_read_timeout(left).map_err(no_answer)?;
+            self.stream.set_timeout(left).map_err(no_answer)?;
             let Some((header, envelope)) = self.receive().map_err(no_answer)? else {
                 continue;
             };
@@ -216,7 +216,7 @@ impl ControlConnection {
         if let Some(event) = self.events.pop_front() {
             return Ok(Some(event));
         }
-        self.stream.set_read_timeout(patience)?;
+        self.stream.set_timeout(patience)?;
         match self.receive() {
             Ok(Some((header, envelope))) if header.stream == StreamId::EVENTS => {
                 Ok(Some(frames::body(&envelope)))

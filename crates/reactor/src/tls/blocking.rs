@@ -36,16 +36,17 @@ impl BlockingStream {
         })
     }
 
-    /// Sets how long a read may take from now on.
+    /// Sets how long a read, and a write, may take from now on.
     ///
     /// # Errors
     /// Returns the system's error.
-    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         let socket = match self {
             BlockingStream::Plain(stream) => stream,
             BlockingStream::Encrypted(stream) => &stream.sock,
         };
-        socket.set_read_timeout(Some(timeout))
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))
     }
 }
 

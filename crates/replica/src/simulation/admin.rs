@@ -171,9 +171,12 @@ impl World {
                 }
                 return self.change(MembershipChange::Remove(id));
             }
-            // The node was removed, or never got its vote: it starts anew. While it receives a snapshot, a change whose
-            // outcome was not waited for goes on.
-            if own.receiving.is_none() && self.random.u8(..10) == 0 {
+            // While a learner receives a snapshot, a change whose outcome was not waited for goes on.
+            if numbers.contains(&(own.raft_id, false)) && own.receiving.is_some() {
+                continue;
+            }
+            // The node was removed, or never got its vote: it starts anew.
+            if self.random.u8(..10) == 0 {
                 return self.wipe(node);
             }
         }

@@ -10,7 +10,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 const TELLING: Duration = Duration::from_secs(10);
 
 /// Shows the progress of work.
-pub(super) struct ProgressLine {
+pub(crate) struct ProgressLine {
     what: String,
     bar: Option<ProgressBar>,
     told: Instant,
@@ -18,7 +18,7 @@ pub(super) struct ProgressLine {
 
 impl ProgressLine {
     /// Creates it; `what` is done, for example "lineitem: rows".
-    pub(super) fn new(what: String) -> ProgressLine {
+    pub(crate) fn new(what: String) -> ProgressLine {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::no_length();
             bar.set_style(style("{msg} {human_pos} {per_sec}"));

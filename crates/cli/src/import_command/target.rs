@@ -1,0 +1,164 @@
+//! The server that the keys are sent to: its nodes, and which of them has a slot.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::slot::SLOTS;
+use parking_lot::Mutex;
+use resp::Value;
+use resp::command::write_command;
+
+use crate::node_connection::{Credentials, NodeConnection};
+use crate::table_location::resolve_as;
+
+/// How long a node may take to answer a question about itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the module's description.
+#[derive(Clone)]
+pub(super) struct Target {
+    credentials: Arc<Credentials>,
+    routes: Arc<Mutex<Routes>>,
+}
+
+struct Routes {
+    /// The node that was named.
+    first: SocketAddr,
+    /// The nodes of slots, as far as they are others.
+    slots: HashMap<u16, SocketAddr>,
+}
+
+impl Target {
+    /// Connects to the node that was named, and asks it for the others.
+    ///
+    /// # Errors
+    /// The text says why it could not connect.
+    pub(super) fn connect(to: &str, credentials: Credentials) -> Result<Target, String> {
+        let mut said = String::new();
+        for first in resolve_as("--to", "127.0.0.1:6380", to)? {
+            match NodeConnection::connect(first, &credentials) {
+                Ok(mut connection) => {
+                    let slots = slots(&mut connection)?;
+                    return Ok(Target {
+                        credentials: Arc::new(credentials),
+                        routes: Arc::new(Mutex::new(Routes { first, slots })),
+                    });
+                }
+                Err(error) => said = error,
+            }
+        }
+        Err(format!(
+            "{said}; start a server with 'kumiki serve', or name one with --to"
+        ))
+    }
+
+    /// Returns the node of a slot, as far as is known.
+    pub(super) fn node(&self, slot: u16) -> SocketAddr {
+        let routes = self.routes.lock();
+        routes.slots.get(&slot).copied().unwrap_or(routes.first)
+    }
+
+    /// Notes where a slot is, of the text of an error that says so. Returns `true` if it is one.
+    pub(super) fn note_move(&self, error: &str) -> bool {
+        let mut words = error.split(' ');
+        if words.next() != Some("MOVED") {
+            return false;
+        }
+        let slot = words.next().and_then(|slot| slot.parse().ok());
+        let node = words.next().and_then(|node| node.parse().ok());
+        if let (Some(slot), Some(node)) = (slot, node) {
+            self.routes.lock().slots.insert(slot, node);
+        }
+        true
+    }
+
+    /// Opens a connection to a node.
+    ///
+    /// # Errors
+    /// The text says why it could not connect.
+    pub(super) fn open(&self, node: SocketAddr) -> Result<NodeConnection, String> {
+        NodeConnection::connect(node, &self.credentials)
+    }
+
+    /// Checks that no node has keys in these databases.
+    ///
+    /// # Errors
+    /// The text says which node has some, or why it is not known.
+    pub(super) fn check_empty(&self, databases: &BTreeSet<u64>) -> Result<(), String> {
+        let nodes: BTreeSet<SocketAddr> = {
+            let routes = self.routes.lock();
+            let others = routes.slots.values().copied();
+            others.chain([routes.first]).collect()
+        };
+        for node in nodes {
+            let told = |error: String| format!("{node}: {error}");
+            let mut connection = self.open(node)?;
+            for number in databases {
+                let mut commands = Vec::new();
+                write_command(&mut commands, &[b"SELECT", number.to_string().as_bytes()]);
+                write_command(&mut commands, &[b"DBSIZE"]);
+                let replies = connection.pipeline(&commands, 2, PATIENCE).map_err(told)?;
+                match &replies[..] {
+                    [Value::Error(error), _] => {
+                        return Err(told(refused_database(*number, error)));
+                    }
+                    [_, Value::Int(0)] => {}
+                    [_, Value::Int(count)] => {
+                        return Err(format!(
+                            "{node} has {count} keys in database {number}: import into an empty server, or add --replace \
+                             to add the file's keys to them and to replace those that both have"
+                        ));
+                    }
+                    [_, other] => return Err(told(format!("its answer to DBSIZE: {other:?}"))),
+                    _ => unreachable!("two commands have two replies"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the text for a database that a node does not have.
+pub(super) fn refused_database(number: u64, error: &[u8]) -> String {
+    format!(
+        "it refuses database {number} of the file: {}; start it with a greater --databases",
+        String::from_utf8_lossy(error)
+    )
+}
+
+/// Asks a node for the nodes of all slots; none if it is not one of a cluster.
+fn slots(connection: &mut NodeConnection) -> Result<HashMap<u16, SocketAddr>, String> {
+    let mut command = Vec::new();
+    write_command(&mut command, &[b"CLUSTER", b"SLOTS"]);
+    let replies = connection.pipeline(&command, 1, PATIENCE)?;
+    let mut slots = HashMap::new();
+    if let Some(Value::Array(ranges)) = replies.first() {
+        for range in ranges {
+            let (first, last, node) = range_of(range).ok_or("its answer to CLUSTER SLOTS")?;
+            slots.extend((first..=last.min(SLOTS - 1)).map(|slot| (slot, node)));
+        }
+    }
+    Ok(slots)
+}
+
+/// Returns the first and the last slot of a range, and its node.
+fn range_of(range: &Value) -> Option<(u16, u16, SocketAddr)> {
+    let Value::Array(range) = range else {
+        return None;
+    };
+    let [Value::Int(first), Value::Int(last), Value::Array(node), ..] = &range[..] else {
+        return None;
+    };
+    let [Value::Bulk(host), Value::Int(port), ..] = &node[..] else {
+        return None;
+    };
+    let host = std::str::from_utf8(host).ok()?.parse().ok()?;
+    let node = SocketAddr::new(host, u16::try_from(*port).ok()?);
+    Some((
+        u16::try_from(*first).ok()?,
+        u16::try_from(*last).ok()?,
+        node,
+    ))
+}

@@ -1,0 +1,253 @@
+//! `kumiki import`: files that a real redis-server has written come to one node, and to a cluster.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use testkit::peers::{self, Group};
+use testkit::process::Redis;
+use testkit::{Client, Reply};
+
+use crate::support::cluster::{Cluster, Keeping};
+use crate::support::process::{run, start_server};
+
+/// Commands that make values of all types, in all encodings that the server has, in several databases.
+fn fill(client: &mut Client) {
+    let mut tell = |command: &str| {
+        let reply = client.told(command);
+        assert!(!reply.starts_with('-'), "{command}: {reply}");
+    };
+    let long = "long text ".repeat(50).replace(' ', "_");
+    for command in [
+        "SET text hello",
+        "SET number -12345",
+        "SET small 7",
+        "SET float 3.25",
+        &format!("SET long {long}"),
+        "SET soon 1 PX 1",
+        "SET later 1 PXAT 4102444800123",
+        "SETBIT bits 1000 1",
+        "PFADD visitors a b c d",
+        "RPUSH list a b c 1 2 3",
+        "SADD numbers 1 2 3 70000 5000000000",
+        "SADD words a b c",
+        "ZADD scores 1.5 a -inf b inf c 3 d",
+        "GEOADD places 13.361389 38.115556 Palermo 15.087269 37.502669 Catania",
+        "HSET hash name value other 12",
+        "EXPIREAT hash 4102444800",
+        "XADD stream 1-1 temperature 20 place roof",
+        "XADD stream 1-2 temperature 21 place roof",
+        "XADD stream 5-0 other fields here too",
+        "XDEL stream 1-2",
+        "XGROUP CREATE stream readers 0",
+        "XREADGROUP GROUP readers one COUNT 1 STREAMS stream >",
+        "XGROUP CREATECONSUMER stream readers two",
+        "XGROUP CREATE stream others $",
+        "SELECT 3",
+        "SET text in-database-3",
+        "SELECT 15",
+        "RPUSH list x",
+        "SELECT 0",
+    ] {
+        tell(command);
+    }
+    for number in 0..700 {
+        tell(&format!("RPUSH many:list element-{number}-{long}"));
+        tell(&format!("SADD many:set member-{number}"));
+        tell(&format!("ZADD many:scores {number}.25 member-{number}"));
+        tell(&format!("HSET many:hash field-{number} {number}"));
+        tell(&format!("SADD many:numbers {}", number * 3));
+        tell(&format!("XADD many:stream * number {number}"));
+        tell(&format!("SET key:{number} value-{number}"));
+    }
+    let library = "#!lua name=mine\nredis.register_function('hello', function() return 'hi' end)";
+    assert_eq!(client.call(&["FUNCTION", "LOAD", library]).shown(), "mine");
+}
+
+/// Returns the contents of a database: each key with its type, its deadline and its elements in a fixed order.
+fn contents(client: &mut Client, database: u32) -> BTreeMap<String, String> {
+    assert_eq!(client.told(&format!("SELECT {database}")), "+OK");
+    let keys = items(client.call(&["KEYS", "*"]));
+    keys.into_iter()
+        .map(|key| {
+            let text = described(client, &key);
+            (key, text)
+        })
+        .collect()
+}
+
+/// Returns the elements of a reply as texts.
+fn items(reply: Reply) -> Vec<String> {
+    match reply {
+        Reply::Array(items) => items.iter().map(Reply::shown).collect(),
+        other => vec![other.shown()],
+    }
+}
+
+fn described(client: &mut Client, key: &str) -> String {
+    let kind = client.call(&["TYPE", key]).shown();
+    let deadline = client.call(&["PEXPIRETIME", key]).shown();
+    let mut parts = |args: &[&str], is_ordered: bool| {
+        let mut items = items(client.call(args));
+        if !is_ordered {
+            items.sort();
+        }
+        items.join(" ")
+    };
+    let value = match kind.trim_start_matches('+') {
+        "string" => parts(&["GET", key], true),
+        "list" => parts(&["LRANGE", key, "0", "-1"], true),
+        "set" => parts(&["SMEMBERS", key], false),
+        "zset" => parts(&["ZRANGE", key, "0", "-1", "WITHSCORES"], true),
+        "hash" => {
+            let names = parts(&["HKEYS", key], false);
+            names + &parts(&["HVALS", key], false)
+        }
+        "stream" => {
+            let mut all = parts(&["XRANGE", key, "-", "+"], true);
+            all += &parts(&["XINFO", "GROUPS", key], true);
+            for group in ["readers", "others"] {
+                all += &parts(&["XPENDING", key, group], true);
+            }
+            all
+        }
+        other => panic!("{key} is a {other}"),
+    };
+    format!("{kind} {deadline} {value}")
+}
+
+/// Starts a redis-server, fills it, and returns it with the file that it has saved.
+fn source() -> Option<(Redis, PathBuf)> {
+    let program = peers::program(Group::Redis, "redis-server")?;
+    let server = Redis::start(&program, &[]);
+    let mut client = Client::connect(server.address);
+    fill(&mut client);
+    assert_eq!(client.told("SAVE"), "+OK");
+    let dir = items(client.call(&["CONFIG", "GET", "dir"]));
+    let file = Path::new(&dir[1]).join("dump.rdb");
+    assert!(file.exists());
+    Some((server, file))
+}
+
+fn import(file: &Path, to: std::net::SocketAddr, more: &[&str]) -> (Option<i32>, String, String) {
+    let (file, to) = (file.to_str().expect("a path"), to.to_string());
+    let args = [&["import", file, "--to", &to], more].concat();
+    run(&args)
+}
+
+#[test]
+fn everything_in_a_file_of_a_real_server_comes_to_a_node() {
+    let Some((redis, file)) = source() else {
+        return;
+    };
+    let node = start_server(&["--ephemeral"]);
+    let (code, out, errors) = import(&file, node.address, &[]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert!(
+        out.contains("imported") && out.contains("1 libraries"),
+        "{out}"
+    );
+    let (mut from, mut to) = (
+        Client::connect(redis.address),
+        Client::connect(node.address),
+    );
+    for database in [0, 3, 15, 1] {
+        let (expected, found) = (contents(&mut from, database), contents(&mut to, database));
+        for (key, value) in &expected {
+            assert_eq!(found.get(key), Some(value), "{key} of database {database}");
+        }
+        assert_eq!(found.len(), expected.len(), "database {database}");
+    }
+    assert_eq!(to.told("FCALL hello 0"), "hi");
+    // A second time only on request.
+    let (code, _, errors) = import(&file, node.address, &[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("--replace"), "{errors}");
+    to.told("SELECT 0");
+    to.told("SET text other");
+    to.told("SET mine 1");
+    let (code, out, errors) = import(&file, node.address, &["--replace"]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert_eq!(to.told("MGET text mine"), "[hello 1]");
+}
+
+#[test]
+fn the_keys_of_a_file_come_to_the_nodes_of_a_cluster() {
+    let Some((redis, file)) = source() else {
+        return;
+    };
+    let cluster = Cluster::start(3, Keeping::Nothing);
+    let (code, out, errors) = import(&file, cluster.address(0), &["--connections", "2"]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    let mut from = Client::connect(redis.address);
+    let expected = contents(&mut from, 0);
+    let mut found = BTreeMap::new();
+    for node in 0..3 {
+        let mut client = Client::connect(cluster.address(node));
+        let own = contents(&mut client, 0);
+        assert!(own.len() > 100, "node {node} has {}", own.len());
+        found.extend(own);
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_damaged_file_changes_nothing_and_an_import_goes_on_where_it_ended() {
+    let Some((_redis, file)) = source() else {
+        return;
+    };
+    let node = start_server(&["--ephemeral"]);
+    let mut client = Client::connect(node.address);
+    let whole = fs::read(&file).expect("the file");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let damaged = dir.path().join("damaged.rdb");
+    for (cut, at) in [
+        (whole.len() - 20, None),
+        (whole.len(), Some(whole.len() / 2)),
+    ] {
+        let mut bytes = whole[..cut].to_vec();
+        if let Some(at) = at {
+            bytes[at] ^= 1;
+        }
+        fs::write(&damaged, bytes).expect("a file");
+        let (code, out, errors) = import(&damaged, node.address, &[]);
+        assert_eq!(code, Some(1), "{out}{errors}");
+        assert!(errors.contains("damaged.rdb: "), "{errors}");
+        assert_eq!(client.told("DBSIZE"), "0");
+    }
+    // A key that the server refuses, in the middle: it must not be longer than this.
+    let small = start_server(&["--ephemeral", "--max-value", "64kb"]);
+    let (code, _, errors) = import(&file, small.address, &[]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("refuses 'many:list'"), "{errors}");
+    let position = errors.split("--continue-at ").nth(1).expect("a position");
+    let position = position.trim();
+    let (code, out, errors) = import(&file, node.address, &["--continue-at", position]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    let mut refused = Client::connect(small.address);
+    let size = |client: &mut Client| -> u64 {
+        client.told("SELECT 0");
+        client.told("DBSIZE").parse().expect("a number")
+    };
+    let (before, behind) = (size(&mut refused), size(&mut client));
+    assert!(behind > 0 && before + behind >= 700, "{before}, {behind}");
+    let (code, _, errors) = import(&file, node.address, &["--continue-at", "77"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("nothing begins at byte 77"), "{errors}");
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let node = start_server(&["--ephemeral"]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let other = dir.path().join("appendonly.aof");
+    fs::write(&other, "*2\r\n$6\r\nSELECT\r\n").expect("a file");
+    let told = |path: &Path| {
+        let (code, _, errors) = import(path, node.address, &[]);
+        assert_eq!(code, Some(1), "{errors}");
+        errors
+    };
+    assert!(told(&other).contains("no file of Redis"));
+    assert!(told(&dir.path().join("nowhere.rdb")).contains("cannot open"));
+    assert!(told(Path::new("redis://127.0.0.1:1")).contains("redis-cli --rdb"));
+}
