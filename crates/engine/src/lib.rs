@@ -7,7 +7,7 @@
 //! | layer | modules | concept |
 //! |---|---|---|
 //! | memory | `sync`, `word` | the record word: current version, lock, marks |
-//! | | `origin`, `version_tree`, `record` | records and versions in memory, and their large collections |
+//! | | `origin`, `version_tree`, `record`, `record_hash` | records and versions in memory, their large collections, and tables of records |
 //! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
@@ -121,6 +121,7 @@ mod read_atomic;
 mod read_atomic_keys;
 mod read_versions;
 mod record;
+mod record_hash;
 pub mod restore;
 mod restore_error;
 mod restore_prepared;
