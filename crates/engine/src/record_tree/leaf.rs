@@ -28,7 +28,11 @@ struct Entry(u64);
 
 impl Entry {
     fn new(record: RecordRef, common: usize) -> Entry {
-        debug_assert_eq!(record.address() & !ADDRESS, 0, "user addresses have 48 bits");
+        debug_assert_eq!(
+            record.address() & !ADDRESS,
+            0,
+            "user addresses have 48 bits"
+        );
         Entry(u64::from(digest(record.key(), common)) << 48 | record.address())
     }
 
@@ -111,11 +115,13 @@ impl Leaf {
             }
         }
         let wanted = digest(key, common);
-        let low = self.entries.partition_point(|entry| entry.digest() < wanted);
+        let low = self
+            .entries
+            .partition_point(|entry| entry.digest() < wanted);
         let equal = self.entries[low..].partition_point(|entry| entry.digest() == wanted);
         let rest = &key[common..];
-        let found =
-            self.entries[low..low + equal].binary_search_by(|entry| entry.key()[common..].cmp(rest));
+        let found = self.entries[low..low + equal]
+            .binary_search_by(|entry| entry.key()[common..].cmp(rest));
         found.map(|at| low + at).map_err(|at| low + at)
     }
 
@@ -170,7 +176,9 @@ impl Leaf {
 
     /// Looks how long the shared prefix is.
     fn find_common(&mut self) {
-        let common = self.bounds().map(|(first, last)| common_prefix(first, last));
+        let common = self
+            .bounds()
+            .map(|(first, last)| common_prefix(first, last));
         self.set_common(common.unwrap_or(0));
     }
 
@@ -195,7 +203,8 @@ impl Leaf {
         // Their two bytes may be of another place.
         let common = self.common;
         let records = next.entries.iter().map(|entry| entry.record());
-        self.entries.extend(records.map(|record| Entry::new(record, common)));
+        self.entries
+            .extend(records.map(|record| Entry::new(record, common)));
         self.find_common();
     }
 
