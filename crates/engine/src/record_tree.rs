@@ -23,18 +23,7 @@ use smallvec::SmallVec;
 
 use crate::record::RecordRef;
 use directory::Directory;
-
-/// The records of one leaf, copied.
-type RecordBatch = SmallVec<[RecordRef; leaf::MOST]>;
-
-/// The place at which a walk goes on.
-#[derive(Clone, Copy)]
-enum WalkPosition<'k> {
-    /// At this key, or at the next one.
-    From(&'k [u8]),
-    /// Behind this key.
-    Behind(&'k [u8]),
-}
+use leaf::{RecordBatch, WalkPosition};
 
 /// See the module's description.
 #[derive(Default)]

@@ -10,7 +10,8 @@
 
 #![allow(unsafe_code)]
 
-use super::{RecordBatch, WalkPosition};
+use smallvec::SmallVec;
+
 use crate::record::RecordRef;
 
 /// The most records of a leaf.
@@ -60,6 +61,18 @@ fn digest(key: &[u8], at: usize) -> u16 {
 pub(super) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     let pairs = one.iter().zip(other);
     pairs.take_while(|(one, other)| one == other).count()
+}
+
+/// The records of one leaf, copied.
+pub(super) type RecordBatch = SmallVec<[RecordRef; MOST]>;
+
+/// The place at which a walk goes on.
+#[derive(Clone, Copy)]
+pub(super) enum WalkPosition<'k> {
+    /// At this key, or at the next one.
+    From(&'k [u8]),
+    /// Behind this key.
+    Behind(&'k [u8]),
 }
 
 /// See the module's description.
