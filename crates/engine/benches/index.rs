@@ -23,6 +23,8 @@ mod candidates;
 mod lookaside;
 #[path = "index/record.rs"]
 mod record;
+// Its tests, and what only the engine needs of it.
+#[allow(dead_code, unused_imports)]
 #[path = "../src/record_tree.rs"]
 mod record_tree;
 

@@ -4,8 +4,6 @@
 //! 1. At most one record of a key is not dead.
 //! 2. A record enters never written, and leaves after it was marked dead under its lock.
 
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 
 use crate::holds::Holds;
@@ -77,8 +75,7 @@ impl RecordIndex {
                 // The janitor has already removed it again.
                 continue;
             }
-            // SAFETY: no other thread knows it.
-            unsafe { record.free() }
+            record.free_unpublished();
             if let Some(record) = self.tree.get(key)
                 && self.remember(hash, record)
             {

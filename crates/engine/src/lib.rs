@@ -76,6 +76,7 @@
 //! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
 //! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 //! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
+//! - `docs/decisions/0100-the-ordered-index-is-a-tree-of-our-own.md`
 
 #![deny(unsafe_code)]
 

@@ -540,6 +540,14 @@ impl VersionRef {
     }
 }
 
+impl RecordRef {
+    /// Frees a record that never was in the index: the one who made it calls this, once.
+    pub(crate) fn free_unpublished(self) {
+        // SAFETY: no other thread has ever known it.
+        unsafe { self.free() }
+    }
+}
+
 impl VersionRef {
     /// Frees a version that was never published (contract 2: its one owner calls this, once).
     pub(crate) fn free_unpublished(self) {

@@ -23,18 +23,7 @@ use smallvec::SmallVec;
 
 use crate::record::RecordRef;
 use directory::Directory;
-
-/// The records of one leaf, copied.
-type RecordBatch = SmallVec<[RecordRef; leaf::MOST]>;
-
-/// The place at which a walk goes on.
-#[derive(Clone, Copy)]
-enum WalkPosition<'k> {
-    /// At this key, or at the next one.
-    From(&'k [u8]),
-    /// Behind this key.
-    Behind(&'k [u8]),
-}
+use leaf::{RecordBatch, WalkPosition};
 
 /// See the module's description.
 #[derive(Default)]
@@ -132,14 +121,6 @@ mod tests {
 
     use super::*;
 
-    fn free(record: RecordRef) {
-        // SAFETY: the test's own record, which is in no tree any more.
-        #[allow(unsafe_code)]
-        unsafe {
-            record.free();
-        }
-    }
-
     /// Keys of several kinds: numbers in text with a common prefix, prefixes of each other, and bytes.
     fn key(random: &mut fastrand::Rng, kind: usize, most: u32) -> Vec<u8> {
         let number = random.u32(..most);
@@ -175,34 +156,39 @@ mod tests {
                     let record = RecordRef::new(&key);
                     assert_eq!(tree.insert(record), !model.contains_key(&key), "{key:?}");
                     match model.contains_key(&key) {
-                        true => free(record),
+                        true => record.free_unpublished(),
                         false => drop(model.insert(key, record)),
                     }
                 } else if grows || random.bool() {
                     let record = model.remove(&key);
                     let removed = record.is_some_and(|record| tree.remove(record));
                     assert_eq!(removed, record.is_some());
-                    record.into_iter().for_each(free);
+                    record.into_iter().for_each(RecordRef::free_unpublished);
                 } else if let Some((found, record)) = model.range(key..).next() {
                     let (found, record) = (found.clone(), *record);
                     assert!(tree.remove(record) && !tree.remove(record));
                     model.remove(&found);
-                    free(record);
+                    record.free_unpublished();
                 }
                 let key = self::key(&mut random, kind, 20_000);
                 assert_eq!(tree.get(&key), model.get(&key).copied());
                 if step % 997 == 0 {
-                    let expected: Vec<Vec<u8>> =
-                        model.range(key.clone()..).map(|(key, _)| key.clone()).collect();
+                    let expected: Vec<Vec<u8>> = model
+                        .range(key.clone()..)
+                        .map(|(key, _)| key.clone())
+                        .collect();
                     assert_eq!(seen(&tree, &key), expected);
                 }
             }
             let (leaves, records) = tree.0.get_mut().check();
             assert_eq!(records, model.len());
-            assert!(leaves <= 2 + records / (leaf::MOST / 8), "{leaves} for {records}");
+            assert!(
+                leaves <= 2 + records / (leaf::MOST / 8),
+                "{leaves} for {records}"
+            );
             for (record, (_, expected)) in tree.take().zip(&model) {
                 assert_eq!(record, *expected);
-                free(record);
+                record.free_unpublished();
             }
             assert_eq!(seen(&tree, b""), Vec::<Vec<u8>>::new());
         }
@@ -220,7 +206,7 @@ mod tests {
             let (leaves, _) = tree.0.get_mut().check();
             let most = if backwards { 210 } else { 101 };
             assert!(leaves <= most, "{leaves}");
-            tree.take().for_each(free);
+            tree.take().for_each(RecordRef::free_unpublished);
         }
     }
 
@@ -233,12 +219,12 @@ mod tests {
         let mut visited = 0;
         tree.range(b"0100", |record| {
             assert!(tree.remove(record));
-            free(record);
+            record.free_unpublished();
             visited += 1;
             visited < 800
         });
         assert_eq!(seen(&tree, b"").len(), 200);
-        tree.take().for_each(free);
+        tree.take().for_each(RecordRef::free_unpublished);
     }
 
     /// Records that stay are seen by every walk, in their order, while others come and go.
@@ -296,10 +282,13 @@ mod tests {
             let removed = changers.map(|changer| changer.join().expect("it ends well"));
             is_over.store(true, Ordering::Relaxed);
             walker.join().expect("it ends well");
-            removed.into_iter().flatten().for_each(free);
+            removed
+                .into_iter()
+                .flatten()
+                .for_each(RecordRef::free_unpublished);
         });
         let mut tree = tree;
         tree.0.get_mut().check();
-        tree.take().for_each(free);
+        tree.take().for_each(RecordRef::free_unpublished);
     }
 }

@@ -116,7 +116,10 @@ impl Directory {
         // Keys that come in their order leave full leaves behind them.
         let is_last = last < key;
         let (fence, next) = if is_last && self.next(place).is_none() {
-            (separator(last_key(self.leaf_mut(place)), key), Leaf::default())
+            (
+                separator(last_key(self.leaf_mut(place)), key),
+                Leaf::default(),
+            )
         } else {
             let leaf = self.leaf_mut(place);
             let next = leaf.split(MOST / 2);
@@ -132,7 +135,11 @@ impl Directory {
         if group.len() > MOST_LEAVES {
             // As above: groups that grow at their end stay full.
             let is_last = place.group + 1 == self.0.len();
-            let at = if is_last { MOST_LEAVES * 7 / 8 } else { MOST_LEAVES / 2 };
+            let at = if is_last {
+                MOST_LEAVES * 7 / 8
+            } else {
+                MOST_LEAVES / 2
+            };
             let content = self.0[place.group].content.split_off(at);
             let fence = content[0].fence.clone();
             self.0.insert(place.group + 1, Fenced { fence, content });
@@ -157,7 +164,10 @@ impl Directory {
             };
             if one.content.get_mut().can_join(next.content.get_mut()) {
                 let next = group.remove(left + 1);
-                group[left].content.get_mut().append(next.content.into_inner());
+                group[left]
+                    .content
+                    .get_mut()
+                    .append(next.content.into_inner());
                 return;
             }
         }

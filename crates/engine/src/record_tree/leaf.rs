@@ -10,7 +10,8 @@
 
 #![allow(unsafe_code)]
 
-use super::{RecordBatch, WalkPosition};
+use smallvec::SmallVec;
+
 use crate::record::RecordRef;
 
 /// The most records of a leaf.
@@ -28,7 +29,11 @@ struct Entry(u64);
 
 impl Entry {
     fn new(record: RecordRef, common: usize) -> Entry {
-        debug_assert_eq!(record.address() & !ADDRESS, 0, "user addresses have 48 bits");
+        debug_assert_eq!(
+            record.address() & !ADDRESS,
+            0,
+            "user addresses have 48 bits"
+        );
         Entry(u64::from(digest(record.key(), common)) << 48 | record.address())
     }
 
@@ -56,6 +61,18 @@ fn digest(key: &[u8], at: usize) -> u16 {
 pub(super) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     let pairs = one.iter().zip(other);
     pairs.take_while(|(one, other)| one == other).count()
+}
+
+/// The records of one leaf, copied.
+pub(super) type RecordBatch = SmallVec<[RecordRef; MOST]>;
+
+/// The place at which a walk goes on.
+#[derive(Clone, Copy)]
+pub(super) enum WalkPosition<'k> {
+    /// At this key, or at the next one.
+    From(&'k [u8]),
+    /// Behind this key.
+    Behind(&'k [u8]),
 }
 
 /// See the module's description.
@@ -111,11 +128,13 @@ impl Leaf {
             }
         }
         let wanted = digest(key, common);
-        let low = self.entries.partition_point(|entry| entry.digest() < wanted);
+        let low = self
+            .entries
+            .partition_point(|entry| entry.digest() < wanted);
         let equal = self.entries[low..].partition_point(|entry| entry.digest() == wanted);
         let rest = &key[common..];
-        let found =
-            self.entries[low..low + equal].binary_search_by(|entry| entry.key()[common..].cmp(rest));
+        let found = self.entries[low..low + equal]
+            .binary_search_by(|entry| entry.key()[common..].cmp(rest));
         found.map(|at| low + at).map_err(|at| low + at)
     }
 
@@ -170,7 +189,9 @@ impl Leaf {
 
     /// Looks how long the shared prefix is.
     fn find_common(&mut self) {
-        let common = self.bounds().map(|(first, last)| common_prefix(first, last));
+        let common = self
+            .bounds()
+            .map(|(first, last)| common_prefix(first, last));
         self.set_common(common.unwrap_or(0));
     }
 
@@ -195,7 +216,8 @@ impl Leaf {
         // Their two bytes may be of another place.
         let common = self.common;
         let records = next.entries.iter().map(|entry| entry.record());
-        self.entries.extend(records.map(|record| Entry::new(record, common)));
+        self.entries
+            .extend(records.map(|record| Entry::new(record, common)));
         self.find_common();
     }
 
