@@ -21,6 +21,9 @@ const MOST: usize = 1_000_000;
 /// Clients that are to be sent the news of a key.
 pub type KeyClients<C> = SmallVec<[C; 2]>;
 
+/// Prefixes of a key, each with clients that are to be sent the news of its keys.
+pub type PrefixClients<C> = SmallVec<[(Arc<[u8]>, KeyClients<C>); 1]>;
+
 /// A key that has left the table, and the clients that may keep it.
 pub type RemovedKey<C> = (Box<[u8]>, KeyClients<C>);
 
@@ -179,11 +182,7 @@ impl<C: Copy + PartialEq> TrackedPrefixes<C> {
     }
 
     /// Returns the prefixes of a key, each with those of its clients that want the news.
-    pub fn of_key(
-        &self,
-        key: &[u8],
-        wants: impl Fn(&C) -> bool,
-    ) -> SmallVec<[(Arc<[u8]>, KeyClients<C>); 1]> {
+    pub fn of_key(&self, key: &[u8], wants: impl Fn(&C) -> bool) -> PrefixClients<C> {
         let table = self.0.read();
         let matching = table.iter().filter(|(prefix, _)| key.starts_with(prefix));
         let prefixes = matching.map(|(prefix, clients)| {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::{Epoch, Tid};
 use channels::client_tracking::ChangedKeys;
-use channels::tracked_keys::{KeyClients, RemovedKey, TrackedKeys, TrackedPrefixes};
+use channels::tracked_keys::{KeyClients, PrefixClients, RemovedKey, TrackedKeys, TrackedPrefixes};
 use smallvec::SmallVec;
 
 use crate::durable_queue::DurableQueue;
@@ -79,7 +79,7 @@ pub(crate) struct QueuedChange {
     /// The clients that have read the key.
     readers: TrackedClients,
     /// The prefixes of the key whose changes clients get, with these clients.
-    prefixes: SmallVec<[(Arc<[u8]>, TrackedClients); 1]>,
+    prefixes: PrefixClients<TrackedClient>,
 }
 
 /// See the module's description.

@@ -135,7 +135,8 @@ impl RedisProtocol {
             indexes.filter_map(|at| Some(Box::<[u8]>::from(args.get(at)?)))
         };
         let goes_to_node = matches!(command.special, Special::None | Special::KeySplit(_));
-        let (mut reads, mut changes): (Vec<Box<[u8]>>, Vec<Box<[u8]>>) = (Vec::new(), Vec::new());
+        let mut reads = Vec::<Box<[u8]>>::new();
+        let mut changes = Vec::<Box<[u8]>>::new();
         match &*command.name {
             "exec" => reads = std::mem::take(&mut own.block_keys),
             "multi" | "discard" => own.block_keys.clear(),
