@@ -38,7 +38,6 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::record::{RecordRef, VersionRef};
-use crate::record_hash::{RecordMap, mixed_page};
 use crate::staged_chain::{MOST_BYTES, MOST_VERSIONS, StagedChain, StagedVersion};
 use crate::update_hold::UpdateHold;
 use crate::word::{DEAD, HELD, LOCK, LockRefusal, QUEUED, SHARED, STAGED, STAGING, WordValue};
@@ -59,8 +58,8 @@ pub(crate) enum Hold {
 /// Records, their holders and their staged versions.
 #[derive(Default)]
 pub(crate) struct HoldShard {
-    holds: RecordMap<Hold>,
-    chains: RecordMap<StagedChain>,
+    holds: HashMap<RecordRef, Hold>,
+    chains: HashMap<RecordRef, StagedChain>,
 }
 
 struct Range {
@@ -142,7 +141,9 @@ impl Holds {
     }
 
     fn shard(&self, record: RecordRef) -> MutexGuard<'_, HoldShard> {
-        self.shards[(mixed_page(record.address()) >> 58) as usize].lock()
+        // Records are multiples of 16; the multiplication mixes the bits above.
+        let mixed = (record.address() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.shards[(mixed >> 58) as usize].lock()
     }
 
     /// Holds a record for a reader of `seen`, if that is still the newest version and no transaction writes
@@ -300,7 +301,7 @@ impl Holds {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let chains = match planted::is(Bug::KeptChain) {
-                true => RecordMap::default(),
+                true => HashMap::new(),
                 false => std::mem::take(&mut shard.chains),
             };
             for (record, chain) in chains {

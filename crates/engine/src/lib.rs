@@ -7,7 +7,7 @@
 //! | layer | modules | concept |
 //! |---|---|---|
 //! | memory | `sync`, `word` | the record word: current version, lock, marks |
-//! | | `origin`, `version_tree`, `record`, `record_hash` | records and versions in memory, their large collections, and tables of records |
+//! | | `origin`, `version_tree`, `record` | records and versions in memory, and their large collections |
 //! | | `record_tree` | records in the order of their keys |
 //! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
@@ -123,7 +123,6 @@ mod read_atomic;
 mod read_atomic_keys;
 mod read_versions;
 mod record;
-mod record_hash;
 mod record_tree;
 pub mod restore;
 mod restore_error;

@@ -426,8 +426,6 @@ impl SlicedTransaction {
 
     fn publish(&mut self, thread: &ThreadContext, from: usize, count: usize) {
         let to = self.txn.writes.len().min(from.saturating_add(count));
-        // The log has it.
-        self.encoded = EncodedChanges::default();
         let (writes, words) = (&self.txn.writes[from..to], &self.words[from..to]);
         let guard = thread.pin();
         let mut bytes = 0;

@@ -10,6 +10,7 @@ use base::epochs::EpochClock;
 use base::key_event::KeyEvent;
 use base::transaction::Observed;
 use base::{Epoch, Op, Reply, Tid};
+use hashbrown::HashMap;
 
 use crate::engine::Engine;
 use crate::listening::NotedEvent;
@@ -17,7 +18,6 @@ use crate::log::{Edit, RecordWrite};
 use crate::lookaside::KeyHash;
 use crate::origin::OwnedOrigin;
 use crate::record::{RecordRef, VersionRef};
-use crate::record_hash::RecordMap;
 use crate::thread_context::ThreadContext;
 use crate::transaction_error::TransactionError;
 use crate::word::{DEAD, WordValue};
@@ -83,7 +83,7 @@ pub(crate) struct TransactionState {
     /// `true` if it has given holds back, so that transactions that met them must be notified.
     pub(crate) released_holds: bool,
     /// The position of a record in `writes`, once there are too many to search through.
-    positions: RecordMap<usize>,
+    positions: HashMap<RecordRef, usize>,
     /// Versions that the transaction made and replaced again; replies may refer to them.
     discarded: Vec<VersionRef>,
     /// Words of the records that its commit has locked, in the order of the write set.
