@@ -36,6 +36,8 @@ const ADDRESS: u64 = (1 << 48) - 1;
 /// Average entries in a bucket at which the table doubles.
 const CROWDED: usize = 4;
 const FIRST_BUCKETS: usize = 1024;
+/// The most buckets that are looked at for a sample. A table may be nearly empty after many keys were deleted.
+const SAMPLED_BUCKETS: usize = 1024;
 
 #[repr(C, align(64))]
 struct Bucket {
@@ -215,6 +217,27 @@ impl Lookaside {
         self.current
             .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         Some(std::mem::replace(&mut *owner, table))
+    }
+
+    /// Visits the records of some buckets from a random one on, until `visit` returns `false`, and at most the
+    /// records of [`SAMPLED_BUCKETS`]. They may be dead.
+    pub(crate) fn sample(&self, random: u64, mut visit: impl FnMut(RecordRef) -> bool) {
+        let table = self.table();
+        let first = random as usize;
+        for step in 0..SAMPLED_BUCKETS.min(table.buckets()) {
+            let bucket = table.bucket(first.wrapping_add(step) as u64);
+            for slot in &bucket.entries {
+                let address = slot.load(Ordering::Acquire) & ADDRESS;
+                if address == 0 {
+                    continue;
+                }
+                // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
+                let record = unsafe { RecordRef::from_address(address) };
+                if !visit(record) {
+                    return;
+                }
+            }
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -5,8 +5,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | the [`Word`]: current version and marks |
-//! | 8 | 4 | references: one by the engine, one by each copy of the key in the index |
-//! | 12 | 4 | key length |
+//! | 8 | 8 | bits 0…19: references, one by the engine, one by each copy of the key in the index; bits 20…37: key length; bits 38…63: the [`AccessStamp`] |
 //! | 16 | … | key |
 //!
 //! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
@@ -44,13 +43,15 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
+use base::limits::Limits;
 use base::transaction::Kind;
 use base::{Epoch, Tid, TransactionId};
 use values::ReplacedTrees;
 
+use crate::access_stamp::{AccessStamp, STAMP_BITS};
 use crate::origin::OwnedOrigin;
 use crate::version_tree::VersionTree;
 use crate::word::{Word, WordValue};
@@ -64,9 +65,17 @@ const HAS_TREE: u8 = 16;
 #[repr(C)]
 struct RecordHeader {
     word: Word,
-    references: AtomicU32,
-    key_len: u32,
+    /// References, key length and stamp; see the module's description.
+    packed: AtomicU64,
 }
+
+const REFERENCES: u64 = (1 << 20) - 1;
+const KEY_LEN_SHIFT: u32 = 20;
+const KEY_LEN: u64 = (1 << 18) - 1;
+const STAMP_SHIFT: u32 = 38;
+const _: () = assert!(STAMP_SHIFT + STAMP_BITS == u64::BITS);
+// A key is qualified by its database, and a record of the engine's own by a prefix.
+const _: () = assert!(2 * Limits::MAX_KEY as u64 <= KEY_LEN);
 
 #[repr(C, align(16))]
 struct VersionHeader {
@@ -121,6 +130,7 @@ impl RecordRef {
 
     /// Returns a record whose key was never written, with one reference.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
+        assert!(key.len() as u64 <= KEY_LEN, "a key's length is limited");
         let layout = Self::layout(key.len());
         // SAFETY: the layout is not empty; the header and the key lie within it.
         unsafe {
@@ -129,8 +139,7 @@ impl RecordRef {
             };
             at.write(RecordHeader {
                 word: Word::new(VersionRef::never().address()),
-                references: AtomicU32::new(1),
-                key_len: key.len() as u32,
+                packed: AtomicU64::new((key.len() as u64) << KEY_LEN_SHIFT | 1),
             });
             let bytes = at.cast::<u8>().add(RECORD_HEADER);
             std::ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len());
@@ -154,7 +163,7 @@ impl RecordRef {
         // SAFETY: contract 1; the key never changes. The lifetime is the caller's pin.
         unsafe {
             let bytes = self.0.cast::<u8>().add(RECORD_HEADER);
-            std::slice::from_raw_parts(bytes.as_ptr(), self.0.as_ref().key_len as usize)
+            std::slice::from_raw_parts(bytes.as_ptr(), self.key_len())
         }
     }
 
@@ -192,12 +201,38 @@ impl RecordRef {
     /// Returns the bytes of memory, as allocators round them.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
-        let layout = Self::layout(self.header().key_len as usize);
+        let layout = Self::layout(self.key_len());
         layout.size().next_multiple_of(ROUNDING)
     }
 
     pub(crate) fn retain(self) {
-        self.header().references.fetch_add(1, Ordering::Relaxed);
+        let before = self.header().packed.fetch_add(1, Ordering::Relaxed);
+        if before & REFERENCES >= REFERENCES / 2 {
+            // The map has a copy of a key in a few nodes. One reference more would change the length of the key.
+            std::process::abort();
+        }
+    }
+
+    #[inline]
+    fn key_len(&self) -> usize {
+        let packed = self.header().packed.load(Ordering::Relaxed);
+        (packed >> KEY_LEN_SHIFT & KEY_LEN) as usize
+    }
+
+    /// Returns what is known of the use of the key.
+    #[inline]
+    pub(crate) fn stamp(self) -> AccessStamp {
+        let packed = self.header().packed.load(Ordering::Relaxed);
+        AccessStamp((packed >> STAMP_SHIFT) as u32)
+    }
+
+    /// Sets what is known of the use of the key, unless another thread does so at the same time.
+    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
+        let packed = &self.header().packed;
+        let before = packed.load(Ordering::Relaxed);
+        let after = before & ((1 << STAMP_SHIFT) - 1) | u64::from(stamp.0) << STAMP_SHIFT;
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = packed.compare_exchange(before, after, order.0, order.1);
     }
 
     /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
@@ -219,11 +254,12 @@ impl RecordRef {
     /// # Safety
     /// The caller owns a reference and uses the record no more.
     pub(crate) unsafe fn release(self) {
-        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
+        let before = self.header().packed.fetch_sub(1, Ordering::Release);
+        if before & REFERENCES != 1 {
             return;
         }
         std::sync::atomic::fence(Ordering::Acquire);
-        let layout = Self::layout(self.header().key_len as usize);
+        let layout = Self::layout(self.key_len());
         // SAFETY: this was the last reference, so that no worker can load from the record any more;
         // its versions are freed with it.
         unsafe {
@@ -528,6 +564,13 @@ impl VersionRef {
         layout.size().next_multiple_of(ROUNDING)
     }
 
+    /// Returns about the bytes of memory that the version alone takes as long as it is current: with those of its
+    /// trees, whose nodes an older version may share.
+    #[inline]
+    pub(crate) fn all_bytes(self) -> usize {
+        self.bytes() + self.tree().map_or(0, VersionTree::all_bytes)
+    }
+
     /// Frees the version, and not those that it links to.
     ///
     /// # Safety
@@ -594,6 +637,28 @@ mod tests {
         assert!(origins.bytes() > 0);
         v.free_unpublished();
         assert_eq!(origins.bytes(), 0, "the version had the last reference");
+    }
+
+    #[test]
+    fn a_stamp_leaves_the_key_and_the_references_alone() {
+        let key = vec![b'k'; 70_000];
+        let record = RecordRef::new(&key);
+        record.retain();
+        record.set_stamp(AccessStamp((1 << STAMP_BITS) - 1));
+        assert_eq!(record.stamp(), AccessStamp((1 << STAMP_BITS) - 1));
+        record.set_stamp(AccessStamp(1 << 24 | 5));
+        record.retain();
+        assert_eq!(
+            (record.key(), record.stamp()),
+            (&key[..], AccessStamp(1 << 24 | 5))
+        );
+        // SAFETY: three references, all ours.
+        unsafe {
+            record.release();
+            record.release();
+            assert_eq!(record.key(), key);
+            record.release();
+        }
     }
 
     #[test]
