@@ -1,8 +1,10 @@
 //! The transaction that a closure sees: reads, writes and the program's code between them.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use base::database;
+use base::key_event::KeyEvent;
 use base::transaction::{Expiry, OpError, When};
 use base::versions::shown_key;
 use base::{Abort, Op, Reply, Version};
@@ -13,6 +15,7 @@ use crate::strings;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
+use crate::worker_slot::bytes_of;
 
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
@@ -99,6 +102,29 @@ impl<'t> Txn<'t> {
             self.txn.write(self.thread, hash, key, None);
         }
         Ok(exists)
+    }
+
+    /// Evicts a key that [`crate::Worker::choose_victim`] has returned, if it still may be. Returns the bytes of memory
+    /// that this will free.
+    ///
+    /// # Errors
+    /// Returns [`TransactionError`].
+    pub fn evict(&mut self, key: &[u8]) -> Result<Option<u64>, TransactionError> {
+        let engine = Arc::clone(&self.thread.engine);
+        self.txn.notes_use = false;
+        let hash = engine.index.hash(key);
+        let Some(version) = self.txn.read(&engine, hash, key).live else {
+            return Ok(None);
+        };
+        if engine.eviction.policy().is_volatile() && version.deadline().is_none() {
+            return Ok(None);
+        }
+        if engine.listening.is_on() {
+            self.txn.note_event(key, KeyEvent::Evicted);
+        }
+        self.txn.write(self.thread, hash, key, None);
+        let record = self.txn.writes.last().map(|write| write.record);
+        Ok(record.map(|record| bytes_of(record, version) as u64))
     }
 
     /// Gives the value of `from`, of any type, and its deadline to `to`. A large collection is copied node by node.

@@ -352,8 +352,8 @@ impl SlicedTransaction {
         let generation = self.txn.generation_of(engine, record.key());
         let counted = self.counts.entry(database::number(record.key()));
         let (_, keys) = counted.or_insert((generation, KeyCount::default()));
-        keys.add(write.version, generation, 1);
-        keys.add(old, generation, -1);
+        keys.add((record, write.version), generation, 1);
+        keys.add((record, old), generation, -1);
     }
 
     /// Returns the transaction that holds a range with one of the new keys in it, of those from which readers were

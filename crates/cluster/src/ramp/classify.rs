@@ -15,6 +15,7 @@
 //! Transactions of several read-atomic keys hold nothing, so that a guard would not keep an older
 //! holder's writes from coming later.
 
+use base::eviction::KeyAccess;
 use base::transaction::{Expiry, When};
 use base::versions::{ReadAtomic, shown_key};
 use base::{Abort, Op};
@@ -229,6 +230,10 @@ fn reads(op: &Op<'_>) -> bool {
             | Op::GetIfString { .. }
             | Op::Len { .. }
             | Op::Exists { .. }
+            | Op::Access {
+                access: KeyAccess::Touch,
+                ..
+            }
             | Op::KindOf { .. }
             | Op::ExpiryOf { .. }
     )
