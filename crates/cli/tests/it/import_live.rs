@@ -119,10 +119,29 @@ fn assert_same(redis: &Redis, node: SocketAddr) {
     for database in 0..16 {
         let (expected, found) = (contents(&mut from, database), contents(&mut to, database));
         for (key, value) in &expected {
-            assert_eq!(found.get(key), Some(value), "{key} of database {database}");
+            let found = found.get(key).map(|found| without_counters(found));
+            assert_eq!(
+                found,
+                Some(without_counters(value)),
+                "{key} of database {database}"
+            );
         }
         assert_eq!(found.len(), expected.len(), "database {database}");
     }
+}
+
+/// Leaves out what a source does not send: how many entries a group of a stream has read. Its own replicas do not know it.
+fn without_counters(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let is_counter = |at: usize| at > 0 && ["entries-read", "lag"].contains(&words[at - 1]);
+    let kept = (0..words.len()).filter(|&at| !is_counter(at) || words[at].contains(']'));
+    let kept: Vec<&str> = kept
+        .map(|at| match is_counter(at) {
+            true => words[at].trim_start_matches(|letter: char| letter != ']'),
+            false => words[at],
+        })
+        .collect();
+    kept.join(" ")
 }
 
 #[test]
