@@ -1,13 +1,12 @@
 //! Records and versions in memory.
 //!
-//! A record lives as long as its key has a version; it is one allocation:
+//! A record lives as long as its key has a version; it is one allocation, 16-byte aligned:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | the [`Word`]: current version and marks |
-//! | 8 | 4 | references: one by the engine, one by each copy of the key in the index |
-//! | 12 | 4 | key length |
-//! | 16 | … | key |
+//! | 8 | 4 | key length |
+//! | 12 | … | key |
 //!
 //! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
 //! flag:
@@ -44,7 +43,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
@@ -64,7 +63,6 @@ const HAS_TREE: u8 = 16;
 #[repr(C)]
 struct RecordHeader {
     word: Word,
-    references: AtomicU32,
     key_len: u32,
 }
 
@@ -88,11 +86,11 @@ impl VersionHeader {
 
 /// The sizes of small allocations are multiples of this.
 const ROUNDING: usize = 16;
-const RECORD_HEADER: usize = size_of::<RecordHeader>();
-/// The fields end before the padding that the alignment asks for.
+// The fields end before the padding that the alignments ask for.
+const RECORD_HEADER: usize = 12;
 const VERSION_HEADER: usize = 24;
 const _: () = assert!(align_of::<VersionTree>() == 8);
-const _: () = assert!(RECORD_HEADER == 16);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, key_len) == RECORD_HEADER - 4);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
 /// The version of every key that was never written.
@@ -106,7 +104,7 @@ static NEVER: VersionHeader = VersionHeader {
 };
 
 /// A record. See the module's contract for the time for which it may be used.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RecordRef(NonNull<RecordHeader>);
 
 // SAFETY: a record is shared by design; its fields are atomics or never change.
@@ -116,10 +114,11 @@ unsafe impl Sync for RecordRef {}
 
 impl RecordRef {
     fn layout(key_len: usize) -> Layout {
-        Layout::from_size_align(RECORD_HEADER + key_len, 8).expect("a key's length is limited")
+        let size = (RECORD_HEADER + key_len).max(size_of::<RecordHeader>());
+        Layout::from_size_align(size, 16).expect("a key's length is limited")
     }
 
-    /// Returns a record whose key was never written, with one reference.
+    /// Returns a record whose key was never written.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let layout = Self::layout(key.len());
         // SAFETY: the layout is not empty; the header and the key lie within it.
@@ -129,7 +128,6 @@ impl RecordRef {
             };
             at.write(RecordHeader {
                 word: Word::new(VersionRef::never().address()),
-                references: AtomicU32::new(1),
                 key_len: key.len() as u32,
             });
             let bytes = at.cast::<u8>().add(RECORD_HEADER);
@@ -196,14 +194,10 @@ impl RecordRef {
         layout.size().next_multiple_of(ROUNDING)
     }
 
-    pub(crate) fn retain(self) {
-        self.header().references.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
     ///
     /// # Safety
-    /// The caller owns the last reference, and no worker can have a version any more.
+    /// No worker can have the record any more.
     pub(crate) unsafe fn take_nodes(self) -> ReplacedTrees {
         let first = Self::version(self.word().load());
         let versions = std::iter::successors(Some(first), |version| version.previous());
@@ -214,18 +208,13 @@ impl RecordRef {
         nodes
     }
 
-    /// Gives one reference back; the last one frees the record and its versions.
+    /// Frees the record and its versions.
     ///
     /// # Safety
-    /// The caller owns a reference and uses the record no more.
-    pub(crate) unsafe fn release(self) {
-        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
-            return;
-        }
-        std::sync::atomic::fence(Ordering::Acquire);
+    /// The record is in no structure, and no worker can have it any more.
+    pub(crate) unsafe fn free(self) {
         let layout = Self::layout(self.header().key_len as usize);
-        // SAFETY: this was the last reference, so that no worker can load from the record any more;
-        // its versions are freed with it.
+        // SAFETY: by the caller; the versions are freed with their record.
         unsafe {
             let mut version = Some(Self::version(self.word().load()));
             while let Some(v) = version {
@@ -551,6 +540,14 @@ impl VersionRef {
     }
 }
 
+impl RecordRef {
+    /// Frees a record that never was in the index: the one who made it calls this, once.
+    pub(crate) fn free_unpublished(self) {
+        // SAFETY: no other thread has ever known it.
+        unsafe { self.free() }
+    }
+}
+
 impl VersionRef {
     /// Frees a version that was never published (contract 2: its one owner calls this, once).
     pub(crate) fn free_unpublished(self) {
@@ -597,19 +594,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reference_frees_record_and_versions() {
+    fn a_record_is_freed_with_its_versions() {
         let record = RecordRef::new(b"key");
         assert_eq!(record.key(), b"key");
         let seen = record.word().lock().unwrap();
         let v = VersionRef::new(0, None, None);
         v.set_previous(Some(RecordRef::version(seen)));
         record.word().publish(seen, v.address(), 0);
-        record.retain();
-        // SAFETY: two references, both ours.
-        unsafe {
-            record.release();
-            assert_eq!(record.key(), b"key");
-            record.release();
-        }
+        // SAFETY: no other thread knows it.
+        unsafe { record.free() }
     }
 }
