@@ -4,6 +4,7 @@
 //! is the empty key. A group and its first leaf have the same fence.
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::leaf::{Leaf, MOST, common_prefix};
 use crate::record::RecordRef;
@@ -14,9 +15,9 @@ const MOST_LEAVES: usize = 256;
 /// A lower bound of keys.
 #[derive(Clone, Default)]
 struct Fence {
-    /// The first eight bytes of the key, zero where it ends: most comparisons need no more.
+    /// The first eight bytes of the key, zero where it ends: many comparisons need no more.
     prefix: u64,
-    key: Box<[u8]>,
+    key: SmallVec<[u8; 24]>,
 }
 
 impl Fence {

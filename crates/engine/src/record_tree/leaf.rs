@@ -2,11 +2,11 @@
 //!
 //! | bits of an entry | content |
 //! |---|---|
-//! | 63–48 | two bytes of the key: those behind the prefix that all keys of the leaf share, zero where the key ends |
-//! | 47–0 | the address of the record |
+//! | 63–44 | the digest of what the key has behind the prefix that all keys of the leaf share |
+//! | 43–0 | the address of the record, which is a multiple of 16, divided by 16 |
 //!
-//! Entries are sorted by their keys, and so by their two bytes: a search reads a record only to compare the shared
-//! prefix, and where two bytes are equal.
+//! A digest is five characters of 4 bits where keys go on with digits, and otherwise two bytes and a half. A greater key
+//! never has a smaller digest, so that entries are sorted by both. A search reads records only where digests are equal.
 
 #![allow(unsafe_code)]
 
@@ -22,28 +22,34 @@ const STEP: usize = 16;
 const SPARSE: usize = MOST / 4;
 /// Two leaves with at most so many records are joined.
 const JOINED: usize = MOST * 3 / 4;
-const ADDRESS: u64 = (1 << 48) - 1;
+const ADDRESS_BITS: u32 = 44;
+const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
+/// The characters of a digest of digits, and the bits of each. Digits are followed by `:`, which separates parts of many
+/// keys, and five more.
+const CHARACTERS: usize = 5;
+const CHARACTER_BITS: usize = 4;
+const DIGITS: std::ops::Range<u8> = b'0'..b'0' + (1 << CHARACTER_BITS);
 
 #[derive(Clone, Copy)]
 struct Entry(u64);
 
 impl Entry {
-    fn new(record: RecordRef, common: usize) -> Entry {
+    fn new(record: RecordRef, digest: u32) -> Entry {
         debug_assert_eq!(
-            record.address() & !ADDRESS,
+            record.address() & !(ADDRESS << 4),
             0,
-            "user addresses have 48 bits"
+            "user addresses have 48 bits, and are multiples of 16"
         );
-        Entry(u64::from(digest(record.key(), common)) << 48 | record.address())
+        Entry(u64::from(digest) << ADDRESS_BITS | record.address() >> 4)
     }
 
-    fn digest(self) -> u16 {
-        (self.0 >> 48) as u16
+    fn digest(self) -> u32 {
+        (self.0 >> ADDRESS_BITS) as u32
     }
 
     fn record(self) -> RecordRef {
         // SAFETY: the tree's first invariant, and the leaf is locked.
-        unsafe { RecordRef::from_address(self.0 & ADDRESS) }
+        unsafe { RecordRef::from_address((self.0 & ADDRESS) << 4) }
     }
 
     fn key<'l>(self) -> &'l [u8] {
@@ -51,10 +57,30 @@ impl Entry {
     }
 }
 
-/// Returns two bytes of a key from `at` on.
-fn digest(key: &[u8], at: usize) -> u16 {
-    let byte = |at| key.get(at).copied().unwrap_or(0);
-    u16::from_be_bytes([byte(at), byte(at + 1)])
+/// Returns the digest of the rest of a key.
+fn digest(rest: &[u8], has_digits: bool) -> u32 {
+    if !has_digits {
+        let byte = |at| u32::from(rest.get(at).copied().unwrap_or(0));
+        return byte(0) << 12 | byte(1) << 4 | byte(2) >> 4;
+    }
+    let mut digest = 0;
+    for at in 0..CHARACTERS {
+        let left = (CHARACTERS - at) * CHARACTER_BITS;
+        match rest.get(at) {
+            Some(byte) if DIGITS.contains(byte) => {
+                digest = digest << CHARACTER_BITS | u32::from(byte - DIGITS.start);
+            }
+            // What comes behind another byte does not count.
+            Some(byte) if *byte >= DIGITS.end => return digest << left | ((1 << left) - 1),
+            Some(_) | None => return digest << left,
+        }
+    }
+    digest
+}
+
+/// Returns `true` if the rest of a key begins with digits.
+fn begins_with_digits(rest: &[u8]) -> bool {
+    rest.iter().take(2).all(|byte| DIGITS.contains(byte))
 }
 
 /// Returns the length of the prefix that two keys share.
@@ -78,8 +104,10 @@ pub(super) enum WalkPosition<'k> {
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct Leaf {
-    /// The length of a prefix that all keys share.
-    common: usize,
+    /// A prefix that all keys share.
+    prefix: SmallVec<[u8; 16]>,
+    /// How digests are made.
+    has_digits: bool,
     entries: Vec<Entry>,
 }
 
@@ -115,26 +143,20 @@ impl Leaf {
 
     /// Returns the position of a key, or the one at which it would be.
     fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        let Some(first) = self.entries.first() else {
-            return Err(0);
-        };
-        let common = self.common;
-        if common > 0 {
-            let own = &key[..key.len().min(common)];
-            match own.cmp(&first.key()[..common]) {
-                std::cmp::Ordering::Less => return Err(0),
-                std::cmp::Ordering::Greater => return Err(self.entries.len()),
-                std::cmp::Ordering::Equal => {}
-            }
+        let shared = self.prefix.len();
+        match key[..key.len().min(shared)].cmp(&self.prefix) {
+            std::cmp::Ordering::Less => return Err(0),
+            std::cmp::Ordering::Greater => return Err(self.entries.len()),
+            std::cmp::Ordering::Equal => {}
         }
-        let wanted = digest(key, common);
+        let rest = &key[shared..];
+        let wanted = digest(rest, self.has_digits);
         let low = self
             .entries
             .partition_point(|entry| entry.digest() < wanted);
         let equal = self.entries[low..].partition_point(|entry| entry.digest() == wanted);
-        let rest = &key[common..];
         let found = self.entries[low..low + equal]
-            .binary_search_by(|entry| entry.key()[common..].cmp(rest));
+            .binary_search_by(|entry| entry.key()[shared..].cmp(rest));
         found.map(|at| low + at).map_err(|at| low + at)
     }
 
@@ -149,17 +171,19 @@ impl Leaf {
         let Err(at) = self.search(key) else {
             return false;
         };
-        match self.entries.first() {
-            None => self.common = key.len(),
-            Some(first) => {
-                let common = common_prefix(&first.key()[..self.common], key);
-                self.set_common(common);
-            }
+        let shared = common_prefix(&self.prefix, key);
+        if self.entries.is_empty() {
+            self.prefix = key.into();
+            self.has_digits = false;
+        } else if shared < self.prefix.len() {
+            self.prefix.truncate(shared);
+            self.make_digests();
         }
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact(STEP);
         }
-        self.entries.insert(at, Entry::new(record, self.common));
+        let digest = digest(&key[self.prefix.len()..], self.has_digits);
+        self.entries.insert(at, Entry::new(record, digest));
         true
     }
 
@@ -177,22 +201,24 @@ impl Leaf {
         true
     }
 
-    /// Changes the length of the shared prefix.
-    fn set_common(&mut self, common: usize) {
-        if common != self.common {
-            self.common = common;
-            for entry in &mut self.entries {
-                *entry = Entry::new(entry.record(), common);
-            }
+    /// Makes the digests anew, for another prefix or other records.
+    fn make_digests(&mut self) {
+        let shared = self.prefix.len();
+        let mut keys = self.entries.iter().map(|entry| entry.key());
+        self.has_digits = keys.all(|key| begins_with_digits(&key[shared..]));
+        for entry in &mut self.entries {
+            let digest = digest(&entry.key()[shared..], self.has_digits);
+            *entry = Entry::new(entry.record(), digest);
         }
     }
 
-    /// Looks how long the shared prefix is.
-    fn find_common(&mut self) {
-        let common = self
+    /// Looks which prefix all keys share, and makes the digests anew.
+    fn find_prefix(&mut self) {
+        let shared = self
             .bounds()
-            .map(|(first, last)| common_prefix(first, last));
-        self.set_common(common.unwrap_or(0));
+            .map(|(first, last)| &first[..common_prefix(first, last)]);
+        self.prefix = shared.unwrap_or(&[]).into();
+        self.make_digests();
     }
 
     /// Takes the records from `at` on into a leaf of their own.
@@ -201,11 +227,11 @@ impl Leaf {
         entries.extend(self.entries.drain(at..));
         self.entries.shrink_to(at.next_multiple_of(STEP));
         let mut next = Leaf {
-            common: self.common,
             entries,
+            ..Leaf::default()
         };
-        self.find_common();
-        next.find_common();
+        self.find_prefix();
+        next.find_prefix();
         next
     }
 
@@ -213,12 +239,8 @@ impl Leaf {
     pub(super) fn append(&mut self, next: Leaf) {
         let count = (self.len() + next.len()).next_multiple_of(STEP);
         self.entries.reserve_exact(count - self.len());
-        // Their two bytes may be of another place.
-        let common = self.common;
-        let records = next.entries.iter().map(|entry| entry.record());
-        self.entries
-            .extend(records.map(|record| Entry::new(record, common)));
-        self.find_common();
+        self.entries.extend(next.entries);
+        self.find_prefix();
     }
 
     /// Appends the records from a position on.
@@ -228,5 +250,35 @@ impl Leaf {
             WalkPosition::Behind(key) => self.search(key).map_or_else(|at| at, |at| at + 1),
         };
         into.extend(self.entries[from..].iter().map(|entry| entry.record()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_greater_key_has_no_smaller_digest() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let alphabets: [&[u8]; 3] = [b"0123456789", b"\0+09:?@a\xff", b"\0\x01\x0f\x10\xf0\xff"];
+        for _ in 0..100_000 {
+            let alphabet = random.choice(alphabets).expect("there are some");
+            let mut key = || -> Vec<u8> {
+                let len = random.usize(..8);
+                (0..len)
+                    .map(|_| alphabet[random.usize(..alphabet.len())])
+                    .collect()
+            };
+            let mut keys = [key(), key()];
+            keys.sort();
+            for has_digits in [false, true] {
+                let [less, greater] = keys.each_ref().map(|key| digest(key, has_digits));
+                assert!(
+                    less <= greater && greater >> 20 == 0,
+                    "{keys:?}: {less:x} {greater:x}"
+                );
+            }
+        }
+        assert!(digest(b"12345", true) < digest(b"12346", true));
     }
 }
