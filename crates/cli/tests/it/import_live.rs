@@ -1,12 +1,15 @@
 //! `kumiki import redis://…`: a node follows a real redis-server, and takes over.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::peers::{self, Group};
 use testkit::process::Redis;
+use testkit::relay::Relay;
 use testkit::{Client, Reply, eventually};
 
 use crate::support::cluster::{Cluster, Keeping};
@@ -271,6 +274,45 @@ fn only_the_source_decides_when_a_key_expires() {
         "[5 5 6 6]"
     );
     let (code, said) = import(&redis, node.address, &["--until-caught-up"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_same(&redis, node.address);
+}
+
+/// The replies to every other transaction of the import are damaged on their way: it cannot know what has become of them.
+#[test]
+fn a_block_whose_reply_is_lost_is_not_applied_again() {
+    let Some(redis) = source(&[]) else {
+        return;
+    };
+    let node = start_server(&["--ephemeral"]);
+    let (blocks, lost) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&lost);
+    let relay = Relay::start(node.address, move |passing| {
+        let is_block = !passing.to_listener && passing.bytes.starts_with(b"+OK\r\n+QUEUED");
+        if is_block && blocks.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+            passing.bytes.fill(b'\n');
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let relay = relay.expect("a relay");
+    let (mut at_source, mut at_node) = (
+        Client::connect(redis.address),
+        Client::connect(node.address),
+    );
+    let mut following = begin(&redis, relay.address(), &[]);
+    for number in 1..=20_u64 {
+        at_source.told("INCR counter");
+        at_source.told("RPUSH list x");
+        eventually("the command is applied", || {
+            assert!(!following.has_ended(), "{}", following.said());
+            at_node.told("LLEN list").parse().unwrap_or(0) >= number
+        });
+        assert_eq!(at_node.told("MGET counter"), format!("[{number}]"));
+    }
+    assert!(lost.load(Ordering::Relaxed) > 3);
+    following.signal(Signal::INT);
+    drop(following.end());
+    let (code, said) = import(&redis, node.address, &["--cut-over"]);
     assert_eq!(code, Some(0), "{said}");
     assert_same(&redis, node.address);
 }
