@@ -42,7 +42,7 @@ pub use model::change::{Change, Origin};
 pub use model::ids::{Epoch, NodeId, PartitionId, Tid, Timestamp, TransactionId, Version};
 pub use model::transaction::{Abort, Op, OpError, Reply, Transaction};
 pub use model::{
-    change, database, epochs, ids, key_event, limits, nested, participant, partition, transaction,
-    versions,
+    change, database, epochs, eviction, ids, key_event, limits, nested, participant, partition,
+    transaction, versions,
 };
 pub use text::{double, number, size};

@@ -12,6 +12,7 @@
 //! | [`database`] | numbered databases: the prefixes of their keys |
 //! | [`limits`] | the sizes that clients control |
 //! | [`change`] | the changes of a transaction, as redo logs keep them |
+//! | [`eviction`] | which keys are deleted when memory is full |
 //! | [`key_event`] | changes of keys as events, and their listener |
 //! | [`versions`] | versions of read-atomic keys, as readers ask for them |
 //! | [`epochs`] | the global epoch of a store, as the journal sees it |
@@ -23,6 +24,7 @@ pub mod call_error;
 pub mod change;
 pub mod database;
 pub mod epochs;
+pub mod eviction;
 pub mod ids;
 pub mod key_event;
 pub mod limits;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::eviction::EvictionSettings;
 use base::limits::Limits;
 use base::size::Size;
 use parking_lot::Mutex;
@@ -274,6 +275,12 @@ fn config(
         maxmemory: options
             .maxmemory
             .map_or_else(memory::default_bound, |size| size.0),
+        eviction: EvictionSettings {
+            policy: options.maxmemory_policy,
+            samples: options.maxmemory_samples as usize,
+            log_factor: options.lfu_log_factor,
+            decay_minutes: options.lfu_decay_time,
+        },
         slow_log_limit: u64::try_from(options.slowlog_log_slower_than)
             .ok()
             .map(Duration::from_micros),

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use base::affinity::Affinity;
+use base::eviction::EvictionPolicy;
 use base::size::Size;
 use clap::{Args, ValueEnum};
 use server::EventClasses;
@@ -191,6 +192,37 @@ pub(crate) struct ServeOptions {
     /// it is three quarters of the memory that the machine or the container has.
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) maxmemory: Option<Size>,
+    /// What happens when this memory is used: writes are refused (noeviction), or keys are deleted. Those that were not
+    /// used for longest (allkeys-lru), that are used least (allkeys-lfu), or any (allkeys-random); volatile-lru,
+    /// volatile-lfu, volatile-random: of keys that expire; volatile-ttl: those that expire first.
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "POLICY",
+        default_value_t = EvictionPolicy::NoEviction,
+        value_parser = EvictionPolicy::from_str
+    )]
+    pub(crate) maxmemory_policy: EvictionPolicy,
+    /// The number of keys of which the best one is deleted.
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
+    pub(crate) maxmemory_samples: u32,
+    /// How slowly the frequency of a key grows with its uses, under a policy by frequency.
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 10)]
+    pub(crate) lfu_log_factor: u32,
+    /// The minutes without use after which the frequency of a key falls by one; 0: never.
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "MINUTES",
+        default_value_t = 1
+    )]
+    pub(crate) lfu_decay_time: u32,
     /// The number of databases that clients can select. Keys of databases beyond it stay where they are.
     #[arg(
         help_heading = "Limits",

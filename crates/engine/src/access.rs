@@ -82,6 +82,7 @@ impl TransactionState {
             return None;
         }
         let version = RecordRef::version(seen);
+        self.note_use(engine, record);
         self.reads.push((record, seen));
         self.observe(version.epoch());
         Some(version)
@@ -154,6 +155,7 @@ impl TransactionState {
         let generation = self.generation_to_write(thread, key);
         let record = thread.record_for(hash, key);
         let version = make(generation, self.origin.as_ref());
+        self.note_use(&thread.engine, record);
         self.note_write(record, version);
         version
     }

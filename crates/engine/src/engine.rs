@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use base::change::SYSTEM_GENERATION;
 use base::clock::Clock;
+use base::eviction::EvictionSettings;
 use base::key_event::KeyListener;
 use base::limits::Limits;
 use base::transaction::Kind;
@@ -17,6 +18,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::database_table::DatabaseTable;
 use crate::epoch::Epochs;
+use crate::eviction_state::EvictionState;
+use crate::expiring_keys::ExpiringKeys;
 use crate::field_deadlines::FieldDeadlines;
 use crate::floors::Floors;
 use crate::holds::Holds;
@@ -60,6 +63,8 @@ pub struct Engine {
     pub(crate) free_slots: Mutex<Vec<usize>>,
     pub(crate) expired: AtomicU64,
     pub(crate) field_deadlines: FieldDeadlines,
+    pub(crate) expiring: ExpiringKeys,
+    pub(crate) eviction: EvictionState,
     /// The oldest generation of which versions may still be in memory.
     pub(crate) oldest_generation: AtomicU64,
     pub(crate) limits: Limits,
@@ -130,6 +135,8 @@ impl Engine {
             free_slots: Mutex::new((1..=options.workers).rev().collect()),
             expired: AtomicU64::new(0),
             field_deadlines: FieldDeadlines::default(),
+            expiring: ExpiringKeys::default(),
+            eviction: EvictionState::default(),
             oldest_generation: AtomicU64::new(0),
             limits: options.limits,
             sliced_bytes: AtomicUsize::new(0),
@@ -198,6 +205,17 @@ impl Engine {
     /// Entries that are applied from a log are not refused.
     pub fn limit_memory(&self, bytes: u64) {
         self.memory_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets how keys are evicted; from now on their use is tracked as the policy needs it.
+    pub fn set_eviction(&self, settings: &EvictionSettings) {
+        self.eviction.set(settings, self.epochs.time_ms());
+    }
+
+    /// Returns how keys are evicted.
+    #[must_use]
+    pub fn eviction(&self) -> EvictionSettings {
+        self.eviction.settings()
     }
 
     /// Has the janitor remove keys that have expired, which is the default, or leave them. No transaction sees

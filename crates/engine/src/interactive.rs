@@ -1,9 +1,12 @@
 //! The transaction that a closure sees: reads, writes and the program's code between them.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use base::database;
+use base::key_event::KeyEvent;
 use base::transaction::{Expiry, OpError, When};
+use base::versions::shown_key;
 use base::{Abort, Op, Reply, Version};
 
 use crate::engine::Engine;
@@ -12,6 +15,7 @@ use crate::strings;
 use crate::thread_context::ThreadContext;
 use crate::transaction::TransactionState;
 use crate::transaction_error::TransactionError;
+use crate::worker_slot::bytes_of;
 
 /// A running transaction, as its closure sees it. Every error is to be passed on with `?`: a
 /// conflict makes the closure run again from its beginning.
@@ -98,6 +102,29 @@ impl<'t> Txn<'t> {
             self.txn.write(self.thread, hash, key, None);
         }
         Ok(exists)
+    }
+
+    /// Evicts a key that [`crate::Worker::choose_victim`] has returned, if it still may be. Returns the bytes of memory
+    /// that this will free.
+    ///
+    /// # Errors
+    /// Returns [`TransactionError`].
+    pub fn evict(&mut self, key: &[u8]) -> Result<Option<u64>, TransactionError> {
+        let engine = Arc::clone(&self.thread.engine);
+        self.txn.notes_use = false;
+        let hash = engine.index.hash(key);
+        let Some(version) = self.txn.read(&engine, hash, key).live else {
+            return Ok(None);
+        };
+        if engine.eviction.policy().is_volatile() && version.deadline().is_none() {
+            return Ok(None);
+        }
+        if engine.listening.is_on() {
+            self.txn.note_event(key, KeyEvent::Evicted);
+        }
+        self.txn.write(self.thread, hash, key, None);
+        let record = self.txn.writes.last().map(|write| write.record);
+        Ok(record.map(|record| bytes_of(record, version) as u64))
     }
 
     /// Gives the value of `from`, of any type, and its deadline to `to`. A large collection is copied node by node.
@@ -198,9 +225,18 @@ fn refuse_read_atomic<'k>(
     engine: &Engine,
     mut keys: impl Iterator<Item = &'k [u8]>,
 ) -> Result<(), Abort> {
-    if engine.read_atomic.any() && keys.any(|key| engine.read_atomic.covers(key)) {
-        let what = "read-atomic keys in a transaction of several steps".to_owned();
-        return Err(Abort::Unsupported { what });
+    if !engine.read_atomic.any() {
+        return Ok(());
     }
-    Ok(())
+    match keys.find(|key| engine.read_atomic.covers(key)) {
+        None => Ok(()),
+        Some(key) => Err(Abort::Unsupported {
+            what: format!(
+                "the key {} is declared read atomic, and a transaction of several steps cannot use such a key, \
+                 because the versions of read-atomic keys name all keys that are written with them: use it in a \
+                 transaction that is one list of operations, or give it a beginning that is not declared",
+                shown_key(key)
+            ),
+        }),
+    }
 }

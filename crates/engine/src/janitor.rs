@@ -8,7 +8,7 @@
 //! | the engine's queue | those that commits put there |
 //! | `waiting` | those that the janitor could not finish yet |
 //! | `held` | those with versions that the oldest snapshot needs: nothing can be done until it goes |
-//! | `deadlines` | live keys that will expire, by the time at which they will, or are to be looked at again |
+//! | the engine's `expiring` | live keys that will expire, by the time at which they will, or are to be looked at again |
 //! | `retained` | read-atomic keys with versions, or an absence, for which a reader may still ask |
 //! | none of these | the one that the janitor is looking at |
 //!
@@ -28,8 +28,7 @@ mod age;
 mod horizon;
 mod removal;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -63,7 +62,6 @@ pub struct Janitor {
     held: Vec<RecordRef>,
     /// The snapshot because of which they are held.
     held_for: Option<Epoch>,
-    deadlines: BinaryHeap<Reverse<(u64, RecordRef)>>,
     sweep: Option<Sweep>,
     retained: VecDeque<Retained>,
     clock: AgeClock,
@@ -113,7 +111,6 @@ impl Engine {
             waiting: VecDeque::new(),
             held: Vec::new(),
             held_for: None,
-            deadlines: BinaryHeap::new(),
             retained: VecDeque::new(),
             clock: AgeClock::new(self.epochs.time_ms()),
             sweep: None,
@@ -171,7 +168,7 @@ impl Janitor {
                 || self.sweep.is_some()
                 || self.listing.is_some(),
             next_deadline_ms: {
-                let deadline = self.deadlines.peek().map(|Reverse((at, _))| *at);
+                let deadline = engine.expiring.next_ms();
                 let retained = self.retained.front().map(|retained| {
                     let left = retained.due_ms.saturating_sub(self.clock.age_ms);
                     self.clock.seen_ms + left
@@ -239,7 +236,7 @@ impl Janitor {
     /// Keeps a record until its deadline, or until it is looked at again.
     fn await_deadline(&mut self, deadline: u64, record: RecordRef, now: ReclaimHorizon) {
         let due = deadline.min(now.time_ms + LOOK_MS);
-        self.deadlines.push(Reverse((due, record)));
+        self.engine.expiring.put(due, record);
     }
 
     /// Announces that a key has expired, when something listens. Its record is locked.
@@ -325,11 +322,9 @@ impl Janitor {
             return;
         }
         for _ in 0..budget {
-            match self.deadlines.peek() {
-                Some(Reverse((deadline, _))) if *deadline <= now.time_ms => {}
-                _ => return,
-            }
-            let Reverse((_, record)) = self.deadlines.pop().expect("peeked");
+            let Some(record) = self.engine.expiring.take_due(now.time_ms) else {
+                return;
+            };
             self.examine(record, now, None);
         }
     }
@@ -344,8 +339,7 @@ impl Janitor {
         if newest == sweeping {
             return;
         }
-        let due = self.deadlines.drain().map(|Reverse((_, record))| record);
-        self.waiting.extend(due);
+        self.waiting.extend(self.engine.expiring.take_all());
         self.sweep = Some(Sweep {
             generation: newest,
             from: Vec::new(),

@@ -6,7 +6,8 @@
 //!
 //! | layer | modules | concept |
 //! |---|---|---|
-//! | memory | `sync`, `word` | the record word: current version, lock, marks |
+//! | memory | `access_stamp` | what is known of the use of a key |
+//! | | `sync`, `word` | the record word: current version, lock, marks |
 //! | | `origin`, `version_tree`, `record` | records and versions in memory, and their large collections |
 //! | | `record_tree` | records in the order of their keys |
 //! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
@@ -17,6 +18,7 @@
 //! | | `index`, `floors` | from key to record; versions of keys that have no record |
 //! | shared state | `listening` | the listener for changes of keys |
 //! | | `prepared`, `live_snapshots`, `read_atomic_keys`, `worker_slot` | what prepared transactions, snapshots, read-atomic keys and threads leave with the engine |
+//! | | `expiring_keys`, `eviction_state` | keys with deadlines, for the janitor and for samples; the settings of eviction |
 //! | | [`engine`], `databases`, `stats`, `driven`, `pending_attempts` | the state that threads share, and what can be asked of it |
 //! | thread | `memory_limit`, `thread_context`, `retry` | a thread's registration: its slot, TIDs, garbage; waiting before another attempt |
 //! | publication | `effects`, `publish` | from changes to versions; making versions current |
@@ -29,7 +31,8 @@
 //! | | `prepare`, `decide` | transactions that hold what they have read and will write until they are decided |
 //! | | [`sliced`] | transactions of very many operations, which hold what they touch and run in slices |
 //! | | [`stage`] | the same for the leader of a replicated partition, before consensus |
-//! | workers | [`worker`] | runs transactions of one thread: begin, execute, commit, try again |
+//! | workers | `eviction` | the choice of keys to evict |
+//! | | [`worker`] | runs transactions of one thread: begin, execute, commit, try again |
 //! | | [`snapshot`], `state_hash` | read-only views at an epoch boundary, and a hash of them |
 //! | logs | `edits`, [`restore`], `restore_prepared`, `restore_error` | filling an engine from a log |
 //! | | [`apply`], [`load`] | engines of replicas: changes that come from their log, and snapshots in place of it |
@@ -76,11 +79,13 @@
 //! - `docs/decisions/0091-commands-on-collections-run-where-the-key-is.md`
 //! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 //! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
+//! - `docs/decisions/0098-eviction-deletes-keys-in-transactions.md`
 //! - `docs/decisions/0100-the-ordered-index-is-a-tree-of-our-own.md`
 
 #![deny(unsafe_code)]
 
 mod access;
+mod access_stamp;
 mod announce;
 pub mod apply;
 mod calls;
@@ -96,7 +101,10 @@ mod edits;
 mod effects;
 pub mod engine;
 pub mod epoch;
+mod eviction;
+mod eviction_state;
 mod expiring_hashes;
+mod expiring_keys;
 mod fencing;
 mod field_deadlines;
 mod floors;
@@ -162,4 +170,4 @@ pub use snapshot::{ABSENT_MS, Snapshot, SnapshotEntry, SnapshotValue};
 pub use stage::Staged;
 pub use stats::{EngineStats, KeyStats, bytes_of_key};
 pub use transaction_error::TransactionError;
-pub use worker::{Committed, Worker};
+pub use worker::{Committed, Evicted, EvictionRun, Worker};

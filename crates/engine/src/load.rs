@@ -198,7 +198,7 @@ impl Loader<'_> {
             for (version, by) in [(old, -1), (new, 1)] {
                 let place = (database::number(record.key()), version.generation());
                 let count = self.keys.entry(place).or_default();
-                count.add(version, place.1, by);
+                count.add((record, version), place.1, by);
             }
         }
         let counters = self.thread.counters();

@@ -40,6 +40,8 @@ const LOST: u64 = 1;
 const CROWDED: usize = 5;
 const GROWTH: (usize, usize) = (3, 2);
 const FIRST_BUCKETS: usize = 1024;
+/// The most buckets that are looked at for a sample. A table may be nearly empty after many keys were deleted.
+const SAMPLED_BUCKETS: usize = 1024;
 
 #[repr(C, align(64))]
 struct Bucket {
@@ -97,10 +99,14 @@ impl HintTable {
     fn bucket(&self, hash: u64) -> &Bucket {
         // The bits below the tag, as a fraction of their range, times the number of buckets.
         let product = u128::from(hash << 16) * self.buckets as u128;
-        let at = (product >> 64) as usize * size_of::<Bucket>();
-        // SAFETY: the mapping is page-aligned, zeroed (a valid bucket) and `at` lies within it; it
+        self.bucket_at((product >> 64) as usize)
+    }
+
+    fn bucket_at(&self, number: usize) -> &Bucket {
+        debug_assert!(number < self.buckets);
+        // SAFETY: the mapping is page-aligned, zeroed (valid buckets) and this bucket lies within it; it
         // is only ever accessed as atomics.
-        unsafe { &*self.memory.as_ptr().add(at).cast::<Bucket>() }
+        unsafe { &*self.memory.as_ptr().cast::<Bucket>().add(number) }
     }
 }
 
@@ -229,6 +235,27 @@ impl Lookaside {
         self.current
             .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         Some(std::mem::replace(&mut *owner, table))
+    }
+
+    /// Visits the records of some buckets from a random one on, until `visit` returns `false`, and at most the
+    /// records of [`SAMPLED_BUCKETS`]. They may be dead.
+    pub(crate) fn sample(&self, random: u64, mut visit: impl FnMut(RecordRef) -> bool) {
+        let table = self.table();
+        let first = random as usize % table.buckets;
+        for step in 0..SAMPLED_BUCKETS.min(table.buckets) {
+            let bucket = table.bucket_at((first + step) % table.buckets);
+            for slot in &bucket.entries {
+                let address = slot.load(Ordering::Acquire) & !(TAG | LOST);
+                if address == 0 {
+                    continue;
+                }
+                // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
+                let record = unsafe { RecordRef::from_address(address) };
+                if !visit(record) {
+                    return;
+                }
+            }
+        }
     }
 
     pub(crate) fn bytes(&self) -> usize {

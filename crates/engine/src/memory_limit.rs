@@ -1,4 +1,5 @@
-//! The bound on memory, which is checked where transactions that need some begin.
+//! The bound on memory, which is checked where transactions that need some begin. Under a policy that evicts
+//! (module `eviction`) it is the ceiling: the memory that waits to be freed counts, as all other.
 //!
 //! A worker checks the engine's memory when it has added some since its last check, and before each
 //! operation that adds much: so that the bound is exceeded by at most [`UNCHECKED`] for each worker.
@@ -22,6 +23,15 @@ pub(crate) struct MemoryCheck {
     is_full: bool,
 }
 
+impl Engine {
+    /// Returns `true` if more memory is used than what needs some is admitted with.
+    #[must_use]
+    pub fn exceeds_memory(&self) -> bool {
+        let limit = self.memory_limit.load(Ordering::Relaxed);
+        limit != 0 && self.memory_bytes() > self.eviction.ceiling(limit)
+    }
+}
+
 impl MemoryCheck {
     /// Refuses an operation that needs `bytes` more memory than there is; its transaction has
     /// allocated `allocated` bytes, which the engine does not count yet.
@@ -42,7 +52,8 @@ impl MemoryCheck {
         }
         self.unchecked = 0;
         let needed = allocated.saturating_add(bytes) as u64;
-        self.is_full = engine.memory_bytes().saturating_add(needed) > limit;
+        let ceiling = engine.eviction.ceiling(limit);
+        self.is_full = engine.memory_bytes().saturating_add(needed) > ceiling;
         if self.is_full {
             return Err(TransactionError::Abort(Abort::OutOfMemory));
         }

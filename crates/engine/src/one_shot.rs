@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use base::database;
 use base::epochs::EpochClock;
+use base::eviction::KeyAccess;
 use base::partition::OwnedReply;
 use base::transaction::{OpError, ScanContents, byte_range};
 use base::{Abort, Op, Reply};
 
+use crate::access_stamp::{AccessStamp, UseTracking};
 use crate::announce::note;
 use crate::engine::Engine;
 use crate::lookaside::KeyHash;
@@ -61,7 +63,10 @@ fn execute_hashed(
         return execute_keyless(thread, txn, at, op);
     };
     let allocated = txn.allocated();
+    let notes_use = txn.notes_use;
+    txn.notes_use = notes_use && op.uses_key();
     let reply = execute(thread, txn, at, op, hash)?.unwrap_or_else(Reply::Error);
+    txn.notes_use = notes_use;
     if notes {
         note(&thread.engine, txn, (op, hash), allocated);
     }
@@ -191,7 +196,8 @@ fn execute(
             value.map(bytes_or_nil)
         }
         Op::Call { key, ref call } => return calls::execute(thread, txn, (hash, key), call),
-        Op::GetAny { key } => {
+        Op::Access { key, access } => Ok(access_key(engine, txn, (hash, key), access)),
+        Op::GetAny { key } | Op::Inspect { key } => {
             let live = txn.read(engine, hash, key).live;
             Ok(live.map_or(Reply::Nil, |version| {
                 Reply::Value(version.kind(), version.stored_value())
@@ -222,6 +228,54 @@ fn execute(
         | Op::FlushDatabase { .. }
         | Op::SwapDatabases { .. } => unreachable!("has no key"),
     })
+}
+
+/// Returns or changes what is known of the use of a key.
+fn access_key(
+    engine: &Engine,
+    txn: &mut TransactionState,
+    (hash, key): (KeyHash, &[u8]),
+    access: KeyAccess,
+) -> Reply<'static> {
+    let live = txn.read(engine, hash, key).live;
+    let record = live.and_then(|_| engine.index.get(hash, key));
+    let Some(record) = record else {
+        return match access {
+            KeyAccess::Touch => Reply::Int(0),
+            _ => Reply::Nil,
+        };
+    };
+    let (tracking, since_ms) = (engine.eviction.tracking(), engine.eviction.since_ms());
+    let time_ms = txn.time_ms;
+    match (access, tracking) {
+        (KeyAccess::Touch, _) => {
+            txn.note_use_now(engine, record);
+            Reply::Int(1)
+        }
+        (KeyAccess::IdleSeconds, UseTracking::LastUse) => {
+            let seconds = record.stamp().idle_seconds(time_ms, since_ms);
+            Reply::Int(seconds.into())
+        }
+        (KeyAccess::IdleSeconds, UseTracking::Frequency) => Reply::Int(KeyAccess::NO_LRU[0]),
+        (KeyAccess::IdleSeconds, UseTracking::None) => Reply::Int(KeyAccess::NO_LRU[1]),
+        (KeyAccess::Frequency, UseTracking::Frequency) => {
+            let settings = engine.eviction.settings();
+            let counter = record.stamp().counter(&settings, time_ms, since_ms);
+            Reply::Int(counter.into())
+        }
+        (KeyAccess::Frequency, _) => Reply::Int(KeyAccess::NO_LFU),
+        (KeyAccess::SetIdleSeconds(seconds), UseTracking::LastUse) => {
+            let stamp = AccessStamp::idle_for(time_ms, seconds);
+            txn.stamps.push((record, stamp));
+            Reply::Ok
+        }
+        (KeyAccess::SetFrequency(counter), UseTracking::Frequency) => {
+            let stamp = AccessStamp::counted_at(time_ms, counter);
+            txn.stamps.push((record, stamp));
+            Reply::Ok
+        }
+        (KeyAccess::SetIdleSeconds(_) | KeyAccess::SetFrequency(_), _) => Reply::Ok,
+    }
 }
 
 /// Executes an operation that has no key.

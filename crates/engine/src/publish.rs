@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use base::{Tid, database};
 
+use crate::access_stamp::{AccessStamp, UseTracking};
 use crate::database_table::VisibleGenerations;
 use crate::garbage::{Bag, Garbage};
 use crate::log::RecordWrite;
@@ -35,8 +36,8 @@ pub(crate) fn publish(
         } else if database::may_be_qualified(write.record.key()) {
             note_qualified(thread, (generation, writes), write, old);
         } else {
-            keys.add(write.version, generation, 1);
-            keys.add(old, generation, -1);
+            keys.add((write.record, write.version), generation, 1);
+            keys.add((write.record, old), generation, -1);
         }
     });
     thread.counters().count_keys(generation, keys);
@@ -52,12 +53,16 @@ pub(crate) fn publish_writes(
 ) {
     let counters = thread.counters();
     let mut bag = counters.bag.lock();
+    let tracking = thread.engine.eviction.tracking();
     let mut bytes = 0;
     for (write, seen) in writes.iter().zip(locked) {
         let (old, new) = (RecordRef::version(*seen), write.version);
         new.set_tid(tid);
         bytes += (new.bytes() + publish_tree(old, new)) as i64;
         note(*write, old);
+        if tracking != UseTracking::None {
+            note_written(thread, tracking, write, old);
+        }
         // The word of a record that is held, and not locked, changes together with the table of holds.
         let is_held = seen.has(HELD) && !seen.has(LOCK);
         let _held = is_held.then(|| thread.engine.holds.publishing(write.record));
@@ -66,6 +71,29 @@ pub(crate) fn publish_writes(
     bytes -= bag.take_freed() as i64;
     drop(bag);
     WorkerSlot::count(&counters.bytes, bytes);
+}
+
+/// Notes what is known of the use of a key that is written. That of a key which exists was noted by the transaction,
+/// but where the transaction ran on another node.
+#[cold]
+fn note_written(
+    thread: &ThreadContext,
+    tracking: UseTracking,
+    write: &RecordWrite,
+    old: VersionRef,
+) {
+    let (engine, new) = (&thread.engine, write.version);
+    let time_ms = engine.epochs.time_ms();
+    if new.is_absent() {
+        return;
+    }
+    if !old.exists_in(new.generation()) {
+        write
+            .record
+            .set_stamp(AccessStamp::of_new(tracking, time_ms));
+    } else if engine.epochs.is_driven() && tracking == UseTracking::LastUse {
+        write.record.set_stamp(AccessStamp::used_at(time_ms));
+    }
 }
 
 /// Notes the write of a key that may be of another database than 0, or of the record of the databases.
@@ -87,8 +115,8 @@ fn note_qualified(
     let table = table.or_else(|| engine.database_table());
     let generation = VisibleGenerations::new(own, table).of_namespace(database);
     let mut keys = KeyCount::default();
-    keys.add(write.version, generation, 1);
-    keys.add(old, generation, -1);
+    keys.add((write.record, write.version), generation, 1);
+    keys.add((write.record, old), generation, -1);
     thread.counters().count_keys_of(database, generation, keys);
 }
 

@@ -6,7 +6,8 @@
 //! |---|---|---|
 //! | 0 | 8 | the [`Word`]: current version and marks |
 //! | 8 | 4 | key length |
-//! | 12 | … | key |
+//! | 12 | 4 | the [`AccessStamp`] |
+//! | 16 | … | key |
 //!
 //! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
 //! flag:
@@ -43,13 +44,14 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
 use base::transaction::Kind;
 use base::{Epoch, Tid, TransactionId};
 use values::ReplacedTrees;
 
+use crate::access_stamp::AccessStamp;
 use crate::origin::OwnedOrigin;
 use crate::version_tree::VersionTree;
 use crate::word::{Word, WordValue};
@@ -64,6 +66,7 @@ const HAS_TREE: u8 = 16;
 struct RecordHeader {
     word: Word,
     key_len: u32,
+    stamp: AtomicU32,
 }
 
 #[repr(C, align(16))]
@@ -86,11 +89,11 @@ impl VersionHeader {
 
 /// The sizes of small allocations are multiples of this.
 const ROUNDING: usize = 16;
-// The fields end before the padding that the alignments ask for.
-const RECORD_HEADER: usize = 12;
+const RECORD_HEADER: usize = size_of::<RecordHeader>();
+/// The fields end before the padding that the alignment asks for.
 const VERSION_HEADER: usize = 24;
 const _: () = assert!(align_of::<VersionTree>() == 8);
-const _: () = assert!(std::mem::offset_of!(RecordHeader, key_len) == RECORD_HEADER - 4);
+const _: () = assert!(RECORD_HEADER == 16);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
 /// The version of every key that was never written.
@@ -114,8 +117,7 @@ unsafe impl Sync for RecordRef {}
 
 impl RecordRef {
     fn layout(key_len: usize) -> Layout {
-        let size = (RECORD_HEADER + key_len).max(size_of::<RecordHeader>());
-        Layout::from_size_align(size, 16).expect("a key's length is limited")
+        Layout::from_size_align(RECORD_HEADER + key_len, 16).expect("a key's length is limited")
     }
 
     /// Returns a record whose key was never written.
@@ -129,6 +131,7 @@ impl RecordRef {
             at.write(RecordHeader {
                 word: Word::new(VersionRef::never().address()),
                 key_len: key.len() as u32,
+                stamp: AtomicU32::new(0),
             });
             let bytes = at.cast::<u8>().add(RECORD_HEADER);
             std::ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len());
@@ -192,6 +195,17 @@ impl RecordRef {
     pub(crate) fn bytes(self) -> usize {
         let layout = Self::layout(self.header().key_len as usize);
         layout.size().next_multiple_of(ROUNDING)
+    }
+
+    /// Returns what is known of the use of the key.
+    #[inline]
+    pub(crate) fn stamp(self) -> AccessStamp {
+        AccessStamp(self.header().stamp.load(Ordering::Relaxed))
+    }
+
+    /// Sets what is known of the use of the key.
+    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
+        self.header().stamp.store(stamp.0, Ordering::Relaxed);
     }
 
     /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
@@ -517,6 +531,13 @@ impl VersionRef {
         layout.size().next_multiple_of(ROUNDING)
     }
 
+    /// Returns about the bytes of memory that the version alone takes as long as it is current: with those of its
+    /// trees, whose nodes an older version may share.
+    #[inline]
+    pub(crate) fn all_bytes(self) -> usize {
+        self.bytes() + self.tree().map_or(0, VersionTree::all_bytes)
+    }
+
     /// Frees the version, and not those that it links to.
     ///
     /// # Safety
@@ -596,7 +617,11 @@ mod tests {
     #[test]
     fn a_record_is_freed_with_its_versions() {
         let record = RecordRef::new(b"key");
-        assert_eq!(record.key(), b"key");
+        record.set_stamp(AccessStamp(u32::MAX));
+        assert_eq!(
+            (record.key(), record.stamp()),
+            (&b"key"[..], AccessStamp(u32::MAX))
+        );
         let seen = record.word().lock().unwrap();
         let v = VersionRef::new(0, None, None);
         v.set_previous(Some(RecordRef::version(seen)));

@@ -126,7 +126,7 @@ impl Restorer {
             for (version, by) in [(old, -1), (new, 1)] {
                 let place = (database::number(record.key()), version.generation());
                 let count = self.keys.entry(place).or_default();
-                count.add(version, place.1, by);
+                count.add((record, version), place.1, by);
             }
         }
         WorkerSlot::count(&self.thread.counters().bytes, (new.bytes() + nodes) as i64);

@@ -10,6 +10,10 @@ use crate::index::TREE_BYTES_PER_RECORD;
 use crate::record::RecordRef;
 use crate::worker_slot::{DEADLINE_UNIT_MS, KeyCount, WorkerSlot};
 
+/// The most bytes of the table of hints that count as memory of keys: if there are none, and of each key.
+const HINTS_OF_NONE: u64 = 64 * 1024;
+const HINTS_PER_KEY: u64 = 64;
+
 /// Figures of an engine. Sums over workers, each read at its own moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineStats {
@@ -33,6 +37,10 @@ pub struct EngineStats {
     pub clock_steps: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
+    /// Keys that were evicted because memory was full.
+    pub evicted: u64,
+    /// Milliseconds for which more memory was used than the limit, under a policy that evicts.
+    pub eviction_exceeded_ms: u64,
 }
 
 /// Figures of the keys of a database, as those of [`EngineStats`].
@@ -67,6 +75,36 @@ impl KeyStats {
 }
 
 impl Engine {
+    /// Returns the sum of the counts of all namespaces other than 0.
+    fn count_others(&self) -> KeyCount {
+        let mut sum = KeyCount::default();
+        let table = self.databases_now.read();
+        let Some(table) = table.as_ref() else {
+            return sum;
+        };
+        for slot in &self.slots {
+            for (&namespace, (generation, count)) in &*slot.namespaces.lock() {
+                if *generation == table.generation_of(namespace) {
+                    sum.add_count(*count);
+                }
+            }
+        }
+        sum
+    }
+
+    /// Returns the sum of the counts of a namespace other than 0.
+    fn count_of(&self, namespace: u16, generation: u16) -> KeyCount {
+        let mut sum = KeyCount::default();
+        for slot in &self.slots {
+            let namespaces = slot.namespaces.lock();
+            let counted = namespaces.get(&namespace);
+            if let Some((_, count)) = counted.filter(|counted| counted.0 == generation) {
+                sum.add_count(*count);
+            }
+        }
+        sum
+    }
+
     /// Returns the bytes of records, versions and index.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -100,6 +138,8 @@ impl Engine {
             expired: self.expired.load(Ordering::Relaxed),
             clock_steps: self.epochs.clock_steps(),
             kept_versions: self.sum(|p| &p.kept_versions),
+            evicted: self.eviction.evicted(),
+            eviction_exceeded_ms: self.eviction.exceeded_ms(self.epochs.time_ms()),
         }
     }
 
@@ -126,17 +166,25 @@ impl Engine {
             let deadlines = self.count(generation, |p| &p.deadlines);
             return KeyStats::new(self.count(generation, |p| &p.keys), expiring, deadlines);
         }
-        let mut sum = KeyCount::default();
-        for slot in &self.slots {
-            let namespaces = slot.namespaces.lock();
-            let counted = namespaces.get(&namespace);
-            if let Some((_, count)) = counted.filter(|counted| counted.0 == generation) {
-                sum.add_count(*count);
-            }
-        }
+        let sum = self.count_of(namespace, generation);
         let [keys, expiring, deadlines] =
             [sum.keys, sum.expiring, sum.deadlines].map(|sum| u64::try_from(sum).unwrap_or(0));
         KeyStats::new(keys, expiring, deadlines)
+    }
+
+    /// Returns about the bytes that the keys need: their records, their current versions, and the index. Memory that
+    /// waits to be freed, or that only snapshots need, is not among them.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        let own = self.current_generation();
+        let keys = self.count(own, |p| &p.keys);
+        let bytes = self.count(own, |p| &p.key_bytes);
+        let others = self.count_others();
+        let keys = keys + u64::try_from(others.keys).unwrap_or(0);
+        let bytes = bytes + u64::try_from(others.bytes).unwrap_or(0);
+        // The table of hints does not shrink: what it has more than so many keys need must not cause their eviction.
+        let hints = (self.index.hints().bytes() as u64).min(HINTS_OF_NONE + keys * HINTS_PER_KEY);
+        bytes + hints + self.origins.bytes()
     }
 
     fn sum(&self, counter: fn(&WorkerSlot) -> &AtomicU64) -> u64 {

@@ -32,6 +32,8 @@ pub(crate) struct ThreadContext {
     /// The limits of what the thread's operations write.
     pub(crate) limits: Limits,
     pub(crate) random: fastrand::Rng,
+    /// `true` if its transactions note the use of keys, where that is tracked.
+    pub(crate) notes_use: bool,
 }
 
 impl Engine {
@@ -62,6 +64,7 @@ impl Engine {
             memory: MemoryCheck::default(),
             limits: *self.limits(),
             random: fastrand::Rng::with_seed(slot as u64),
+            notes_use: true,
         }
     }
 }

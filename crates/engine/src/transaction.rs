@@ -12,6 +12,7 @@ use base::transaction::Observed;
 use base::{Epoch, Op, Reply, Tid};
 use hashbrown::HashMap;
 
+use crate::access_stamp::{AccessStamp, UseTracking};
 use crate::engine::Engine;
 use crate::listening::NotedEvent;
 use crate::log::{Edit, RecordWrite};
@@ -93,6 +94,13 @@ pub(crate) struct TransactionState {
     /// `true` if an operation has answered the transaction's time, which must then be that of the
     /// commit.
     pub(crate) returned_time: bool,
+    /// `true` if its operations note that they use keys.
+    pub(crate) notes_use: bool,
+    /// The record whose use was noted last.
+    used: Option<RecordRef>,
+    use_random: fastrand::Rng,
+    /// What will be known of the use of keys once it has committed.
+    pub(crate) stamps: Vec<(RecordRef, AccessStamp)>,
     /// The greatest epoch of the versions that it has read or written.
     pub(crate) observed: Epoch,
     /// The TID, once the transaction has committed writes.
@@ -117,6 +125,8 @@ impl TransactionState {
         self.generation = version.generation();
         self.databases = None;
         self.has_swapped = false;
+        self.notes_use = thread.notes_use && engine.eviction.tracking() != UseTracking::None;
+        self.used = None;
         self.observed = version.epoch();
         self.wrote = Tid::ZERO;
         self.staged_ticket = 0;
@@ -132,6 +142,7 @@ impl TransactionState {
         }
         self.edits.clear();
         self.events.clear();
+        self.stamps.clear();
         self.reads.clear();
         self.missing.clear();
         self.missing_ends.clear();
@@ -202,6 +213,30 @@ impl TransactionState {
     #[inline]
     pub(crate) fn observe(&mut self, epoch: Epoch) {
         self.observed = self.observed.max(epoch);
+    }
+
+    /// Sets what is known of the use of keys, after the commit.
+    pub(crate) fn set_stamps(&mut self) {
+        for (record, stamp) in self.stamps.drain(..) {
+            record.set_stamp(stamp);
+        }
+    }
+
+    /// Notes that an operation uses the key of a record. Its use counts once if it is read and then written.
+    #[inline]
+    pub(crate) fn note_use(&mut self, engine: &Engine, record: RecordRef) {
+        if self.notes_use {
+            self.note_use_now(engine, record);
+        }
+    }
+
+    /// As [`TransactionState::note_use`], also if the transaction does not note other uses.
+    #[cold]
+    pub(crate) fn note_use_now(&mut self, engine: &Engine, record: RecordRef) {
+        if self.used.replace(record) != Some(record) {
+            let random = &mut self.use_random;
+            engine.eviction.note_use(record, self.time_ms, random);
+        }
     }
 
     /// Notes that a key had no record.

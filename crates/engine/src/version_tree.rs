@@ -41,6 +41,10 @@ pub(crate) struct VersionTree {
     base: Option<(u64, Tid)>,
     is_published: AtomicBool,
     is_unchanged: AtomicBool,
+    /// About the bytes of all nodes of the version that was edited.
+    base_bytes: usize,
+    /// About the bytes of all nodes, once they were asked for; 0 before.
+    all_bytes: AtomicUsize,
     /// The bytes of the nodes that were made for the successor: about those of the nodes that it replaces.
     successor_bytes: AtomicUsize,
     editor: UnsafeCell<Option<Box<CollectionEditor>>>,
@@ -70,26 +74,28 @@ impl VersionTree {
     pub(crate) fn of_packed(kind: Kind, block: &[u8]) -> VersionTree {
         let stamp = VersionStamp(1);
         let editor = CollectionEditor::of_packed(kind, block, stamp);
-        VersionTree::new(kind, stamp, None, Box::new(editor))
+        VersionTree::new(kind, stamp, (None, 0), Box::new(editor))
     }
 
     /// Returns the tree of a new collection with the elements of this one.
     pub(crate) fn copied(&self) -> VersionTree {
         let stamp = VersionStamp(1);
         let editor = CollectionEditor::of_copy(self.kind, self.view(), stamp);
-        VersionTree::new(self.kind, stamp, None, Box::new(editor))
+        VersionTree::new(self.kind, stamp, (None, 0), Box::new(editor))
     }
 
     fn new(
         kind: Kind,
         stamp: VersionStamp,
-        base: Option<(u64, Tid)>,
+        (base, base_bytes): (Option<(u64, Tid)>, usize),
         editor: Box<CollectionEditor>,
     ) -> VersionTree {
         VersionTree {
             kind,
             stamp,
             base,
+            base_bytes,
+            all_bytes: AtomicUsize::new(0),
             is_published: AtomicBool::new(false),
             is_unchanged: AtomicBool::new(false),
             successor_bytes: AtomicUsize::new(0),
@@ -118,7 +124,7 @@ impl VersionTree {
         VersionTree::new(
             self.kind,
             VersionStamp(self.stamp.0 + 1),
-            Some(place),
+            (Some(place), self.all_bytes()),
             editor,
         )
     }
@@ -128,7 +134,8 @@ impl VersionTree {
         // SAFETY: contract 1.
         let editor = unsafe { &mut *self.editor.get() }.take();
         let editor = editor.expect("it is not published");
-        VersionTree::new(self.kind, self.stamp, self.base, editor)
+        let base = (self.base, self.base_bytes);
+        VersionTree::new(self.kind, self.stamp, base, editor)
     }
 
     pub(crate) fn is_published(&self) -> bool {
@@ -169,6 +176,23 @@ impl VersionTree {
                 }
             }
         }
+    }
+
+    /// Returns about the bytes of all nodes of the version, which is not edited any more. The answer does not change.
+    pub(crate) fn all_bytes(&self) -> usize {
+        match self.all_bytes.load(Ordering::Relaxed) {
+            0 => self.sum_bytes(),
+            bytes => bytes,
+        }
+    }
+
+    fn sum_bytes(&self) -> usize {
+        let Some(editor) = self.editor() else {
+            return 0;
+        };
+        let bytes = (self.base_bytes + editor.allocated()).saturating_sub(editor.replaced_bytes());
+        self.all_bytes.store(bytes, Ordering::Relaxed);
+        bytes
     }
 
     /// Returns the collection as one packed block.
@@ -255,6 +279,7 @@ impl VersionTree {
     /// Takes the roots from the editor. Returns the nodes that the version that was edited has and this one has
     /// not, and the bytes of the nodes that were made.
     fn publish_roots(&self) -> (ReplacedTrees, usize) {
+        self.all_bytes();
         // SAFETY: contract 1.
         let editor = unsafe { &mut *self.editor.get() }.take();
         let editor = editor.expect("it is published once");

@@ -3,6 +3,7 @@
 //! A worker has the thread's registration, the transaction, and the log. Its methods begin a
 //! transaction, let the modules below execute and commit it, end it, and try again after a conflict.
 
+mod eviction;
 mod participant;
 mod slices;
 mod snapshots;
@@ -17,6 +18,7 @@ use crate::commit::commit;
 use crate::conflict;
 use crate::engine::Engine;
 use crate::epoch::EpochGuard;
+use crate::eviction::EvictionPool;
 use crate::interactive::Txn;
 use crate::log::{RedoLog, wait_ready};
 use crate::one_shot;
@@ -25,11 +27,14 @@ use crate::thread_context::ThreadContext;
 use crate::transaction::{ActiveTransaction, TransactionState};
 use crate::transaction_error::TransactionError;
 
+pub use self::eviction::{Evicted, EvictionRun};
+
 /// Runs transactions on an engine, one at a time; their changes go to the log `L`.
 pub struct Worker<L> {
     pub(crate) thread: ThreadContext,
     pub(crate) txn: TransactionState,
     pub(crate) log: L,
+    eviction: EvictionPool,
 }
 
 impl<L> std::fmt::Debug for Worker<L> {
@@ -92,6 +97,7 @@ impl<L: RedoLog> Worker<L> {
             log: log(thread.worker_number()),
             thread,
             txn: TransactionState::default(),
+            eviction: EvictionPool::default(),
         }
     }
 
@@ -162,6 +168,7 @@ impl<L: RedoLog> Worker<L> {
             };
             match outcome {
                 Ok(()) => {
+                    active.txn.set_stamps();
                     // It ends with its replies.
                     std::mem::forget(active);
                     break;

@@ -8,7 +8,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::garbage::Bag;
-use crate::record::VersionRef;
+use crate::index::TREE_BYTES_PER_RECORD;
+use crate::record::{RecordRef, VersionRef};
 
 /// The unit in which sums of deadlines are counted: fine enough for a mean, and coarse enough for the
 /// sum over as many keys as fit into memory.
@@ -24,6 +25,8 @@ pub(crate) struct KeyCount {
     pub(crate) expiring: i64,
     /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`].
     pub(crate) deadlines: i64,
+    /// About the bytes of their records and current versions, with their places in the index.
+    pub(crate) bytes: i64,
 }
 
 impl KeyCount {
@@ -32,22 +35,36 @@ impl KeyCount {
         self.keys += other.keys;
         self.expiring += other.expiring;
         self.deadlines = self.deadlines.wrapping_add(other.deadlines);
+        self.bytes += other.bytes;
     }
 
-    /// Counts a version, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
+    /// Counts a version of a record, `sign` times: 1 when it comes, -1 when it goes. Absences and versions of
     /// another generation do not count.
     #[inline]
-    pub(crate) fn add(&mut self, version: VersionRef, generation: u16, sign: i64) {
+    pub(crate) fn add(
+        &mut self,
+        (record, version): (RecordRef, VersionRef),
+        generation: u16,
+        sign: i64,
+    ) {
         if !version.is_key_of(generation) {
             return;
         }
         self.keys += sign;
+        self.bytes += sign * bytes_of(record, version) as i64;
         if let Some(deadline) = version.deadline() {
             self.expiring += sign;
             let units = (deadline / DEADLINE_UNIT_MS).min(LATEST_DEADLINE);
             self.deadlines = self.deadlines.wrapping_add(sign * units as i64);
         }
     }
+}
+
+/// Returns about the bytes that are freed when the key of a record with this version is deleted, and no snapshot needs
+/// it.
+#[inline]
+pub(crate) fn bytes_of(record: RecordRef, version: VersionRef) -> usize {
+    record.bytes() + TREE_BYTES_PER_RECORD + version.all_bytes()
 }
 
 /// A worker's own counters and garbage; others read the counters now and then.
@@ -62,6 +79,8 @@ pub(crate) struct WorkerSlot {
     pub(crate) expiring: AtomicU64,
     /// The sum of their deadlines, in [`DEADLINE_UNIT_MS`], in two's complement.
     pub(crate) deadlines: AtomicU64,
+    /// As `keys`, the bytes of [`KeyCount::bytes`].
+    pub(crate) key_bytes: AtomicU64,
     /// For each namespace other than 0: a generation, and its keys made minus its keys deleted.
     pub(crate) namespaces: Mutex<HashMap<u16, (u16, KeyCount)>>,
     /// Bytes allocated minus bytes freed, in two's complement.
@@ -95,13 +114,14 @@ impl WorkerSlot {
     #[inline]
     pub(crate) fn count_keys(&self, generation: u16, by: KeyCount) {
         if self.generation.load(Ordering::Relaxed) != u64::from(generation) {
-            for counter in [&self.keys, &self.expiring, &self.deadlines] {
+            for counter in [&self.keys, &self.expiring, &self.deadlines, &self.key_bytes] {
                 counter.store(0, Ordering::Relaxed);
             }
             self.generation
                 .store(u64::from(generation), Ordering::Release);
         }
         WorkerSlot::count(&self.keys, by.keys);
+        WorkerSlot::count(&self.key_bytes, by.bytes);
         if by.expiring != 0 || by.deadlines != 0 {
             WorkerSlot::count(&self.expiring, by.expiring);
             WorkerSlot::count(&self.deadlines, by.deadlines);

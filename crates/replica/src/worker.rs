@@ -7,6 +7,7 @@
 //! certain that no other member led at that moment. A transaction that asks for the time always
 //! becomes an entry, which contains the time that was returned: a later leader goes on from there.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -100,6 +101,8 @@ pub struct Worker {
     leadership: u64,
     observed: Observed,
     wake_up: WakeUp,
+    /// The tickets of deletions that eviction has submitted, and the bytes that each frees.
+    evictions: VecDeque<(Epoch, u64)>,
 }
 
 /// The wake-up of the member for what a worker has submitted.
@@ -120,6 +123,7 @@ impl WakeUp {
     }
 }
 
+mod eviction;
 mod participant;
 mod sessions;
 
@@ -142,6 +146,7 @@ impl Worker {
             leadership: 0,
             observed: Observed::default(),
             wake_up: WakeUp::default(),
+            evictions: VecDeque::new(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::NodeId;
+use base::eviction::EvictionSettings;
 use base::versions::ReadAtomic;
 use cluster::ramp::{Algorithm, Renewal};
 use cluster::topology::NodeInfo;
@@ -126,8 +127,10 @@ pub struct Config {
     pub debug_access: DebugAccess,
     /// The number of databases that clients can select.
     pub databases: u16,
-    /// Bytes of memory above which commands that need more are refused; 0: no limit.
+    /// Bytes of memory above which keys are evicted, or commands that need more are refused; 0: no limit.
     pub maxmemory: u64,
+    /// How keys are evicted.
+    pub eviction: EvictionSettings,
     /// The directory of the data, for clients that ask for it.
     pub data: Option<PathBuf>,
     /// Limits on sizes that clients control.
@@ -189,6 +192,7 @@ impl Default for Config {
             debug_access: DebugAccess::No,
             databases: 16,
             maxmemory: 0,
+            eviction: EvictionSettings::default(),
             data: None,
             limits: Limits::default(),
             file: None,

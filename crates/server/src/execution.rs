@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `executor` | what a runtime executes commands with; how long a reply waits |
+//! | `eviction` | whether there is memory for a command, and the eviction of keys |
 //! | `other_nodes` | transactions of other nodes, of the leader, and of consensus |
 //! | `single` | a command alone: one transaction |
 //! | `block` | `MULTI`, `EXEC`, `DISCARD`: a block, which is one transaction |
@@ -23,6 +24,7 @@
 mod block;
 mod blocking;
 mod dispatch;
+mod eviction;
 mod executor;
 mod in_place;
 mod key_lookup;

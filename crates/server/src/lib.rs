@@ -16,7 +16,7 @@
 //! | `held_messages` | messages of publish/subscribe (crate `channels`) that wait for durability |
 //! | `monitors` | clients that are shown the commands of all others |
 //! | `handover` `blocked_clients` | who waits for the turns of clients that wait for keys; these clients |
-//! | `client_pause` `memory_watch` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
+//! | `client_pause` `memory_watch` `eviction_pace` `runtime_signal` `settings` `snapshot_permits` | parts of the state that runtimes share |
 //! | `server_state` `runtime_context` | what the runtimes of a server share; what one runtime executes commands with |
 //! | `server_status` `metrics` `info` | the numbers of the server; as metrics for Prometheus; as `INFO` |
 //! | `session` | what a client has set up, and its replies |
@@ -109,6 +109,7 @@ mod coordination;
 mod cursors;
 mod database_selection;
 mod durable_queue;
+mod eviction_pace;
 mod execution;
 mod failures;
 mod function_libraries;
@@ -377,6 +378,7 @@ fn start<N: Network>(
     let shared = Arc::new(shared);
     listen_to_store(&shared);
     shared.note_leader();
+    shared.change_eviction(|settings| *settings = shared.config.eviction);
     shared.limit_memory(shared.config.maxmemory);
     let mut running = Running {
         address,

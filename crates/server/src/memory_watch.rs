@@ -1,7 +1,7 @@
 //! The check that the store does not use more memory than it should. Asking the store has a cost, so that its answer
 //! is used for a few milliseconds, or until much has been written.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::partition::Partition;
@@ -10,10 +10,12 @@ use crate::partition::Partition;
 pub(crate) struct MemoryWatch {
     /// The limit in bytes; 0: none.
     pub(crate) limit: AtomicU64,
-    used: AtomicU64,
-    /// Bytes of commands since `used` was read.
+    /// `true` if keys are evicted when it is reached.
+    pub(crate) evicts: AtomicBool,
+    is_exceeded: AtomicBool,
+    /// Bytes of commands since the store was asked.
     written: AtomicU64,
-    /// Milliseconds from the server's start to when `used` was read.
+    /// Milliseconds from the server's start to when the store was asked.
     asked_ms: AtomicU64,
 }
 
@@ -25,7 +27,8 @@ impl MemoryWatch {
     pub(crate) fn new(limit: u64) -> MemoryWatch {
         MemoryWatch {
             limit: AtomicU64::new(limit),
-            used: AtomicU64::new(0),
+            evicts: AtomicBool::new(false),
+            is_exceeded: AtomicBool::new(false),
             written: AtomicU64::new(0),
             asked_ms: AtomicU64::new(0),
         }
@@ -36,18 +39,19 @@ impl MemoryWatch {
     #[inline]
     pub(crate) fn is_full(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
-        limit != 0 && self.exceeds(limit, partition, now, bytes)
+        limit != 0 && self.exceeds(partition, now, bytes)
     }
 
-    fn exceeds(&self, limit: u64, partition: &Partition, now: Duration, bytes: usize) -> bool {
+    fn exceeds(&self, partition: &Partition, now: Duration, bytes: usize) -> bool {
         let now = now.as_millis() as u64;
         let written = self.written.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         let age = now.saturating_sub(self.asked_ms.load(Ordering::Relaxed));
         if age >= MEMORY_AGE.as_millis() as u64 || written >= MEMORY_WRITTEN {
             self.asked_ms.store(now, Ordering::Relaxed);
             self.written.store(0, Ordering::Relaxed);
-            self.used.store(partition.memory_bytes(), Ordering::Relaxed);
+            let exceeds = partition.exceeds_memory();
+            self.is_exceeded.store(exceeds, Ordering::Relaxed);
         }
-        self.used.load(Ordering::Relaxed) > limit
+        self.is_exceeded.load(Ordering::Relaxed)
     }
 }

@@ -13,6 +13,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use base::eviction::EvictionSettings;
 use base::key_event::KeyListener;
 use base::{Epoch, TransactionId};
 use store::{
@@ -243,6 +244,40 @@ impl Partition {
         match self {
             Partition::Local(db) => db.limit_memory(bytes),
             Partition::Replicated(replicated) => replicated.member().engine().limit_memory(bytes),
+        }
+    }
+
+    /// Sets how keys are evicted when memory is full.
+    pub(crate) fn set_eviction(&self, settings: &EvictionSettings) {
+        match self {
+            Partition::Local(db) => db.set_eviction(settings),
+            Partition::Replicated(replicated) => {
+                replicated.member().engine().set_eviction(settings);
+            }
+        }
+    }
+
+    /// Returns how keys are evicted.
+    pub(crate) fn eviction(&self) -> EvictionSettings {
+        match self {
+            Partition::Local(db) => db.eviction(),
+            Partition::Replicated(replicated) => replicated.member().engine().eviction(),
+        }
+    }
+
+    /// Returns `true` if keys must be evicted before `bytes` more are used.
+    pub(crate) fn must_evict(&self, bytes: u64) -> bool {
+        match self {
+            Partition::Local(db) => db.must_evict(bytes),
+            Partition::Replicated(replicated) => replicated.member().engine().must_evict(bytes),
+        }
+    }
+
+    /// Returns `true` if so much memory is used that writes that need more are refused.
+    pub(crate) fn exceeds_memory(&self) -> bool {
+        match self {
+            Partition::Local(db) => db.exceeds_memory(),
+            Partition::Replicated(replicated) => replicated.member().engine().exceeds_memory(),
         }
     }
 

@@ -17,6 +17,7 @@
 
 mod accept;
 mod blocking;
+mod eviction;
 mod expired_fields;
 mod idle;
 mod invalidations;
@@ -47,6 +48,7 @@ use crate::command_timing::CommandTiming;
 use crate::commands;
 use crate::connection::Connection;
 use crate::coordination::{CoordinationCaller, NodeLinks};
+use crate::eviction_pace::EvictionPace;
 use crate::execution::Executor;
 use crate::held_messages::HeldMessages;
 use crate::input::{self, CommandBatch};
@@ -218,8 +220,10 @@ impl<N: Network> Runtime<N> {
                 context: RuntimeContext::new(shared, index),
                 cluster,
                 ended: None,
+                gives_input: false,
                 closing_writes: Vec::new(),
                 timing: CommandTiming::new(),
+                eviction: EvictionPace::default(),
             },
             connections: Slab::new(),
             streams: Slab::new(),
@@ -295,6 +299,7 @@ impl<N: Network> Runtime<N> {
             self.serve_ready();
             self.executor.continue_closing_writes();
             self.remove_expired_fields();
+            self.evict(!is_quiet || heard);
             self.settle();
             if self.is_over() {
                 break;

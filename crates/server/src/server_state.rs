@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Tid;
+use base::eviction::{EvictionPolicy, EvictionSettings};
 use base::key_event::KeyEvent;
 use base::versions::ReadAtomic;
 use cluster::ramp::PublishedSlots;
@@ -257,11 +258,29 @@ impl ServerState {
         self.memory.limit.store(bytes, Ordering::Relaxed);
         self.partition.limit_memory(bytes);
         let used = self.partition.memory_bytes();
-        if bytes > 0 && used > bytes {
+        if bytes > 0 && used > bytes && !self.memory.evicts.load(Ordering::Relaxed) {
             tracing::warn!(
                 "the keys use {used} bytes of memory, and maxmemory is {bytes}: commands that need \
                  memory are refused until keys are deleted or maxmemory is raised"
             );
+        }
+        self.wake_to_evict();
+    }
+
+    /// Changes how keys are evicted.
+    pub(crate) fn change_eviction(&self, change: impl FnOnce(&mut EvictionSettings)) {
+        let mut settings = self.partition.eviction();
+        change(&mut settings);
+        self.partition.set_eviction(&settings);
+        let evicts = settings.policy != EvictionPolicy::NoEviction;
+        self.memory.evicts.store(evicts, Ordering::Relaxed);
+        self.wake_to_evict();
+    }
+
+    /// Has a runtime evict keys that the present settings have no room for.
+    fn wake_to_evict(&self) {
+        if self.partition.must_evict(0) {
+            self.signals.iter().for_each(RuntimeSignal::wake);
         }
     }
 
@@ -286,15 +305,16 @@ impl ServerState {
         self.partition.listen(listens);
     }
 
-    /// Waits a moment for the end of the commits that may not report the changes that they make. To be called
-    /// where no transaction is open.
-    pub(crate) fn await_announcements(&self) {
+    /// Waits a moment for the end of the commits that may not report the changes that they make. Returns `true` if
+    /// they have ended. To be called where no transaction is open.
+    pub(crate) fn await_announcements(&self) -> bool {
         for _ in 0..ANNOUNCEMENT_LOOKS {
             if self.partition.announces_all() {
-                return;
+                return true;
             }
             std::thread::sleep(ANNOUNCEMENT_PAUSE);
         }
+        false
     }
 
     /// Sets the most keys in the table of tracked keys; 0: no bound.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::passwords::LoginDelay;
+use channels::client_tracking::ClientTracking;
 use channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use resp::{Protocol, Writer};
 
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
-use crate::tracking::{ClientTracking, InvalidationNotice};
+use crate::tracking::InvalidationNotice;
 
 /// See the module's description.
 pub(crate) struct ClientSession {
@@ -25,6 +26,8 @@ pub(crate) struct ClientSession {
     pub(crate) database: u16,
     /// `true` if it may read the data of a replica (`READONLY`).
     pub(crate) reads_stale: bool,
+    /// `true` if its commands do not count as uses of keys (`CLIENT NO-TOUCH`).
+    pub(crate) no_touch: bool,
     /// Which replies it gets (`CLIENT REPLY`).
     pub(crate) replies: ReplyMode,
     /// What the command that is executed says about subscriptions. The client gets it even if it wants no
@@ -82,6 +85,7 @@ impl ClientSession {
             authenticated,
             database: 0,
             reads_stale: false,
+            no_touch: false,
             replies: ReplyMode::default(),
             announced: Vec::new(),
             last_command: "NULL",

@@ -22,6 +22,7 @@ mod reads;
 use std::collections::BTreeMap;
 
 use base::database;
+use base::eviction::KeyAccess;
 use base::key_event::KeyEvent;
 use base::limits::{Limits, RESERVED};
 use base::number::{add_decimal, parse_int};
@@ -59,6 +60,8 @@ pub(crate) struct WorkingSet {
     /// `true` if the events of keys are noted.
     notes_events: bool,
     events: Vec<(Box<[u8]>, KeyEvent)>,
+    /// How keys were used that were restored.
+    accesses: Vec<(Box<[u8]>, KeyAccess)>,
     /// The number of times that a key was set or deleted.
     changes: u64,
     pub(crate) libraries: WorkingLibraries,
@@ -100,6 +103,7 @@ impl WorkingSet {
             answer: None,
             notes_events: false,
             events: Vec::new(),
+            accesses: Vec::new(),
             changes: 0,
             libraries: WorkingLibraries::default(),
         }
@@ -115,6 +119,7 @@ impl WorkingSet {
         self.answer = None;
         self.libraries.begin();
         self.events.clear();
+        self.accesses.clear();
     }
 
     /// Has the events of keys noted from now on, or not.
@@ -127,6 +132,14 @@ impl WorkingSet {
         if self.notes_events {
             self.bytes += key.len() + KEY_BYTES;
             self.events.push((key.into(), event));
+        }
+    }
+
+    /// Notes how a key was used that was restored.
+    pub(crate) fn note_access(&mut self, key: &[u8], access: Option<KeyAccess>) {
+        if let Some(access) = access {
+            self.bytes += key.len() + KEY_BYTES;
+            self.accesses.push((key.into(), access));
         }
     }
 
@@ -332,10 +345,12 @@ impl WorkingSet {
         }
     }
 
-    /// Adds the operations that announce the events of keys.
+    /// Adds the operations that announce the events of keys, and that say how keys were used.
     pub(crate) fn add_events<'s>(&'s self, ops: &mut Operations<'s>) {
         let events = self.events.iter();
         ops.extend(events.map(|&(ref key, event)| Op::Announce { key, event }));
+        let accesses = self.accesses.iter();
+        ops.extend(accesses.map(|&(ref key, access)| Op::Access { key, access }));
     }
 
     /// Returns operations that read the keys that were read.
@@ -391,7 +406,7 @@ impl WorkingSet {
         match *op {
             Op::Get { .. } => Ok(shown(own)),
             Op::GetIfString { .. } => Ok(shown(own.filter(|value| value.kind == Kind::String))),
-            Op::GetAny { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
+            Op::GetAny { .. } | Op::Inspect { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
                 OwnedReply::Value(value.kind, value.bytes.clone())
             })),
             Op::GetRange { start, end, .. } => {
@@ -402,6 +417,7 @@ impl WorkingSet {
             Op::KindOf { .. } => {
                 Ok(own.map_or(OwnedReply::Nil, |value| OwnedReply::Kind(value.kind)))
             }
+            Op::Access { access, .. } => Ok(access_reply(own.is_some(), access)),
             Op::ExpiryOf { .. } => Ok(own.map_or(OwnedReply::Nil, |value| {
                 OwnedReply::Deadline(value.deadline)
             })),
@@ -608,6 +624,17 @@ impl WorkingSet {
         let value = self.value(key).cloned();
         let value = value.map(|value| WorkingValue { deadline, ..value });
         self.set(key, value)
+    }
+}
+
+/// Returns the reply of an operation on the use of a key, which is not known here.
+fn access_reply(is_present: bool, access: KeyAccess) -> OwnedReply {
+    match access {
+        KeyAccess::Touch => OwnedReply::Int(i64::from(is_present)),
+        _ if !is_present => OwnedReply::Nil,
+        KeyAccess::IdleSeconds => OwnedReply::Int(KeyAccess::NO_LRU[1]),
+        KeyAccess::Frequency => OwnedReply::Int(KeyAccess::NO_LFU),
+        KeyAccess::SetIdleSeconds(_) | KeyAccess::SetFrequency(_) => OwnedReply::Ok,
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use base::epochs::EpochClock;
+use base::eviction::EvictionSettings;
 use base::key_event::KeyListener;
 use base::transaction::Observed;
 use base::versions::Watcher;
@@ -351,6 +352,31 @@ impl Db {
     /// [`Abort::OutOfMemory`] while more than `bytes` are used, or would be; 0 means no limit.
     pub fn limit_memory(&self, bytes: u64) {
         self.state().engine.limit_memory(bytes);
+    }
+
+    /// Sets how keys are evicted when memory is full, by [`Worker::evict`]. Under a policy that evicts,
+    /// transactions are refused only while half as much memory again is used as the limit, or no key can be
+    /// evicted: the memory of keys that were evicted is freed when that is durable.
+    pub fn set_eviction(&self, settings: &EvictionSettings) {
+        self.state().engine.set_eviction(settings);
+    }
+
+    /// Returns how keys are evicted.
+    #[must_use]
+    pub fn eviction(&self) -> EvictionSettings {
+        self.state().engine.eviction()
+    }
+
+    /// Returns `true` if keys must be evicted before `bytes` more are used.
+    #[must_use]
+    pub fn must_evict(&self, bytes: u64) -> bool {
+        self.state().engine.must_evict(bytes)
+    }
+
+    /// Returns `true` if so much memory is used that transactions that need more are refused.
+    #[must_use]
+    pub fn exceeds_memory(&self) -> bool {
+        self.state().engine.exceeds_memory()
     }
 
     /// Has keys that have expired removed in the background, which is the default, or kept in memory. No

@@ -75,8 +75,8 @@ pub use checkpoint_report::{
 };
 pub use db::{Commit, Db, Durable, Stats};
 pub use engine::{
-    KeyStats, SlicedTransaction, Snapshot, SnapshotEntry, SnapshotValue, TransactionError, Txn,
-    bytes_of_key,
+    Evicted, KeyStats, SlicedTransaction, Snapshot, SnapshotEntry, SnapshotValue, TransactionError,
+    Txn, bytes_of_key,
 };
 pub use error::{CloseError, OpenError};
 pub use journal::DurabilityLatency;

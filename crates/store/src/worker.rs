@@ -1,10 +1,11 @@
 //! A thread's own access to a database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::transaction::{Holder, Observed};
 use base::{Abort, Op, Reply};
-use engine::{SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
+use engine::{Evicted, SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
 
 use crate::db_state::DbState;
 use crate::log::JournalLog;
@@ -46,6 +47,20 @@ impl Worker {
     /// Returns an [`Abort`] that says why nothing is held: [`Abort::Held`].
     pub fn hold(&mut self, ops: &[Op<'_>], holder: Holder) -> Result<(), Abort> {
         self.inner.hold(ops, holder)
+    }
+
+    /// Evicts keys until `bytes` more can be used, for as long as `most`; see [`engine::Worker::evict`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn evict(&mut self, bytes: u64, most: Duration) -> Result<Evicted, Abort> {
+        self.inner.evict(bytes, most)
+    }
+
+    /// Has the use of keys noted by the next transactions, which is the default, or not.
+    #[inline]
+    pub fn note_use(&mut self, notes: bool) {
+        self.inner.note_use(notes);
     }
 
     /// Begins a transaction of very many operations, which runs in slices: the worker may run others between them.

@@ -209,6 +209,19 @@ impl CollectionEditor {
         }
     }
 
+    /// Returns about the bytes of the nodes that the collection does not have of the version that is edited.
+    #[must_use]
+    pub fn replaced_bytes(&self) -> usize {
+        match &self.trees {
+            EditedTrees::Set(tree) => tree.replaced_bytes(),
+            EditedTrees::List(trees) => trees.replaced_bytes(),
+            EditedTrees::Hash(first, second) | EditedTrees::Sorted(first, second) => {
+                first.replaced_bytes() + second.replaced_bytes()
+            }
+            EditedTrees::Stream(stream) => stream.replaced_bytes(),
+        }
+    }
+
     /// Sets a field of a hash, with its deadline or none. Returns `true` if it is new.
     ///
     /// # Panics

@@ -162,6 +162,11 @@ impl ListTrees {
         self.0.iter().map(TreeEditor::allocated).sum()
     }
 
+    /// Returns about the bytes of the nodes that it does not have of the version before.
+    pub(crate) fn replaced_bytes(&self) -> usize {
+        self.0.iter().map(TreeEditor::replaced_bytes).sum()
+    }
+
     /// Inserts an element in front of a position.
     ///
     /// # Panics

@@ -36,14 +36,18 @@
 //! | 32 | call | key, the number of a command on collections (2 bytes), its seed (8 bytes) if it has bit 14, its arguments behind the key: count, then so many times bytes |
 //! | 33 | get any | key |
 //! | 34 | put any | expiry, key, 1 byte: the type as in logs, value |
+//! | 35 | inspect | key |
+//! | 36 | access | key, 1 byte: which, a number (4 bytes) if that is 3 or 4 |
 //!
 //! | field | encoding |
 //! |---|---|
 //! | key, value, from, end | bytes |
 //! | when of a put | 0 always, 1 if absent, 2 if present |
 //! | expiry | 1 byte: 0 never, 1 keep, 2 at, 3 in; of 2 and 3 milliseconds (8 bytes, signed) |
+//! | which access | 0 touch, 1 idle seconds, 2 frequency, 3 set idle seconds, 4 set frequency |
 //! | when of an expire | 0 always, 1 if none, 2 if some, 3 later, 4 earlier, 5 some and later, 6 some and earlier |
 
+use crate::model::eviction::KeyAccess;
 use crate::model::key_event::KeyEvent;
 use crate::model::operation::{ExpireWhen, Expiry, Kind, Op, ScanContents, When};
 use crate::model::value_call::ValueCall;
@@ -86,6 +90,8 @@ mod tag {
     pub(super) const CALL: u8 = 32;
     pub(super) const GET_ANY: u8 = 33;
     pub(super) const PUT_ANY: u8 = 34;
+    pub(super) const INSPECT: u8 = 35;
+    pub(super) const ACCESS: u8 = 36;
 }
 
 /// The flags of a scan.
@@ -189,6 +195,7 @@ fn write(op: &Op<'_>, to: &mut Vec<u8>) {
         Op::Check { version, .. } => put_u64(to, version.to_bits()),
         Op::Require { present, .. } => to.push(u8::from(present)),
         Op::Announce { event, .. } => to.push(event as u8),
+        Op::Access { access, .. } => write_access(access, to),
         Op::GetRange { start, end, .. } => {
             put_i64(to, start);
             put_i64(to, end);
@@ -252,6 +259,8 @@ fn tag_of(op: &Op<'_>) -> u8 {
         Op::Call { .. } => tag::CALL,
         Op::GetAny { .. } => tag::GET_ANY,
         Op::PutAny { .. } => tag::PUT_ANY,
+        Op::Inspect { .. } => tag::INSPECT,
+        Op::Access { .. } => tag::ACCESS,
     }
 }
 
@@ -318,7 +327,12 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
                 expiry,
             });
         }
-        tag::CHECK..=tag::FLUSH | tag::ANNOUNCE | tag::CALL | tag::GET_ANY => {}
+        tag::CHECK..=tag::FLUSH
+        | tag::ANNOUNCE
+        | tag::CALL
+        | tag::GET_ANY
+        | tag::INSPECT
+        | tag::ACCESS => {}
         _ => return Err(from.malformed(MalformedKind::Kind(tag, "operation"))),
     }
     let key = from.bytes()?;
@@ -374,6 +388,11 @@ fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a
         }
         tag::PERSIST => Op::Persist { key },
         tag::GET_ANY => Op::GetAny { key },
+        tag::INSPECT => Op::Inspect { key },
+        tag::ACCESS => {
+            let access = read_access(from)?;
+            Op::Access { key, access }
+        }
         tag::CALL => {
             let mut call = ValueCall {
                 command: from.u16()?,
@@ -387,6 +406,36 @@ fn read_keyed<'a>(tag: u8, key: &'a [u8], from: &mut Reader<'a>) -> Result<Op<'a
             Op::Call { key, call }
         }
         _ => return Err(from.malformed(MalformedKind::Kind(tag, "operation"))),
+    })
+}
+
+fn write_access(access: KeyAccess, to: &mut Vec<u8>) {
+    let (number, value) = match access {
+        KeyAccess::Touch => (0, None),
+        KeyAccess::IdleSeconds => (1, None),
+        KeyAccess::Frequency => (2, None),
+        KeyAccess::SetIdleSeconds(seconds) => (3, Some(seconds)),
+        KeyAccess::SetFrequency(frequency) => (4, Some(u32::from(frequency))),
+    };
+    to.push(number);
+    value
+        .iter()
+        .for_each(|value| to.extend_from_slice(&value.to_le_bytes()));
+}
+
+fn read_access(from: &mut Reader<'_>) -> Result<KeyAccess, Malformed> {
+    let number = from.u8()?;
+    Ok(match number {
+        0 => KeyAccess::Touch,
+        1 => KeyAccess::IdleSeconds,
+        2 => KeyAccess::Frequency,
+        3 => KeyAccess::SetIdleSeconds(from.u32()?),
+        4 => {
+            let frequency = from.u32()?;
+            let unknown = from.malformed(MalformedKind::BadFlag);
+            KeyAccess::SetFrequency(u8::try_from(frequency).map_err(|_| unknown)?)
+        }
+        _ => return Err(from.malformed(MalformedKind::Kind(number, "access"))),
     })
 }
 

@@ -102,6 +102,7 @@ key_events! {
     PfAdd "pfadd" '$' "Elements were added to its HyperLogLog.";
     SortStore "sortstore" 'l' "The result of a sort was stored.";
     Unannounced "" ' ' "Its value has changed in a way that Redis announces to none.";
+    Evicted "evicted" 'e' "It was deleted because memory was full.";
 }
 
 /// A listener for changes of keys that transactions have committed.

@@ -1,5 +1,6 @@
 //! Operations of transactions, and the types of values.
 
+use super::eviction::KeyAccess;
 use super::ids::Version;
 use super::key_event::KeyEvent;
 use super::op_error::OpError;
@@ -279,6 +280,11 @@ pub enum Op<'a> {
     Call { key: &'a [u8], call: ValueCall<'a> },
     /// Returns the value, of any type, as it is stored. Answers `Value` or `Nil`.
     GetAny { key: &'a [u8] },
+    /// As [`Op::GetAny`], but it does not count as a use of the key.
+    Inspect { key: &'a [u8] },
+    /// Returns or changes what is known of the use of the key; answers `Nil` if it is absent, unless the access says
+    /// otherwise.
+    Access { key: &'a [u8], access: KeyAccess },
     /// Sets the value, of any type, to bytes that [`Op::GetAny`] has answered or that have the same
     /// format. Answers `Ok`.
     PutAny {
@@ -337,6 +343,8 @@ macro_rules! keyed {
             | Op::Persist { key: $key }
             | Op::Call { key: $key, .. }
             | Op::GetAny { key: $key }
+            | Op::Inspect { key: $key }
+            | Op::Access { key: $key, .. }
             | Op::PutAny { key: $key, .. }
     };
 }
@@ -433,6 +441,24 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Returns `true` if the operation counts as a use of its key, which is then evicted later: it needs the value, and
+    /// not only what is known of it.
+    #[must_use]
+    pub fn uses_key(&self) -> bool {
+        !matches!(
+            self,
+            Op::Check { .. }
+                | Op::Require { .. }
+                | Op::Watch { .. }
+                | Op::Announce { .. }
+                | Op::Exists { .. }
+                | Op::KindOf { .. }
+                | Op::ExpiryOf { .. }
+                | Op::Inspect { .. }
+                | Op::Access { .. }
+        )
+    }
+
     /// Returns `true` if the operation never writes. [`Op::Now`] counts as writing: the time that
     /// it answers is kept in the log, so that no earlier one is answered later.
     #[must_use]
@@ -450,6 +476,8 @@ impl<'a> Op<'a> {
             | Op::KindOf { .. }
             | Op::ExpiryOf { .. }
             | Op::GetAny { .. }
+            | Op::Inspect { .. }
+            | Op::Access { .. }
             | Op::Libraries
             | Op::CheckLibraries { .. }
             | Op::Count { .. }

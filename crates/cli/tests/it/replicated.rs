@@ -3,6 +3,7 @@
 
 mod blocking;
 mod deadlines;
+mod eviction;
 mod functions;
 mod membership;
 

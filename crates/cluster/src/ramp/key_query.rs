@@ -1,5 +1,6 @@
 //! The questions of a read's operations about their keys.
 
+use base::eviction::KeyAccess;
 use base::partition::OwnedReply;
 use base::transaction::Kind;
 use base::versions::OwnedContent;
@@ -26,7 +27,11 @@ impl KeyQuery {
             Op::Get { .. } => KeyQuery::String,
             Op::GetIfString { .. } => KeyQuery::IfString,
             Op::Len { .. } => KeyQuery::Len,
-            Op::Exists { .. } => KeyQuery::Exists,
+            Op::Exists { .. }
+            | Op::Access {
+                access: KeyAccess::Touch,
+                ..
+            } => KeyQuery::Exists,
             Op::KindOf { .. } => KeyQuery::Kind,
             Op::ExpiryOf { .. } => KeyQuery::Expiry,
             other => unreachable!("{other:?} is not read atomically"),

@@ -1,5 +1,6 @@
 //! Messages of all kinds, drawn at random.
 
+use base::eviction::KeyAccess;
 use base::key_event::KeyEvent;
 use base::participant::{Isolation, Sequenced, State};
 use base::partition::OwnedReply;
@@ -54,7 +55,7 @@ pub(crate) fn participant_list(random: &mut Rng) -> ParticipantList {
 }
 
 /// Number of kinds of operations.
-pub(crate) const OPS: usize = 31;
+pub(crate) const OPS: usize = 33;
 
 /// Draws an operation of the kind with this number.
 pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> {
@@ -162,6 +163,17 @@ pub(crate) fn op<'a>(random: &mut Rng, which: usize, pool: &'a Bytes) -> Op<'a> 
         29 => Op::Announce {
             key,
             event: KeyEvent::ALL[random.usize(..KeyEvent::ALL.len())],
+        },
+        30 => Op::Inspect { key },
+        31 => Op::Access {
+            key,
+            access: [
+                KeyAccess::Touch,
+                KeyAccess::IdleSeconds,
+                KeyAccess::Frequency,
+                KeyAccess::SetIdleSeconds(random.u32(..)),
+                KeyAccess::SetFrequency(random.u8(..)),
+            ][random.usize(..5)],
         },
         _ => Op::Flush,
     }

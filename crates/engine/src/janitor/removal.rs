@@ -76,7 +76,7 @@ pub(super) fn remove(engine: &Engine, record: RecordRef, seen: WordValue) {
     let generation = engine.current_generation_of(database);
     if version.is_key_of(generation) {
         let mut gone = KeyCount::default();
-        gone.add(version, generation, -1);
+        gone.add((record, version), generation, -1);
         counters.count_keys_of(database, generation, gone);
         engine.expired.fetch_add(1, Ordering::Relaxed);
     }

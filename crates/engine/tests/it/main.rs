@@ -7,6 +7,7 @@ mod driven;
 mod driven_threads;
 mod edits;
 mod events;
+mod eviction;
 mod field_deadlines;
 mod guards;
 mod holds;

@@ -50,7 +50,7 @@ const CLIENT: &[CommandDefinition] = commands! { "connection";
         Local(client_switch), "Accepted; no client is ever evicted.";
     "client|no-touch" 3 "noscript loading stale" NONE("") "connection" ""
         "7.2.0" "O(1)",
-        Local(client_switch), "Accepted; no access times are kept.";
+        Local(client_no_touch), "Says whether the commands of this client count as uses of keys.";
     "client|reply" 3 "noscript loading stale" NONE("") "connection" ""
         "3.2.0" "O(1)",
         Local(client_reply), "Says whether this client gets replies: ON, OFF, or SKIP the next one.";
@@ -228,6 +228,15 @@ fn client_switch(_: &mut RuntimeContext, session: &mut ClientSession, args: Args
     } else {
         writer.error("ERR syntax error")
     }
+}
+
+fn client_no_touch(context: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {
+    if is(args.at(2), "on") {
+        session.no_touch = true;
+    } else if is(args.at(2), "off") {
+        session.no_touch = false;
+    }
+    client_switch(context, session, args);
 }
 
 fn client_reply(_: &mut RuntimeContext, session: &mut ClientSession, args: Args<'_>) {

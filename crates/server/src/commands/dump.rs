@@ -1,5 +1,6 @@
 //! Commands that carry values between servers.
 
+use base::eviction::KeyAccess;
 use base::key_event::KeyEvent;
 use base::transaction::Expiry;
 use resp::{Args, Writer};
@@ -50,32 +51,40 @@ struct RestoreOptions {
     replaces: bool,
     /// The time to live is a time since the Unix epoch.
     is_absolute: bool,
+    /// How the key was used.
+    access: Option<KeyAccess>,
 }
 
 impl RestoreOptions {
-    /// Parses the options. Those on how a key was used are checked: how keys are used is not tracked.
     fn parse(args: Args<'_>) -> Result<RestoreOptions, Refusal> {
         let mut options = RestoreOptions::default();
-        let (mut has_idle, mut has_frequency) = (false, false);
         let mut at = 0;
         while let Some(option) = args.get(at) {
             let value = args.get(at + 1);
             match value {
                 _ if is(option, "replace") => options.replaces = true,
                 _ if is(option, "absttl") => options.is_absolute = true,
-                Some(seconds) if is(option, "idletime") && !has_frequency => {
-                    if int(seconds)? < 0 {
+                Some(seconds)
+                    if is(option, "idletime")
+                        && !matches!(options.access, Some(KeyAccess::SetFrequency(_))) =>
+                {
+                    let seconds = int(seconds)?;
+                    if seconds < 0 {
                         return Err(Refusal::Text("ERR Invalid IDLETIME value, must be >= 0"));
                     }
-                    (has_idle, at) = (true, at + 1);
+                    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                    options.access = Some(KeyAccess::SetIdleSeconds(seconds));
+                    at += 1;
                 }
-                Some(frequency) if is(option, "freq") && !has_idle => {
-                    if !(0..=255).contains(&int(frequency)?) {
-                        return Err(Refusal::Text(
-                            "ERR Invalid FREQ value, must be >= 0 and <= 255",
-                        ));
-                    }
-                    (has_frequency, at) = (true, at + 1);
+                Some(frequency)
+                    if is(option, "freq")
+                        && !matches!(options.access, Some(KeyAccess::SetIdleSeconds(_))) =>
+                {
+                    let frequency = u8::try_from(int(frequency)?).map_err(|_| {
+                        Refusal::Text("ERR Invalid FREQ value, must be >= 0 and <= 255")
+                    })?;
+                    options.access = Some(KeyAccess::SetFrequency(frequency));
+                    at += 1;
                 }
                 _ => return Err(Refusal::Syntax),
             }
@@ -117,7 +126,10 @@ fn restore(
     match set.set(key, value) {
         Ok(()) => {
             match set.value(key) {
-                Some(_) => set.note(key, KeyEvent::Restore),
+                Some(_) => {
+                    set.note(key, KeyEvent::Restore);
+                    set.note_access(key, options.access);
+                }
                 None if existed => set.note(key, KeyEvent::Del),
                 None => {}
             }

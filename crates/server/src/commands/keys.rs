@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::Op;
+use base::eviction::KeyAccess;
 use base::number::parse_cursor;
 use base::transaction::{ExpireWhen, Expiry, ScanContents};
 use resp::Args;
@@ -28,7 +29,7 @@ pub(super) const COMMANDS: &[CommandDefinition] = commands! { "generic";
         Store(exists), "How many of the keys there are.";
     "touch" -2 "readonly fast" ALL("RO") "keyspace" ""
         "3.2.1" "O(N) where N is the number of keys.",
-        Store(exists), "How many of the keys there are.";
+        Store(touch), "How many of the keys there are; they count as used.";
     "expire" -3 "write fast" ONE("RW update") "keyspace" ""
         "1.0.0" "O(1)",
         Store(expire), "Has a key expire after some seconds.";
@@ -83,6 +84,12 @@ fn delete<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
 
 fn exists<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     ops.extend(args.from(1).iter().map(|key| Op::Exists { key }));
+    Ok(Render::Sum)
+}
+
+fn touch<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
+    let access = KeyAccess::Touch;
+    ops.extend(args.from(1).iter().map(|key| Op::Access { key, access }));
     Ok(Render::Sum)
 }
 

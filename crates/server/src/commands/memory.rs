@@ -61,7 +61,7 @@ fn usage<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
         _ => return Err(Refusal::Syntax),
     }
     let key = args.at(2);
-    ops.extend([Op::GetAny { key }, Op::ExpiryOf { key }]);
+    ops.extend([Op::Inspect { key }, Op::ExpiryOf { key }]);
     let key_len = key.len();
     Ok(Render::computed(Computation::MemoryUsage { key_len }))
 }

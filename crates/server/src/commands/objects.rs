@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use base::Op;
+use base::eviction::KeyAccess;
 use base::transaction::ScanContents;
 use resp::Args;
 
@@ -32,10 +33,10 @@ const OBJECT: &[CommandDefinition] = commands! { "generic";
         Store(encoding), "How Redis would keep a value.";
     "object|freq" 3 "readonly" SECOND("RO") "keyspace" "nondeterministic_output"
         "4.0.0" "O(1)",
-        Store(freq), "Refused: how often keys are used is not tracked.";
+        Store(freq), "How often a key is used, under a policy by frequency.";
     "object|idletime" 3 "readonly" SECOND("RO") "keyspace" "nondeterministic_output"
         "2.2.3" "O(1)",
-        Store(idletime), "Refused: when keys were used is not tracked.";
+        Store(idletime), "The seconds since a key was used, under a policy by last use.";
     "object|refcount" 3 "readonly" SECOND("RO") "keyspace" "nondeterministic_output"
         "2.2.3" "O(1)",
         Store(refcount), "1: no two keys share a value.";
@@ -57,7 +58,7 @@ fn object_help(_: &mut RuntimeContext, session: &mut ClientSession, _: Args<'_>)
 }
 
 fn encoding<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    ops.push(Op::GetAny { key: args.at(2) });
+    ops.push(Op::Inspect { key: args.at(2) });
     Ok(Render::computed(Computation::Encoding))
 }
 
@@ -66,21 +67,22 @@ fn refcount<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
     Ok(Render::computed(Computation::One))
 }
 
-/// Plans a command that is refused if there is the key.
-fn refused<'a>(args: Args<'a>, text: &'static str, ops: &mut Ops<'a>) -> Planned<'a> {
-    ops.push(Op::KindOf { key: args.at(2) });
-    Ok(Render::RefusedIfThere(Refusal::Text(text)))
-}
-
 fn freq<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    let text = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
-        when switching between policies at runtime LRU and LFU data will take some time to adjust.";
-    refused(args, text, ops)
+    let access = KeyAccess::Frequency;
+    ops.push(Op::Access {
+        key: args.at(2),
+        access,
+    });
+    Ok(Render::computed(Computation::Use))
 }
 
 fn idletime<'a>(args: Args<'a>, ops: &mut Ops<'a>) -> Planned<'a> {
-    let text = "ERR the idle time of keys is not tracked: this server evicts none";
-    refused(args, text, ops)
+    let access = KeyAccess::IdleSeconds;
+    ops.push(Op::Access {
+        key: args.at(2),
+        access,
+    });
+    Ok(Render::computed(Computation::Use))
 }
 
 /// Returns the position from which the next random key is taken.

@@ -90,6 +90,7 @@ impl Executor {
         read_tracking::end_tracking(&self.context, session);
         session.database = 0;
         session.reads_stale = false;
+        session.no_touch = false;
         session.replies = ReplyMode::On;
         session.set_protocol(resp::Protocol::Resp2);
         session.client.names.lock().name.clear();

@@ -9,6 +9,7 @@ use crate::command_table::CommandTable;
 use crate::command_timing::CommandTiming;
 use crate::connection::Connection;
 use crate::coordination::RuntimeNode;
+use crate::eviction_pace::EvictionPace;
 use crate::limits::READ_BUFFER;
 use crate::long_transaction::LongTransaction;
 use crate::partition::Worker;
@@ -26,22 +27,17 @@ pub(crate) struct Executor {
     pub(crate) cluster: Option<Box<RuntimeNode>>,
     /// A long transaction that has ended, kept for its memory.
     pub(crate) ended: Option<Box<LongTransaction>>,
+    /// `true` if the input of the command that executes is the connection's own, and is given to a write of very
+    /// many keys afterwards.
+    pub(crate) gives_input: bool,
     /// Writes in slices whose connections have closed.
     pub(crate) closing_writes: Vec<SlicedWrite>,
     /// Finds commands that take long.
     pub(crate) timing: CommandTiming,
+    pub(crate) eviction: EvictionPace,
 }
 
 impl Executor {
-    /// Returns `true` if a command that brings `bytes` must be refused for lack of memory.
-    #[inline]
-    pub(super) fn is_full(&self, bytes: usize) -> bool {
-        let shared = &self.context.shared;
-        shared
-            .memory
-            .is_full(&shared.partition, self.context.now, bytes)
-    }
-
     /// Makes the reply that starts at `from` wait for `epoch`.
     #[inline]
     pub(super) fn hold_reply(&mut self, connection: &mut Connection, from: usize, epoch: Epoch) {

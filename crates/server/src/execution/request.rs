@@ -49,6 +49,7 @@ impl Executor {
         if is_noted {
             tracking::note_client(session.client.id);
         }
+        self.worker.note_use(!connection.session.no_touch);
         let executed = self.answer(connection, command, args);
         if is_noted {
             tracking::note_client(0);

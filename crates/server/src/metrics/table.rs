@@ -203,10 +203,10 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Memory "used_memory_rss" => Whole(|f| f.process.resident_bytes);
     Memory "used_memory_rss_human" => Text(|f| text(Size(f.process.resident_bytes)));
     Memory "maxmemory", Gauge "kumiki_memory_limit_bytes"
-        "Memory beyond which commands that need more are refused; 0: no bound."
+        "Memory beyond which keys are evicted, or commands that need more are refused; 0: no bound."
         => Whole(|f| f.memory_limit);
     Memory "maxmemory_human" => Text(|f| text(Size(f.memory_limit)));
-    Memory "maxmemory_policy" => Text(|_| text("noeviction"));
+    Memory "maxmemory_policy" => Text(|f| text(f.server.partition.eviction().policy));
     Memory "used_memory_scripts_eval" => Whole(|f| f.server.scripts.size().1 as u64);
     Memory "number_of_cached_scripts", Gauge "kumiki_cached_scripts" "Scripts that the server has, by EVAL and SCRIPT LOAD."
         => Whole(|f| f.server.scripts.size().0 as u64);
@@ -372,7 +372,10 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Stats "clock_steps", Counter "kumiki_clock_steps_total"
         "Times that the machine's clock was seen to have been set, which time here follows slowly."
         => Whole(|f| f.store.clock_steps);
-    Stats "evicted_keys" => Whole(|_| 0);
+    Stats "evicted_keys", Counter "kumiki_keys_evicted_total"
+        "Keys deleted because memory was full."
+        => Whole(|f| f.store.evicted);
+    Stats "total_eviction_exceeded_time" => Whole(|f| f.store.eviction_exceeded_ms);
     Stats "keyspace_hits", Counter "kumiki_key_lookups_total" ["result" = "hit"]
         "Keys that commands looked up to read, by whether they were there."
         => Whole(|f| f.traffic.hits);
@@ -386,11 +389,11 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Stats "pubsubshard_channels", Gauge "kumiki_channels" ["kind" = "shard channel"] "As above."
         => Whole(|f| f.server.channels.names(SubscriptionKind::ShardChannel) as u64);
     Stats "tracking_total_keys", Gauge "kumiki_tracked_keys" "Keys that clients keep, as far as they are tracked."
-        => Whole(|f| f.server.tracking.keys_and_items().0 as u64);
+        => Whole(|f| f.server.tracking.keys.keys_and_items().0 as u64);
     Stats "tracking_total_items", Gauge "kumiki_tracked_items" "Pairs of such a key and a client."
-        => Whole(|f| f.server.tracking.keys_and_items().1 as u64);
+        => Whole(|f| f.server.tracking.keys.keys_and_items().1 as u64);
     Stats "tracking_total_prefixes", Gauge "kumiki_tracked_prefixes" "Prefixes of keys whose changes clients are sent."
-        => Whole(|f| f.server.tracking.prefixes() as u64);
+        => Whole(|f| f.server.tracking.prefixes.len() as u64);
     Stats "", Counter "kumiki_channel_messages_total"
         "Messages that were sent to subscribers of this node, each subscriber counted."
         => Whole(|f| f.traffic.messages);

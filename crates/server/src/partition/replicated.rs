@@ -100,6 +100,8 @@ impl Replicated {
             conflicts: engine.conflicts,
             prepared: self.member.prepared(),
             kept_versions: engine.kept_versions,
+            evicted: engine.evicted,
+            eviction_exceeded_ms: engine.eviction_exceeded_ms,
             expired: engine.expired,
             clock_steps: engine.clock_steps,
             log_bytes: status.log_bytes,

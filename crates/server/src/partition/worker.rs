@@ -6,7 +6,7 @@ use base::participant::{Participant, Sequenced};
 use base::partition::OwnedReply;
 use base::transaction::{Holder, Observed};
 use base::{Abort, Epoch, Op, Reply};
-use store::{SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
+use store::{Evicted, SlicedTransaction, Snapshot, SnapshotEntry, TransactionError, Txn};
 
 /// Clients of Redis do not number their requests: a repeated one is executed again.
 const UNNUMBERED: Sequenced = Sequenced {
@@ -22,13 +22,39 @@ pub(crate) enum Worker {
 }
 
 impl Worker {
-    /// Updates its time; called once before a batch.
+    /// Updates its time; called once before a batch. Its transactions note the use of keys from then on.
     #[inline]
     pub(crate) fn refresh(&mut self) {
+        self.note_use(true);
         match self {
             Worker::Local(worker) => worker.refresh(),
             Worker::Replicated(worker) => worker.refresh(),
         }
+    }
+
+    /// Has the use of keys noted by the next transactions, or not.
+    #[inline]
+    pub(crate) fn note_use(&mut self, notes: bool) {
+        match self {
+            Worker::Local(worker) => worker.note_use(notes),
+            Worker::Replicated(worker) => worker.inner().note_use(notes),
+        }
+    }
+
+    /// Evicts keys until `bytes` more can be used, for as long as `most`.
+    ///
+    /// # Errors
+    /// The [`Abort`] says why nothing can be deleted.
+    pub(crate) fn evict(&mut self, bytes: u64, most: Duration) -> Result<Evicted, Abort> {
+        match self {
+            Worker::Local(worker) => worker.evict(bytes, most),
+            Worker::Replicated(worker) => worker.evict(bytes, most),
+        }
+    }
+
+    /// Returns `true` if an eviction has submitted deletions whose outcome is not known.
+    pub(crate) fn awaits_evictions(&self) -> bool {
+        matches!(self, Worker::Replicated(worker) if worker.awaits_evictions())
     }
 
     /// Lets submissions to a replicated partition gather until [`Worker::announce`].

@@ -1,5 +1,6 @@
 //! Replies that are computed of the values of keys.
 
+use base::eviction::KeyAccess;
 use base::{Reply, database};
 use resp::Writer;
 use store::bytes_of_key;
@@ -18,6 +19,8 @@ use crate::refusal::{Refusal, write_op_error};
 pub(crate) enum Computation {
     /// The encoding of a value, in Redis's words.
     Encoding,
+    /// What is known of the use of a key, or the reason why it is not.
+    Use,
     /// 1 if there is a key.
     One,
     /// The bytes that a key of this length takes with its value, given the value and its deadline.
@@ -62,6 +65,7 @@ impl Computation {
                 Some(stored) => writer.bulk(values::encoding(stored).as_bytes()),
                 None => writer.null(),
             },
+            Computation::Use => write_use(replies.first(), context.command, writer),
             Computation::One if is_absent(replies) => writer.null(),
             Computation::One => writer.int(1),
             Computation::MemoryUsage { key_len } => match value(replies.first()) {
@@ -120,6 +124,24 @@ impl Computation {
                 _ => "sparse",
             }),
         }
+    }
+}
+
+/// Writes the answer of an `Op::Access`.
+fn write_use(reply: Option<&Reply<'_>>, command: &str, writer: &mut Writer<'_>) {
+    const NO_LFU: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+        that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+    const LFU: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
+        switching between policies at runtime LRU and LFU data will take some time to adjust.";
+    const UNTRACKED: &str =
+        "ERR the idle time of keys is tracked only under an LRU maxmemory policy";
+    let [under_lfu, untracked] = KeyAccess::NO_LRU;
+    match reply {
+        Some(Reply::Int(number)) if *number >= 0 => writer.int(*number),
+        Some(Reply::Int(KeyAccess::NO_LFU)) if command == "object|freq" => writer.error(NO_LFU),
+        Some(Reply::Int(number)) if *number == under_lfu => writer.error(LFU),
+        Some(Reply::Int(number)) if *number == untracked => writer.error(UNTRACKED),
+        _ => writer.null(),
     }
 }
 

@@ -54,6 +54,7 @@ impl<N: Network> Runtime<N> {
             waits,
             self.snapshots_due,
             self.fields_due(),
+            self.eviction_due(),
             self.newcomers.due(),
             self.failures_due,
             self.accepting.due(),

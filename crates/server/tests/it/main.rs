@@ -19,6 +19,7 @@ mod connections;
 mod databases;
 mod durability;
 mod element_moves;
+mod eviction;
 mod expired_fields;
 mod functions;
 mod idle;

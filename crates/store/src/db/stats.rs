@@ -56,6 +56,10 @@ pub struct Stats {
     pub prepared: u64,
     /// Versions of read-atomic keys that are kept behind newer ones.
     pub kept_versions: u64,
+    /// Keys that were evicted because memory was full.
+    pub evicted: u64,
+    /// Milliseconds for which keys needed more memory than the limit, under a policy that evicts.
+    pub eviction_exceeded_ms: u64,
     /// The number of times that a transaction of the embedded interface waited for a hold.
     pub hold_waits: u64,
     /// The reason why nothing can be logged, for ever or until there is room for the log.
@@ -97,6 +101,8 @@ impl Db {
             log_latency: log.latency,
             prepared: db.prepared.load(Ordering::Relaxed),
             kept_versions: engine.kept_versions,
+            evicted: engine.evicted,
+            eviction_exceeded_ms: engine.eviction_exceeded_ms,
             hold_waits: db.hold_waiters.count(),
             journal_failure: self.durable().failed,
         }

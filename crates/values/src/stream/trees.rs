@@ -132,6 +132,11 @@ impl StreamTrees {
         self.nodes.allocated() + self.groups.allocated()
     }
 
+    /// Returns about the bytes of the nodes that it does not have of the version before.
+    pub(crate) fn replaced_bytes(&self) -> usize {
+        self.nodes.replaced_bytes() + self.groups.replaced_bytes()
+    }
+
     /// Returns the nodes and the groups, which can be published, and the numbers.
     pub(crate) fn into_parts(self) -> ([TreeEditor<KeyOrder>; 2], StreamNumbers) {
         ([self.nodes, self.groups], self.numbers)

@@ -96,6 +96,11 @@ impl<O: TreeOrder> TreeEditor<O> {
         self.store.bytes()
     }
 
+    /// Returns about the bytes of the nodes that the new version does not have of the version before.
+    pub fn replaced_bytes(&self) -> usize {
+        self.store.replaced_bytes()
+    }
+
     /// Removes the entries at some positions. The time that it takes does not depend on the number of those
     /// that were there before.
     ///

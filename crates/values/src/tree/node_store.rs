@@ -29,6 +29,8 @@ pub(super) struct NodeStore {
     stamp: VersionStamp,
     replaced: SmallVec<[ReplacedNode; 6]>,
     bytes: usize,
+    /// About the bytes of the replaced nodes.
+    replaced_bytes: usize,
 }
 
 impl NodeStore {
@@ -43,6 +45,7 @@ impl NodeStore {
             stamp,
             replaced: SmallVec::new(),
             bytes: 0,
+            replaced_bytes: 0,
         }
     }
 
@@ -59,6 +62,11 @@ impl NodeStore {
     /// Returns the bytes of the nodes that belong to the store.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns about the bytes of the nodes that the new tree does not have.
+    pub(super) fn replaced_bytes(&self) -> usize {
+        self.replaced_bytes
     }
 
     pub(super) fn replaced(&self) -> &[ReplacedNode] {
@@ -113,6 +121,7 @@ impl NodeStore {
             // SAFETY: the node is the store's, and is used no longer.
             self.bytes -= unsafe { node.free() };
         } else {
+            self.replaced_bytes += self.read(node).capacity();
             self.replaced.push(ReplacedNode {
                 node,
                 with_children: false,
@@ -130,6 +139,7 @@ impl NodeStore {
             }
             self.discard(node);
         } else {
+            self.replaced_bytes += about_bytes(self.read(node));
             self.replaced.push(ReplacedNode {
                 node,
                 with_children: true,
@@ -142,4 +152,15 @@ impl NodeStore {
         self.discard_tree(root);
         self.replaced.clear();
     }
+}
+
+/// Returns about the bytes of a node and of those below it: as if all of its leaves were like the first one, and
+/// without the inner nodes.
+fn about_bytes(node: NodeRef<'_>) -> usize {
+    let mut first = node;
+    while first.height() > 0 && first.count() > 0 {
+        first = first.child(0);
+    }
+    let leaves = node.total().div_ceil(first.total().max(1));
+    leaves.max(1) * first.capacity()
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use base::eviction::EvictionPolicy;
 use base::number::parse_int;
 use base::size::Size;
 use values::hyper_log_logs::LONGEST_SPARSE;
@@ -40,17 +41,20 @@ pub(super) enum ParameterChange {
     Clients,
     /// To the letters of classes of events.
     EventLetters,
+    /// To the name of a policy of eviction.
+    Policy,
     /// To this text alone, which it has.
     Only(&'static str),
 }
 
-use ParameterChange::{Clients, EventLetters, Integer, Memory, Never, Only};
+use ParameterChange::{Clients, EventLetters, Integer, Memory, Never, Only, Policy};
 
 /// A change of a parameter whose value has been checked.
 pub(super) enum CheckedChange {
     Integer(fn(&ServerState, i64), i64),
     Memory(fn(&ServerState, u64), u64),
     EventLetters(EventClasses),
+    Policy(EvictionPolicy),
     None,
 }
 
@@ -61,6 +65,9 @@ impl CheckedChange {
             CheckedChange::Integer(set, value) => set(state, value),
             CheckedChange::Memory(set, value) => set(state, value),
             CheckedChange::EventLetters(classes) => state.want_events(classes),
+            CheckedChange::Policy(policy) => {
+                state.change_eviction(|settings| settings.policy = policy);
+            }
             CheckedChange::None => {}
         }
     }
@@ -104,6 +111,13 @@ impl ParameterChange {
                 let classes = text.parse::<EventClasses>();
                 let classes = classes.map_err(|error| error.to_string())?;
                 Ok(CheckedChange::EventLetters(classes))
+            }
+            Policy => {
+                let policy = String::from_utf8_lossy(value).parse::<EvictionPolicy>();
+                let names = EvictionPolicy::ALL.map(EvictionPolicy::name).join(", ");
+                let policy = policy
+                    .map_err(|_| format!("argument(s) must be one of the following: {names}"))?;
+                Ok(CheckedChange::Policy(policy))
             }
             Memory { set } => {
                 let size = std::str::from_utf8(value).ok();
@@ -230,6 +244,30 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("latency-tracking-info-percentiles", |_| {
         "50 99 99.9".to_owned()
     }),
+    ConfigParameter {
+        name: "lfu-decay-time",
+        show: |state| state.partition.eviction().decay_minutes.to_string(),
+        change: Integer {
+            least: 0,
+            greatest: i32::MAX as i64,
+            set: |state, minutes| {
+                state.change_eviction(|settings| settings.decay_minutes = minutes as u32);
+            },
+        },
+        option: Some("lfu-decay-time"),
+    },
+    ConfigParameter {
+        name: "lfu-log-factor",
+        show: |state| state.partition.eviction().log_factor.to_string(),
+        change: Integer {
+            least: 0,
+            greatest: i32::MAX as i64,
+            set: |state, factor| {
+                state.change_eviction(|settings| settings.log_factor = factor as u32);
+            },
+        },
+        option: Some("lfu-log-factor"),
+    },
     of_encodings("list-compress-depth", |_| "0".to_owned()),
     of_nodes("list-max-listpack-size", -5, |_| "-2".to_owned()),
     of_nodes("list-max-ziplist-size", -5, |_| "-2".to_owned()),
@@ -251,7 +289,24 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("maxmemory-clients", |state| {
         state.config.limits.in_flight.to_string()
     }),
-    fixed("maxmemory-policy", |_| "noeviction".to_owned()),
+    ConfigParameter {
+        name: "maxmemory-policy",
+        show: |state| state.partition.eviction().policy.to_string(),
+        change: Policy,
+        option: Some("maxmemory-policy"),
+    },
+    ConfigParameter {
+        name: "maxmemory-samples",
+        show: |state| state.partition.eviction().samples.to_string(),
+        change: Integer {
+            least: 1,
+            greatest: 64,
+            set: |state, samples| {
+                state.change_eviction(|settings| settings.samples = samples as usize);
+            },
+        },
+        option: Some("maxmemory-samples"),
+    },
     ConfigParameter {
         name: "notify-keyspace-events",
         show: |state| state.key_events.classes().to_string(),
@@ -327,7 +382,7 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("tls-port", |state| state.tls_port.to_string()),
     ConfigParameter {
         name: "tracking-table-max-keys",
-        show: |state| state.tracking.most_keys().to_string(),
+        show: |state| state.tracking.keys.most().to_string(),
         change: Integer {
             least: 0,
             greatest: i64::MAX,

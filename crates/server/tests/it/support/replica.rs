@@ -21,15 +21,20 @@ pub(crate) struct Replica {
 
 /// Returns a replica that leads, and has no log on a disk.
 pub(crate) fn alone() -> Replica {
-    start(None)
+    start(None, config())
 }
 
 /// Returns a replica that leads, with its log in a directory.
 pub(crate) fn alone_in(dir: &Path) -> Replica {
-    start(Some(dir.to_owned()))
+    start(Some(dir.to_owned()), config())
 }
 
-fn start(dir: Option<PathBuf>) -> Replica {
+/// As [`alone`], configured otherwise.
+pub(crate) fn alone_with(config: Config) -> Replica {
+    start(None, config)
+}
+
+fn start(dir: Option<PathBuf>, config: Config) -> Replica {
     let me = NodeId(1);
     let member = MemberOptions {
         election: Duration::from_millis(100),
@@ -46,7 +51,7 @@ fn start(dir: Option<PathBuf>) -> Replica {
     let config = Config {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         cluster: Some(nodes::membership_alone()),
-        ..config()
+        ..config
     };
     let server = serve(Arc::new(replicated), config).unwrap();
     eventually("it leads", || member.is_leader());
