@@ -324,6 +324,11 @@ fn what_cannot_go_on_is_explained_and_begun_again_on_request() {
     };
     let node = start_server(&["--ephemeral"]);
     let mut at_node = Client::connect(node.address);
+    at_node.told("CONFIG SET maxmemory-policy allkeys-lru");
+    let (code, said) = import(&redis, node.address, &[]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("noeviction"), "{said}");
+    at_node.told("CONFIG SET maxmemory-policy noeviction");
     at_node.told("SET own 1");
     let (code, said) = import(&redis, node.address, &[]);
     assert_eq!(code, Some(1));
