@@ -7,11 +7,16 @@
 //! | key | meaning |
 //! |---|---|
 //! | `cluster` | the cluster's name, if its file gives one |
+//! | `secret` | without a name: the fingerprint of the nodes' secret, if there is one |
+//! | `addresses` | without a name: the addresses of the nodes for each other |
 //! | `node` | the node's number |
 //! | `partition` | the number of its partition, if it has one |
 //! | `slots` | the partition's slots, as the cluster's file writes them |
 //!
-//! A directory without the file belongs to the first node that opens it.
+//! A directory without the file belongs to the first node that opens it. A cluster is another one if its name is
+//! another one; without a name, if it has neither the recorded secret nor a node at a recorded address: the secret may
+//! change while the nodes run, and nodes may get other addresses, but not all of it between two starts. Records of
+//! older releases have none of the three, and are completed.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -30,6 +35,9 @@ pub(crate) const FILE: &str = "OWNER";
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Owner {
     cluster: Option<String>,
+    /// The fingerprints of the cluster's secrets, the one to be recorded first.
+    secrets: Vec<String>,
+    addresses: Vec<String>,
     node: i64,
     partition: Option<i64>,
     slots: String,
@@ -47,6 +55,11 @@ impl Owner {
         });
         Owner {
             cluster: topology.name().map(str::to_owned),
+            secrets: topology.secret_fingerprints(),
+            addresses: {
+                let nodes = topology.nodes().iter();
+                nodes.map(|node| node.fabric.to_string()).collect()
+            },
             node: membership.node.0.into(),
             partition: partition.map(|partition| partition.id.0.into()),
             slots: slots.join(", "),
@@ -66,8 +79,17 @@ impl Owner {
             Some(DeValue::Integer(number)) => number.as_str().parse().ok().map(Some),
             Some(_) => None,
         };
+        let addresses = match value_of("addresses") {
+            None => Some(Vec::new()),
+            Some(value) => value.as_array().and_then(|values| {
+                let texts = values.iter().map(|value| value.get_ref().as_str());
+                texts.map(|text| text.map(str::to_owned)).collect()
+            }),
+        };
         Some(Owner {
             cluster: text_of("cluster")?,
+            secrets: text_of("secret")?.into_iter().collect(),
+            addresses: addresses?,
             node: number_of("node")??,
             partition: number_of("partition")?,
             slots: text_of("slots")?.unwrap_or_default(),
@@ -79,6 +101,13 @@ impl Owner {
         let mut text = "# Whose data this is. No other node may serve it.\n".to_owned();
         if let Some(name) = &self.cluster {
             text += &format!("cluster = {}\n", quoted(name));
+        } else {
+            if let Some(secret) = self.secrets.first() {
+                text += &format!("secret = {}\n", quoted(secret));
+            }
+            let addresses = self.addresses.iter().map(|address| quoted(address));
+            let addresses: Vec<String> = addresses.collect();
+            text += &format!("addresses = [{}]\n", addresses.join(", "));
         }
         text += &format!("node = {}\n", self.node);
         if let Some(partition) = self.partition {
@@ -87,22 +116,25 @@ impl Owner {
         text
     }
 
-    /// Returns `true` if this node may serve the data of the recorded one. A record without the
-    /// cluster's name was made before the name was given, and one without a partition when the node
-    /// had none.
+    /// Returns `true` if this node may serve the data of the recorded one. A record without a partition was made when
+    /// the node had none.
     fn may_serve(&self, recorded: &Owner) -> bool {
-        let recorded = recorded.clone();
-        let (partition, slots) = match recorded.partition {
-            None => (self.partition, self.slots.clone()),
-            known => (known, recorded.slots),
-        };
-        *self
-            == Owner {
-                cluster: recorded.cluster.or_else(|| self.cluster.clone()),
-                node: recorded.node,
-                partition,
-                slots,
-            }
+        let partition = (self.partition, &self.slots);
+        let known = (recorded.partition, &recorded.slots);
+        self.is_of_cluster_of(recorded)
+            && self.node == recorded.node
+            && (known.0.is_none() || partition == known)
+    }
+
+    /// Returns `true` if the record is of this node's cluster, as far as it says.
+    fn is_of_cluster_of(&self, recorded: &Owner) -> bool {
+        if recorded.cluster.is_some() {
+            return self.cluster == recorded.cluster;
+        }
+        let (secrets, addresses) = (&recorded.secrets, &recorded.addresses);
+        secrets.is_empty() && addresses.is_empty()
+            || secrets.iter().any(|one| self.secrets.contains(one))
+            || addresses.iter().any(|one| self.addresses.contains(one))
     }
 }
 
@@ -114,9 +146,18 @@ impl fmt::Display for Owner {
             None => f.write_str(" of a cluster")?,
         }
         match self.partition {
-            Some(partition) => write!(f, " (partition {partition}, slots {})", self.slots),
-            None => f.write_str(" (without a partition)"),
+            Some(partition) => write!(f, " (partition {partition}, slots {}", self.slots)?,
+            None => f.write_str(" (without a partition")?,
         }
+        if self.cluster.is_none() {
+            if let Some(secret) = self.secrets.first() {
+                write!(f, ", secret with the fingerprint {secret}")?;
+            }
+            if let Some(address) = self.addresses.first() {
+                write!(f, ", a node at {address}")?;
+            }
+        }
+        f.write_str(")")
     }
 }
 
@@ -154,8 +195,8 @@ pub(crate) fn check(data: &Path, membership: Option<&Membership>) -> Result<Clai
     })?;
     match own {
         Some(own) if own.may_serve(&recorded) => {
-            let record = (own != recorded).then(|| own.text());
-            Ok(claim(record))
+            let record = own.text();
+            Ok(claim((record != text).then_some(record)))
         }
         Some(own) => Err(format!(
             "{} holds the data of {recorded}, and this is {own}: name this node's directory by --data. If this node \
@@ -266,10 +307,94 @@ mod tests {
         assert_eq!(said(&other), None);
     }
 
+    /// A node of a cluster without a name, with these secrets, and nodes at these ports.
+    fn nameless(secrets: &[&str], ports: [u16; 2]) -> Membership {
+        let secrets: Vec<String> = secrets.iter().map(|text| format!("{text:?}")).collect();
+        let mut membership = node(&format!("secret = [{}]\n", secrets.join(", ")), 1, HALVES);
+        let mut text = membership.topology.text().to_owned();
+        for (old, new) in [17001, 17002].into_iter().zip(ports) {
+            text = text.replace(&format!(":{old}"), &format!(":{new}"));
+        }
+        membership.topology = Arc::new(Topology::parse(&text, "c.toml").unwrap());
+        membership
+    }
+
+    const SECRET: &str = "the first secret";
+    const NEW: &str = "the other secret";
+
+    #[test]
+    fn a_cluster_without_a_name_is_told_by_its_secret_and_its_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |membership: &Membership| check(dir.path(), Some(membership)).err();
+        let record = |membership: &Membership| {
+            let claim = check(dir.path(), Some(membership)).unwrap();
+            claim.record().unwrap();
+        };
+        let (here, there) = ([17001, 17002], [17003, 17004]);
+        record(&nameless(&[SECRET], here));
+        let foreign = said(&nameless(&[NEW], there)).expect("another cluster");
+        for word in ["fingerprint", "127.0.0.1:17001", "127.0.0.1:17003"] {
+            assert!(foreign.contains(word), "{foreign}");
+        }
+        let text = fs::read_to_string(dir.path().join(FILE)).unwrap();
+        assert!(!text.contains(SECRET), "{text}");
+        // All addresses change, and then the secret.
+        record(&nameless(&[SECRET], there));
+        assert!(said(&nameless(&[NEW], here)).is_some());
+        record(&nameless(&[NEW], there));
+        assert!(said(&nameless(&[SECRET], here)).is_some());
+        // Both change, while the nodes accept both secrets.
+        record(&nameless(&[SECRET, NEW], here));
+        record(&nameless(&[SECRET], there));
+        // One node after the other gets another address, and a secret that was changed before.
+        record(&nameless(&[NEW], [17003, 17002]));
+        record(&nameless(&[SECRET], here));
+        // With a name, the secret and the addresses may be any.
+        let named = |secret| {
+            let top = format!("name = \"shop\"\nsecret = {secret:?}\n");
+            node(&top, 1, HALVES)
+        };
+        record(&named(SECRET));
+        record(&named(NEW));
+        assert!(
+            said(&nameless(&[NEW], here)).is_some(),
+            "it has lost its name"
+        );
+    }
+
+    #[test]
+    fn a_cluster_without_name_and_secret_is_told_by_its_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |membership: &Membership| check(dir.path(), Some(membership)).err();
+        let without = node("", 1, HALVES);
+        let claim = check(dir.path(), Some(&without)).unwrap();
+        claim.record().unwrap();
+        assert_eq!(said(&without), None);
+        assert_eq!(said(&nameless(&[SECRET], [17001, 17002])), None);
+        assert!(said(&nameless(&[SECRET], [17003, 17004])).is_some());
+    }
+
+    #[test]
+    fn a_record_of_an_older_release_is_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "node = 1\npartition = 1\nslots = \"0-8191\"\n";
+        fs::write(dir.path().join(FILE), text).unwrap();
+        let own = nameless(&[SECRET], [17001, 17002]);
+        check(dir.path(), Some(&own)).unwrap().record().unwrap();
+        let other = nameless(&[NEW], [17003, 17004]);
+        assert!(check(dir.path(), Some(&other)).is_err());
+    }
+
     #[test]
     fn a_record_that_cannot_be_read_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        for text in ["", "node = \"x\"", "node = 1\nslots = 7", "no TOML"] {
+        for text in [
+            "",
+            "node = \"x\"",
+            "node = 1\nslots = 7",
+            "node = 1\naddresses = [7]",
+            "no TOML",
+        ] {
             fs::write(dir.path().join(FILE), text).unwrap();
             let said = check(dir.path(), Some(&node("", 1, HALVES))).err();
             assert!(

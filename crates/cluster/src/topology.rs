@@ -2,7 +2,7 @@
 //!
 //! | key | where | type | meaning |
 //! |---|---|---|---|
-//! | `name` | top | text | the cluster's name; data directories record it, and serve no other cluster |
+//! | `name` | top | text | the cluster's name; data directories record it, and serve no other cluster. Without it they record the secret's fingerprint and the addresses |
 //! | `secret` | top | text or list of texts, each at least 16 bytes | what nodes prove to each other and to Rust clients that they know: the first one. All are accepted |
 //! | `secret-file` | top | path, relative to the file | a file that holds the secret instead, or several, one on each line |
 //! | `client-secret` | top | text or list of texts, each at least 16 bytes | what Rust clients prove to nodes; without it, a text that follows from `secret` |

@@ -8,6 +8,7 @@
 //! | module | what |
 //! |---|---|
 //! | `record` | records like the engine's, and the key that comparison-based maps hold |
+//! | `record_tree` | the engine's own tree |
 //! | `candidates` | the maps behind one trait |
 //! | `lookaside` | a lossy hash table of record pointers, with and without prefetching |
 //!
@@ -22,13 +23,17 @@ mod candidates;
 mod lookaside;
 #[path = "index/record.rs"]
 mod record;
+// Its tests, and what only the engine needs of it.
+#[allow(dead_code, unused_imports)]
+#[path = "../src/record_tree.rs"]
+mod record_tree;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::{Duration, Instant};
 
-use candidates::{Art, Index, Masstree, SkipList, Tree};
+use candidates::{Art, Index, Masstree, Own, SkipList, Tree};
 use lookaside::Lookaside;
 use record::{Home, Pick, RecordRef, Records};
 
@@ -120,13 +125,14 @@ fn keys(count: usize, long: bool) -> Vec<Vec<u8>> {
 
 fn maps(size: &Size, keys: &[Vec<u8>], long: bool) {
     let records = Records::new(keys, Home::Heap);
-    let mut rows: [Row; 4] = Default::default();
+    let mut rows: [Row; 5] = Default::default();
     for repetition in 0..size.repetitions {
         measure::<Tree>(size, &records, repetition, &mut rows[0]);
         measure::<SkipList>(size, &records, repetition, &mut rows[1]);
         measure::<Masstree>(size, &records, repetition, &mut rows[2]);
+        measure::<Own>(size, &records, repetition, &mut rows[3]);
         if !long {
-            measure::<Art>(size, &records, repetition, &mut rows[3]);
+            measure::<Art>(size, &records, repetition, &mut rows[4]);
         }
     }
     println!(

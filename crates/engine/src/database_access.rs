@@ -186,7 +186,9 @@ impl TransactionState {
         let engine = &thread.engine;
         if engine.read_atomic.any() {
             return Err(TransactionError::Abort(Abort::Unsupported {
-                what: "an exchange of databases on a server with read-atomic keys".to_owned(),
+                what: "keys are declared read atomic, which are keys of database 0 alone, so that databases cannot be \
+                       exchanged (SWAPDB): start without read-atomic keys, or write to another database"
+                    .to_owned(),
             }));
         }
         let table = self.read_databases(engine).map(DatabaseTable::of);

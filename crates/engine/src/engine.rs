@@ -401,13 +401,11 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Bags first: no other structure has their contents.
         self.slots = Box::default();
-        self.index.range(b"", None, |record| {
-            // SAFETY: no worker is left; this is the engine's reference, the map has its own. The
-            // table of holds, which is left, is not looked at any more.
-            unsafe { record.release() }
-            true
-        });
+        for record in self.index.take() {
+            // SAFETY: no worker is left. The table of holds, which is left, is not looked at any more.
+            unsafe { record.free() }
+        }
         // SAFETY: as above; the generation record is in no map.
-        unsafe { self.generation.release() }
+        unsafe { self.generation.free() }
     }
 }

@@ -20,7 +20,7 @@ use values::ReplacedTrees;
 pub(crate) enum Garbage {
     /// A replaced version; the versions to which it links are freed separately.
     Version(VersionRef),
-    /// The engine's reference to a record that left the index.
+    /// A record that left the index, with its versions.
     Record(RecordRef),
     /// A look-aside table that was outgrown; dropping it frees it.
     Table(#[allow(dead_code)] Arc<HintTable>),
@@ -144,8 +144,8 @@ impl Bag {
                 self.freed += record.bytes() + RecordRef::version(record.word().load()).bytes();
                 // SAFETY: as above; the record is in no structure any more.
                 self.nodes.append(unsafe { record.take_nodes() });
-                // SAFETY: as above; the reference is the engine's own, given up with the record.
-                unsafe { record.release() }
+                // SAFETY: as above.
+                unsafe { record.free() }
             }
             Garbage::Table(_) => {}
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::database;
 use base::key_event::KeyEvent;
 use base::transaction::{Expiry, OpError, When};
+use base::versions::shown_key;
 use base::{Abort, Op, Reply, Version};
 
 use crate::engine::Engine;
@@ -224,9 +225,18 @@ fn refuse_read_atomic<'k>(
     engine: &Engine,
     mut keys: impl Iterator<Item = &'k [u8]>,
 ) -> Result<(), Abort> {
-    if engine.read_atomic.any() && keys.any(|key| engine.read_atomic.covers(key)) {
-        let what = "read-atomic keys in a transaction of several steps".to_owned();
-        return Err(Abort::Unsupported { what });
+    if !engine.read_atomic.any() {
+        return Ok(());
     }
-    Ok(())
+    match keys.find(|key| engine.read_atomic.covers(key)) {
+        None => Ok(()),
+        Some(key) => Err(Abort::Unsupported {
+            what: format!(
+                "the key {} is declared read atomic, and a transaction of several steps cannot use such a key, \
+                 because the versions of read-atomic keys name all keys that are written with them: use it in a \
+                 transaction that is one list of operations, or give it a beginning that is not declared",
+                shown_key(key)
+            ),
+        }),
+    }
 }

@@ -9,10 +9,11 @@
 //! | memory | `access_stamp` | what is known of the use of a key |
 //! | | `sync`, `word` | the record word: current version, lock, marks |
 //! | | `origin`, `version_tree`, `record` | records and versions in memory, and their large collections |
+//! | | `record_tree` | records in the order of their keys |
 //! | formats | [`system_record`], `database_table` | the data that a partition stores about itself |
 //! | | `transaction_error`, [`log`] | the redo log of commits, and the reasons why a transaction cannot go on |
 //! | time and reclamation | [`epoch`] | the global epoch, the threads' slots in it, time stamps |
-//! | | `lookaside`, `garbage` | the hash table in front of the index; memory that waits until no thread can see it |
+//! | | `lookaside`, `garbage` | the hash table in front of the tree; memory that waits until no thread can see it |
 //! | keys | `writer_marks`, `staged_chain`, `holds` | holds under two-phase locking, staged versions, and the records that other transactions wait to write |
 //! | | `index`, `floors` | from key to record; versions of keys that have no record |
 //! | shared state | `listening` | the listener for changes of keys |
@@ -79,6 +80,7 @@
 //! - `docs/decisions/0094-holds-pass-from-entry-to-entry.md`
 //! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
 //! - `docs/decisions/0098-eviction-deletes-keys-in-transactions.md`
+//! - `docs/decisions/0100-the-ordered-index-is-a-tree-of-our-own.md`
 
 #![deny(unsafe_code)]
 
@@ -129,6 +131,7 @@ mod read_atomic;
 mod read_atomic_keys;
 mod read_versions;
 mod record;
+mod record_tree;
 pub mod restore;
 mod restore_error;
 mod restore_prepared;

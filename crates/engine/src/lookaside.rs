@@ -7,8 +7,8 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 64 | a bucket, one cache line: seven entries, then a word that is not zero once an entry of the bucket was lost |
-//! | 8 | an entry: 16 bits of the hash, then 48 bits of a record's address; zero is empty |
+//! | 64 | a bucket, one cache line: eight entries |
+//! | 8 | an entry: 16 bits of the hash, then 48 bits of a record's address, which is a multiple of 16; zero is empty. The lowest bit of the first one is set once an entry of the bucket was lost, whether the entry is empty or not |
 //!
 //! Invariants:
 //! 1. An entry is added only under the record's lock and while the record is not dead, or while it
@@ -31,10 +31,14 @@ use parking_lot::Mutex;
 
 use crate::record::RecordRef;
 
-const ENTRIES: usize = 7;
-const ADDRESS: u64 = (1 << 48) - 1;
-/// Average entries in a bucket at which the table doubles.
-const CROWDED: usize = 4;
+const ENTRIES: usize = 8;
+/// The bits of an entry that are of the hash: the tag.
+const TAG: u64 = !0 << 48;
+/// The bit of the first entry of a bucket that is set once one was lost.
+const LOST: u64 = 1;
+/// Average entries in a bucket at which the table grows, to [`GROWTH`] times its size.
+const CROWDED: usize = 5;
+const GROWTH: (usize, usize) = (3, 2);
 const FIRST_BUCKETS: usize = 1024;
 /// The most buckets that are looked at for a sample. A table may be nearly empty after many keys were deleted.
 const SAMPLED_BUCKETS: usize = 1024;
@@ -42,7 +46,20 @@ const SAMPLED_BUCKETS: usize = 1024;
 #[repr(C, align(64))]
 struct Bucket {
     entries: [AtomicU64; ENTRIES],
-    lost: AtomicU64,
+}
+
+impl Bucket {
+    fn has_lost(&self) -> bool {
+        self.entries[0].load(Ordering::Acquire) & LOST != 0
+    }
+
+    /// Replaces an entry, unless `wanted` says no to it, and keeps the bit beside it. Returns `true` if it was replaced.
+    fn replace(slot: &AtomicU64, new: u64, wanted: impl Fn(u64) -> bool) -> bool {
+        let replaced = slot.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| {
+            wanted(old & !LOST).then_some(new | old & LOST)
+        });
+        replaced.is_ok()
+    }
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
@@ -57,10 +74,10 @@ pub(crate) enum HintLookup {
     Unknown,
 }
 
-/// One generation of the table: a power of two of buckets in zeroed, huge-page-friendly memory.
+/// One generation of the table: buckets in zeroed, huge-page-friendly memory.
 pub(crate) struct HintTable {
     memory: memmap2::MmapMut,
-    mask: usize,
+    buckets: usize,
     /// `true` if a key that is not in the table has no record (invariant 3).
     complete: AtomicBool,
 }
@@ -74,17 +91,21 @@ impl HintTable {
         let _ = memory.advise(memmap2::Advice::HugePage);
         HintTable {
             memory,
-            mask: buckets - 1,
+            buckets,
             complete: AtomicBool::new(false),
         }
     }
 
-    fn buckets(&self) -> usize {
-        self.mask + 1
+    fn bucket(&self, hash: u64) -> &Bucket {
+        // The bits below the tag, as a fraction of their range, times the number of buckets.
+        let product = u128::from(hash << 16) * self.buckets as u128;
+        self.bucket_at((product >> 64) as usize)
     }
 
-    fn bucket(&self, hash: u64) -> &Bucket {
-        let at = (hash as usize & self.mask) * size_of::<Bucket>();
+    /// Returns a bucket by its number.
+    fn bucket_at(&self, number: usize) -> &Bucket {
+        debug_assert!(number < self.buckets);
+        let at = number * size_of::<Bucket>();
         // SAFETY: the mapping is page-aligned, zeroed (a valid bucket) and `at` lies within it; it
         // is only ever accessed as atomics.
         unsafe { &*self.memory.as_ptr().add(at).cast::<Bucket>() }
@@ -93,14 +114,14 @@ impl HintTable {
 
 fn entry(hash: u64, record: RecordRef) -> u64 {
     debug_assert_eq!(
-        record.address() & !ADDRESS,
+        record.address() & (TAG | LOST),
         0,
-        "user addresses have 48 bits"
+        "user addresses have 48 bits, and are multiples of 16"
     );
-    (hash & !ADDRESS) | record.address()
+    (hash & TAG) | record.address()
 }
 
-/// The hash of a key, of which the table uses low bits for the bucket and high bits for the tag.
+/// The hash of a key, of which the table uses the 16 highest bits for the tag and the others for the bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyHash(u64);
 
@@ -146,7 +167,7 @@ impl Lookaside {
         if let Some(record) = candidates(bucket, hash).find(|record| record.key() == key) {
             return HintLookup::Record(record);
         }
-        if table.complete.load(Ordering::Acquire) && bucket.lost.load(Ordering::Acquire) == 0 {
+        if table.complete.load(Ordering::Acquire) && !bucket.has_lost() {
             return HintLookup::Nothing;
         }
         HintLookup::Unknown
@@ -165,26 +186,24 @@ impl Lookaside {
         let bucket = self.table().bucket(hash.0);
         let new = entry(hash.0, record);
         let mut slots = bucket.entries.iter();
-        if slots.any(|slot| slot.load(Ordering::Relaxed) == new) {
+        if slots.any(|slot| slot.load(Ordering::Relaxed) & !LOST == new) {
             return;
         }
-        for slot in &bucket.entries {
-            let empty = slot.compare_exchange(0, new, Ordering::Release, Ordering::Relaxed);
-            if empty.is_ok() {
-                return;
-            }
+        let mut slots = bucket.entries.iter();
+        if slots.any(|slot| Bucket::replace(slot, new, |old| old == 0)) {
+            return;
         }
         // It does not matter which entry a full bucket loses, only that it varies and is known.
-        bucket.lost.store(1, Ordering::Release);
+        bucket.entries[0].fetch_or(LOST, Ordering::Release);
         let victim = (record.address() >> 5) as usize % ENTRIES;
-        bucket.entries[victim].store(new, Ordering::Release);
+        Bucket::replace(&bucket.entries[victim], new, |_| true);
     }
 
     /// Forgets a record. The caller holds its lock and has marked it dead.
     pub(crate) fn forget(&self, hash: KeyHash, record: RecordRef) {
         let old = entry(hash.0, record);
         for slot in &self.table().bucket(hash.0).entries {
-            let _ = slot.compare_exchange(old, 0, Ordering::AcqRel, Ordering::Relaxed);
+            Bucket::replace(slot, 0, |found| found == old);
         }
     }
 
@@ -202,18 +221,19 @@ impl Lookaside {
         table.complete.store(true, Ordering::Release);
     }
 
-    /// Doubles the table when it is crowded with `records`, and returns the old one, which must live
+    /// Enlarges the table when it is crowded with `records`, and returns the old one, which must live
     /// until all present workers have left. The new one fills as keys are looked up, and by the
     /// janitor's walk.
     pub(crate) fn grow(&self, records: usize) -> Option<Arc<HintTable>> {
-        if records <= self.table().buckets() * CROWDED {
+        if records <= self.table().buckets * CROWDED {
             return None;
         }
         let mut owner = self.owner.lock();
-        if records <= owner.buckets() * CROWDED {
+        if records <= owner.buckets * CROWDED {
             return None;
         }
-        let table = Arc::new(HintTable::new(owner.buckets() * 2));
+        let (times, by) = GROWTH;
+        let table = Arc::new(HintTable::new(owner.buckets * times / by));
         self.current
             .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         Some(std::mem::replace(&mut *owner, table))
@@ -224,10 +244,10 @@ impl Lookaside {
     pub(crate) fn sample(&self, random: u64, mut visit: impl FnMut(RecordRef) -> bool) {
         let table = self.table();
         let first = random as usize;
-        for step in 0..SAMPLED_BUCKETS.min(table.buckets()) {
-            let bucket = table.bucket(first.wrapping_add(step) as u64);
+        for step in 0..SAMPLED_BUCKETS.min(table.buckets) {
+            let bucket = table.bucket_at(first.wrapping_add(step) % table.buckets);
             for slot in &bucket.entries {
-                let address = slot.load(Ordering::Acquire) & ADDRESS;
+                let address = slot.load(Ordering::Acquire) & !(TAG | LOST);
                 if address == 0 {
                     continue;
                 }
@@ -241,7 +261,7 @@ impl Lookaside {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.owner.lock().buckets() * size_of::<Bucket>()
+        self.owner.lock().buckets * size_of::<Bucket>()
     }
 
     /// Fetches the bucket: the first of three steps ahead of a look-up.
@@ -286,12 +306,12 @@ impl Lookaside {
 
 /// Returns the records in the bucket whose tag matches; almost always one or none.
 fn candidates(bucket: &Bucket, hash: KeyHash) -> impl Iterator<Item = RecordRef> + '_ {
-    let tag = hash.0 & !ADDRESS;
+    let tag = hash.0 & TAG;
     bucket.entries.iter().filter_map(move |slot| {
-        let entry = slot.load(Ordering::Acquire);
-        let matches = entry & !ADDRESS == tag && entry & ADDRESS != 0;
+        let address = (slot.load(Ordering::Acquire) & !LOST) ^ tag;
+        let matches = address & TAG == 0 && address != 0;
         // SAFETY: invariant 1: the record has not been freed while this worker is pinned.
-        matches.then(|| unsafe { RecordRef::from_address(entry & ADDRESS) })
+        matches.then(|| unsafe { RecordRef::from_address(address) })
     })
 }
 

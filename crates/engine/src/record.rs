@@ -1,12 +1,13 @@
 //! Records and versions in memory.
 //!
-//! A record lives as long as its key has a version; it is one allocation:
+//! A record lives as long as its key has a version; it is one allocation, 16-byte aligned:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | the [`Word`]: current version and marks |
-//! | 8 | 8 | bits 0…19: references, one by the engine, one by each copy of the key in the index; bits 20…37: key length; bits 38…63: the [`AccessStamp`] |
-//! | 16 | … | key |
+//! | 8 | 4 | bits 0…7: key length, or 255 if it is 255 or more; bits 8…31: the [`AccessStamp`] |
+//! | 12 | 4 | key length, if it is 255 or more |
+//! | … | … | key |
 //!
 //! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
 //! flag:
@@ -43,15 +44,14 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use base::change::{Origin, SYSTEM_GENERATION};
-use base::limits::Limits;
 use base::transaction::Kind;
 use base::{Epoch, Tid, TransactionId};
 use values::ReplacedTrees;
 
-use crate::access_stamp::{AccessStamp, STAMP_BITS};
+use crate::access_stamp::AccessStamp;
 use crate::origin::OwnedOrigin;
 use crate::version_tree::VersionTree;
 use crate::word::{Word, WordValue};
@@ -65,17 +65,13 @@ const HAS_TREE: u8 = 16;
 #[repr(C)]
 struct RecordHeader {
     word: Word,
-    /// References, key length and stamp; see the module's description.
-    packed: AtomicU64,
+    /// The length of the key, if it is short, and the stamp.
+    packed: AtomicU32,
 }
 
-const REFERENCES: u64 = (1 << 20) - 1;
-const KEY_LEN_SHIFT: u32 = 20;
-const KEY_LEN: u64 = (1 << 18) - 1;
-const STAMP_SHIFT: u32 = 38;
-const _: () = assert!(STAMP_SHIFT + STAMP_BITS == u64::BITS);
-// A key is qualified by its database, and a record of the engine's own by a prefix.
-const _: () = assert!(2 * Limits::MAX_KEY as u64 <= KEY_LEN);
+/// The length of a key that has a field of its own for it.
+const LONG_KEY: usize = 255;
+const STAMP_SHIFT: u32 = 8;
 
 #[repr(C, align(16))]
 struct VersionHeader {
@@ -97,11 +93,11 @@ impl VersionHeader {
 
 /// The sizes of small allocations are multiples of this.
 const ROUNDING: usize = 16;
-const RECORD_HEADER: usize = size_of::<RecordHeader>();
-/// The fields end before the padding that the alignment asks for.
+// The fields end before the padding that the alignments ask for.
+const RECORD_HEADER: usize = 12;
 const VERSION_HEADER: usize = 24;
 const _: () = assert!(align_of::<VersionTree>() == 8);
-const _: () = assert!(RECORD_HEADER == 16);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, packed) == RECORD_HEADER - 4);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
 /// The version of every key that was never written.
@@ -115,7 +111,7 @@ static NEVER: VersionHeader = VersionHeader {
 };
 
 /// A record. See the module's contract for the time for which it may be used.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct RecordRef(NonNull<RecordHeader>);
 
 // SAFETY: a record is shared by design; its fields are atomics or never change.
@@ -125,23 +121,36 @@ unsafe impl Sync for RecordRef {}
 
 impl RecordRef {
     fn layout(key_len: usize) -> Layout {
-        Layout::from_size_align(RECORD_HEADER + key_len, 8).expect("a key's length is limited")
+        let size = (Self::key_offset(key_len) + key_len).max(size_of::<RecordHeader>());
+        Layout::from_size_align(size, 16).expect("a key's length is limited")
     }
 
-    /// Returns a record whose key was never written, with one reference.
+    /// Returns the offset of a key of this length.
+    #[inline]
+    fn key_offset(key_len: usize) -> usize {
+        match key_len < LONG_KEY {
+            true => RECORD_HEADER,
+            false => RECORD_HEADER + size_of::<u32>(),
+        }
+    }
+
+    /// Returns a record whose key was never written.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
-        assert!(key.len() as u64 <= KEY_LEN, "a key's length is limited");
         let layout = Self::layout(key.len());
-        // SAFETY: the layout is not empty; the header and the key lie within it.
+        // SAFETY: the layout is not empty; the header, the length and the key lie within it.
         unsafe {
             let Some(at) = NonNull::new(alloc(layout).cast::<RecordHeader>()) else {
                 handle_alloc_error(layout)
             };
             at.write(RecordHeader {
                 word: Word::new(VersionRef::never().address()),
-                packed: AtomicU64::new((key.len() as u64) << KEY_LEN_SHIFT | 1),
+                packed: AtomicU32::new(key.len().min(LONG_KEY) as u32),
             });
-            let bytes = at.cast::<u8>().add(RECORD_HEADER);
+            if key.len() >= LONG_KEY {
+                let length = at.cast::<u8>().add(RECORD_HEADER).cast::<u32>();
+                length.write(key.len() as u32);
+            }
+            let bytes = at.cast::<u8>().add(Self::key_offset(key.len()));
             std::ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len());
             RecordRef(at)
         }
@@ -162,9 +171,37 @@ impl RecordRef {
     pub(crate) fn key<'p>(self) -> &'p [u8] {
         // SAFETY: contract 1; the key never changes. The lifetime is the caller's pin.
         unsafe {
-            let bytes = self.0.cast::<u8>().add(RECORD_HEADER);
-            std::slice::from_raw_parts(bytes.as_ptr(), self.key_len())
+            let key_len = self.key_len();
+            let bytes = self.0.cast::<u8>().add(Self::key_offset(key_len));
+            std::slice::from_raw_parts(bytes.as_ptr(), key_len)
         }
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        let short = self.header().packed.load(Ordering::Relaxed) as u8;
+        if usize::from(short) < LONG_KEY {
+            return short.into();
+        }
+        // SAFETY: contract 1; long keys have this field, which never changes, at a multiple of 4.
+        unsafe {
+            let length = self.0.cast::<u8>().add(RECORD_HEADER).cast::<u32>();
+            length.read() as usize
+        }
+    }
+
+    /// Returns what is known of the use of the key.
+    #[inline]
+    pub(crate) fn stamp(self) -> AccessStamp {
+        AccessStamp(self.header().packed.load(Ordering::Relaxed) >> STAMP_SHIFT)
+    }
+
+    /// Sets what is known of the use of the key. Of two threads that do so at the same time one has its way.
+    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
+        let packed = &self.header().packed;
+        // The other bits never change.
+        let short = packed.load(Ordering::Relaxed) & (1 << STAMP_SHIFT) - 1;
+        packed.store(short | stamp.0 << STAMP_SHIFT, Ordering::Relaxed);
     }
 
     /// Returns the version of a word that was loaded from this record.
@@ -205,40 +242,10 @@ impl RecordRef {
         layout.size().next_multiple_of(ROUNDING)
     }
 
-    pub(crate) fn retain(self) {
-        let before = self.header().packed.fetch_add(1, Ordering::Relaxed);
-        if before & REFERENCES >= REFERENCES / 2 {
-            // The map has a copy of a key in a few nodes. One reference more would change the length of the key.
-            std::process::abort();
-        }
-    }
-
-    #[inline]
-    fn key_len(&self) -> usize {
-        let packed = self.header().packed.load(Ordering::Relaxed);
-        (packed >> KEY_LEN_SHIFT & KEY_LEN) as usize
-    }
-
-    /// Returns what is known of the use of the key.
-    #[inline]
-    pub(crate) fn stamp(self) -> AccessStamp {
-        let packed = self.header().packed.load(Ordering::Relaxed);
-        AccessStamp((packed >> STAMP_SHIFT) as u32)
-    }
-
-    /// Sets what is known of the use of the key, unless another thread does so at the same time.
-    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
-        let packed = &self.header().packed;
-        let before = packed.load(Ordering::Relaxed);
-        let after = before & ((1 << STAMP_SHIFT) - 1) | u64::from(stamp.0) << STAMP_SHIFT;
-        let order = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = packed.compare_exchange(before, after, order.0, order.1);
-    }
-
     /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
     ///
     /// # Safety
-    /// The caller owns the last reference, and no worker can have a version any more.
+    /// No worker can have the record any more.
     pub(crate) unsafe fn take_nodes(self) -> ReplacedTrees {
         let first = Self::version(self.word().load());
         let versions = std::iter::successors(Some(first), |version| version.previous());
@@ -249,19 +256,13 @@ impl RecordRef {
         nodes
     }
 
-    /// Gives one reference back; the last one frees the record and its versions.
+    /// Frees the record and its versions.
     ///
     /// # Safety
-    /// The caller owns a reference and uses the record no more.
-    pub(crate) unsafe fn release(self) {
-        let before = self.header().packed.fetch_sub(1, Ordering::Release);
-        if before & REFERENCES != 1 {
-            return;
-        }
-        std::sync::atomic::fence(Ordering::Acquire);
+    /// The record is in no structure, and no worker can have it any more.
+    pub(crate) unsafe fn free(self) {
         let layout = Self::layout(self.key_len());
-        // SAFETY: this was the last reference, so that no worker can load from the record any more;
-        // its versions are freed with it.
+        // SAFETY: by the caller; the versions are freed with their record.
         unsafe {
             let mut version = Some(Self::version(self.word().load()));
             while let Some(v) = version {
@@ -594,6 +595,14 @@ impl VersionRef {
     }
 }
 
+impl RecordRef {
+    /// Frees a record that never was in the index: the one who made it calls this, once.
+    pub(crate) fn free_unpublished(self) {
+        // SAFETY: no other thread has ever known it.
+        unsafe { self.free() }
+    }
+}
+
 impl VersionRef {
     /// Frees a version that was never published (contract 2: its one owner calls this, once).
     pub(crate) fn free_unpublished(self) {
@@ -640,41 +649,30 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_leaves_the_key_and_the_references_alone() {
-        let key = vec![b'k'; 70_000];
-        let record = RecordRef::new(&key);
-        record.retain();
-        record.set_stamp(AccessStamp((1 << STAMP_BITS) - 1));
-        assert_eq!(record.stamp(), AccessStamp((1 << STAMP_BITS) - 1));
-        record.set_stamp(AccessStamp(1 << 24 | 5));
-        record.retain();
-        assert_eq!(
-            (record.key(), record.stamp()),
-            (&key[..], AccessStamp(1 << 24 | 5))
-        );
-        // SAFETY: three references, all ours.
-        unsafe {
-            record.release();
-            record.release();
-            assert_eq!(record.key(), key);
-            record.release();
+    fn a_stamp_leaves_the_key_alone() {
+        for key_len in [0, 1, 4, 254, 255, 256, 70_000] {
+            let key = vec![b'k'; key_len];
+            let record = RecordRef::new(&key);
+            assert_eq!((record.key(), record.stamp()), (&key[..], AccessStamp(0)));
+            for stamp in [(1 << 24) - 1, 5] {
+                record.set_stamp(AccessStamp(stamp));
+                let expected = (&key[..], AccessStamp(stamp));
+                assert_eq!((record.key(), record.stamp()), expected);
+            }
+            // SAFETY: no other thread knows it.
+            unsafe { record.free() }
         }
     }
 
     #[test]
-    fn the_last_reference_frees_record_and_versions() {
+    fn a_record_is_freed_with_its_versions() {
         let record = RecordRef::new(b"key");
         assert_eq!(record.key(), b"key");
         let seen = record.word().lock().unwrap();
         let v = VersionRef::new(0, None, None);
         v.set_previous(Some(RecordRef::version(seen)));
         record.word().publish(seen, v.address(), 0);
-        record.retain();
-        // SAFETY: two references, both ours.
-        unsafe {
-            record.release();
-            assert_eq!(record.key(), b"key");
-            record.release();
-        }
+        // SAFETY: no other thread knows it.
+        unsafe { record.free() }
     }
 }

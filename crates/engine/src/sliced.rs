@@ -30,6 +30,7 @@ use base::database;
 use base::epochs::EpochClock;
 use base::key_event::KeyListener;
 use base::transaction::{Holder, Observed};
+use base::versions::shown_key;
 use base::{Abort, Op, Reply, Tid};
 use hashbrown::{HashMap, HashSet};
 
@@ -171,11 +172,14 @@ impl SlicedTransaction {
             return Err(Abort::TooLarge { what: "operations" });
         }
         let keys = &self.engine.read_atomic;
-        let suits = |op: &Op<'_>| op.key().is_some_and(|key| !keys.covers(key));
-        match ops.iter().all(suits) {
-            true => Ok(()),
-            false => Err(unsuited()),
+        for op in ops {
+            match op.key() {
+                Some(key) if keys.covers(key) => return Err(read_atomic(key)),
+                Some(_) => {}
+                None => return Err(without_key()),
+            }
         }
+        Ok(())
     }
 
     /// Holds the keys of operations.
@@ -526,7 +530,20 @@ fn share(
     shared.map_err(|refused| engine.reason_of(record, refused))
 }
 
-fn unsuited() -> Abort {
-    let what = "these operations in a transaction in slices".to_owned();
+#[cold]
+fn read_atomic(key: &[u8]) -> Abort {
+    let what = format!(
+        "the key {} is declared read atomic, and a transaction in slices cannot write such a key, because it has no \
+         versions that name all keys that it writes: execute the operations as one list, or in several transactions",
+        shown_key(key)
+    );
+    Abort::Unsupported { what }
+}
+
+#[cold]
+fn without_key() -> Abort {
+    let what = "a transaction in slices holds the keys of its operations, and one of these has no key: execute it in a \
+                transaction of its own"
+        .to_owned();
     Abort::Unsupported { what }
 }

@@ -101,8 +101,17 @@ pub fn client_secret(secret: &str) -> String {
     if secret.is_empty() {
         return String::new();
     }
-    let derived = derive(secret.as_bytes(), CLIENT);
-    derived.iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&derive(secret.as_bytes(), CLIENT))
+}
+
+/// Returns 16 hexadecimal digits by which a secret is recognised. They do not reveal it.
+#[must_use]
+pub fn secret_fingerprint(secret: &str) -> String {
+    hexadecimal(&derive(secret.as_bytes(), FINGERPRINT)[..8])
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns HMAC-SHA256 of the label under the secret.
@@ -114,6 +123,7 @@ fn derive(secret: &[u8], label: &str) -> Key {
 }
 
 const CLIENT: &str = "kumiki fabric client secret";
+const FINGERPRINT: &str = "kumiki fabric secret fingerprint";
 const LINK: &str = "kumiki fabric link";
 
 /// The identity of a peer, and the means to prove it.
@@ -569,6 +579,9 @@ mod tests {
         assert_eq!(of_clients.len(), 64);
         assert_ne!(of_clients, client_secret("t"));
         assert_eq!(client_secret(""), "");
+        let fingerprint = secret_fingerprint("s");
+        assert!(fingerprint.len() == 16 && !of_clients.starts_with(&fingerprint));
+        assert_ne!(fingerprint, secret_fingerprint("t"));
         let mut b = identity(node(2), Some(5), "s");
         let client = identity(Peer::Client, None, &of_clients);
         assert_refused(plain(&client, 2, &b), RefusalCode::Secret, "client-secret");

@@ -55,7 +55,7 @@ pub mod tcp;
 pub mod verbs;
 pub mod window;
 
-pub use handshake::{Secret, client_secret};
+pub use handshake::{Secret, client_secret, secret_fingerprint};
 pub use inbox::Inbox;
 pub use link::{Event, Link, Peer, SendError};
 pub use messages::Messages;

@@ -75,6 +75,9 @@ pub struct Limits {
     pub subscriber_output: usize,
     /// Input and replies of all connections together. A connection that needs more is closed.
     pub in_flight: u64,
+    /// Keys that clients with client-side caching have read and may keep (a count). When there are more, some
+    /// are reported as changed.
+    pub tracked_keys: usize,
     /// The body of one CQL request.
     pub envelope: usize,
     /// Arguments held by a `MULTI` block.
@@ -98,6 +101,7 @@ impl Default for Limits {
             output: 4 << 30,
             subscriber_output: 32 << 20,
             in_flight: 1 << 30,
+            tracked_keys: 1_000_000,
             envelope: 64 << 20,
             block_bytes: 64 << 20,
             block_commands: 64 << 10,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`wire`] | a connection to a node |
 //! | [`protocol`] | the clients' commands, and their ways to the nodes |
+//! | [`command_dispatch`] | the dispatch of commands to nodes |
 //! | [`replies`] | the nodes' replies, and queries that got none |
 //! | [`transactions`] | commands in blocks, and the execution of blocks |
 //! | [`client`] | the state of a client; its replies in their order |
@@ -20,6 +21,9 @@
 //! | [`publish_subscribe`] [`pubsub_command`] | commands of publish/subscribe, and the messages for a client |
 //! | [`publish_request`] | the number of the receivers of a message |
 //! | [`thread_subscribers`] | the subscribers among a thread's clients |
+//! | [`client_tracking`] [`caching_client`] | client-side caching: its commands; what a client has chosen, and its reads that have no reply yet |
+//! | [`thread_tracking`] | the clients of a thread with client-side caching |
+//! | [`tracking_service`] [`tracking_hub`] | which client may keep which key; the proxy's requests to the nodes to tell of changes |
 //! | [`subscription_service`] | the way between the threads with clients and the hub |
 //! | [`subscription_hub`] [`subscription_wire`] [`subscription_thread`] | the proxy's subscriptions at the nodes: which there are, their connections, their thread |
 //! | [`lock`] | commands about locks |
@@ -40,7 +44,10 @@
 //! 3. A query that was not sent, or that changes nothing, is retried for a while when a node fails.
 //!    The client of every other query whose reply was lost learns that its outcome is not known.
 
+pub(crate) mod caching_client;
 pub(crate) mod client;
+pub(crate) mod client_tracking;
+pub(crate) mod command_dispatch;
 pub(crate) mod command_docs;
 pub(crate) mod commands;
 pub(crate) mod control_connection;
@@ -65,7 +72,10 @@ pub(crate) mod subscription_service;
 pub(crate) mod subscription_thread;
 pub(crate) mod subscription_wire;
 pub(crate) mod thread_subscribers;
+pub(crate) mod thread_tracking;
 pub(crate) mod topology_refresher;
+pub(crate) mod tracking_hub;
+pub(crate) mod tracking_service;
 pub(crate) mod transactions;
 pub(crate) mod wire;
 

@@ -12,9 +12,8 @@ use std::sync::atomic::{
 use std::time::Instant;
 
 use channels::SubscriptionKind;
+use channels::client_tracking::{ClientTracking, TrackedReads};
 use parking_lot::Mutex;
-
-use crate::tracking::{ClientTracking, TrackedReads};
 
 /// The state of one client.
 pub(crate) struct ConnectedClient {

@@ -100,6 +100,11 @@ impl CommandCall {
         self.bytes.len() + size_of_val(&*self.spans) + size_of::<CommandCall>()
     }
 
+    /// Returns the bytes of its arguments, and the places of these.
+    pub(crate) fn into_request(self) -> (Vec<u8>, Vec<Span>) {
+        (self.bytes.into_vec(), self.spans.into_vec())
+    }
+
     pub(crate) fn args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)
     }

@@ -18,6 +18,7 @@ use crate::command_table::CommandTable;
 use crate::connection::Connection;
 use crate::execution::Executor;
 use crate::limits::{BATCH, LARGE_READ, READ_BUFFER, TURN_REPLIES};
+use crate::pending_command::PendingCommand;
 
 /// Commands that were parsed together.
 #[derive(Default)]
@@ -122,6 +123,17 @@ impl CommandBatch {
         let stored: Vec<Vec<u8>> = stored.collect();
         let stored: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
         executor.worker.prefetch(&stored);
+    }
+
+    /// Takes the places of the arguments of the command that ends here.
+    fn take_spans(&mut self, end: usize) -> Vec<Span> {
+        let entry = self.entries.iter().find(|entry| entry.end == end);
+        let (first, count) = entry.map_or((0, 0), |entry| (entry.first, entry.count));
+        let mut spans = std::mem::take(&mut self.spans);
+        self.entries.clear();
+        spans.truncate(first + count);
+        spans.drain(..first);
+        spans
     }
 
     /// Returns the arguments of a command, by its number.
@@ -268,12 +280,7 @@ fn read_more<N: Network>(
     let read = source.network.read_behind(source.stream, &mut input);
     let count = received(connection, read, spare).unwrap_or(0);
     if count > 0 {
-        let done = execute(executor, connection, &mut input, batch);
-        if done == input.len() {
-            input = Vec::new();
-        } else {
-            input.drain(..done);
-        }
+        execute_own(executor, connection, &mut input, batch);
     }
     if input.len() > executor.context.shared.config.limits.query_buffer {
         let text = "closed: its input exceeds the limit";
@@ -292,10 +299,32 @@ pub(crate) fn resume(
     batch: &mut CommandBatch,
 ) {
     let mut input = std::mem::take(&mut connection.input);
-    let done = execute(executor, connection, &mut input, batch);
-    input.drain(..done);
-    if !input.is_empty() {
-        connection.input = input;
+    execute_own(executor, connection, &mut input, batch);
+    connection.input = input;
+}
+
+/// Executes the commands in a connection's own input, and removes them. A write of very many keys gets the input
+/// itself: a copy would make other connections wait.
+fn execute_own(
+    executor: &mut Executor,
+    connection: &mut Connection,
+    input: &mut Vec<u8>,
+    batch: &mut CommandBatch,
+) {
+    executor.gives_input = true;
+    let done = execute(executor, connection, input, batch);
+    executor.gives_input = false;
+    if let Some(PendingCommand::Write(write)) = &mut connection.pending
+        && write.awaits_request()
+    {
+        let rest = input.split_off(done);
+        let request = std::mem::replace(input, rest);
+        write.take_request(request, batch.take_spans(done));
+        connection.parser.reset();
+    } else if done == input.len() {
+        *input = Vec::new();
+    } else {
+        input.drain(..done);
     }
 }
 

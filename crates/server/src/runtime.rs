@@ -220,6 +220,7 @@ impl<N: Network> Runtime<N> {
                 context: RuntimeContext::new(shared, index),
                 cluster,
                 ended: None,
+                gives_input: false,
                 closing_writes: Vec::new(),
                 timing: CommandTiming::new(),
                 eviction: EvictionPace::default(),

@@ -305,15 +305,16 @@ impl ServerState {
         self.partition.listen(listens);
     }
 
-    /// Waits a moment for the end of the commits that may not report the changes that they make. To be called
-    /// where no transaction is open.
-    pub(crate) fn await_announcements(&self) {
+    /// Waits a moment for the end of the commits that may not report the changes that they make. Returns `true` if
+    /// they have ended. To be called where no transaction is open.
+    pub(crate) fn await_announcements(&self) -> bool {
         for _ in 0..ANNOUNCEMENT_LOOKS {
             if self.partition.announces_all() {
-                return;
+                return true;
             }
             std::thread::sleep(ANNOUNCEMENT_PAUSE);
         }
+        false
     }
 
     /// Sets the most keys in the table of tracked keys; 0: no bound.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::passwords::LoginDelay;
+use channels::client_tracking::ClientTracking;
 use channels::{ChannelMessage, ClientSubscriptions, SubscriptionKind};
 use resp::{Protocol, Writer};
 
 use crate::clients::ConnectedClient;
 use crate::output::OutputQueue;
 use crate::runtime_context::RuntimeContext;
-use crate::tracking::{ClientTracking, InvalidationNotice};
+use crate::tracking::InvalidationNotice;
 
 /// See the module's description.
 pub(crate) struct ClientSession {

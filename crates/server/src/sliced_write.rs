@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base::transaction::Holder;
 use base::{Abort, Epoch};
-use resp::Writer;
+use resp::{Span, Writer};
 use store::SlicedTransaction;
 
 use crate::command_call::CommandCall;
@@ -77,6 +77,21 @@ impl SlicedWrite {
             runs: 0,
             releases: (0, 0),
             until: None,
+        }
+    }
+
+    /// Returns `true` if it must get its request before it can begin.
+    pub(crate) fn awaits_request(&self) -> bool {
+        match &self.operations {
+            WriteOperations::Command(command) => command.awaits_request(),
+            WriteOperations::Block(_) => false,
+        }
+    }
+
+    /// Takes the request of a command: bytes, and the places of the arguments among them.
+    pub(crate) fn take_request(&mut self, bytes: Vec<u8>, spans: Vec<Span>) {
+        if let WriteOperations::Command(command) = &mut self.operations {
+            command.take_request(bytes, spans);
         }
     }
 
@@ -224,7 +239,7 @@ impl SlicedWrite {
     fn drop_some(&mut self) -> SliceOutcome {
         let is_free = match &mut self.operations {
             _ if self.sliced.take().is_some() => false,
-            WriteOperations::Command(_) => true,
+            WriteOperations::Command(command) => command.drop_some(),
             WriteOperations::Block(block) => block.drop_some(SLICE_WRITES),
         };
         match is_free {

@@ -4,7 +4,7 @@
 //! | part | has |
 //! |---|---|
 //! | [`TrackingTable`], which all runtimes share | by key, the clients that have read it since its last change; by prefix, the clients that get all changes |
-//! | [`ClientTracking`], of one client | what it wants |
+//! | [`ClientTracking`](channels::client_tracking::ClientTracking), of one client | what it wants |
 //!
 //! Invariants:
 //! 1. A client is in the table before it reads a key, and a commit looks into the table after its change can
@@ -13,23 +13,20 @@
 //!    requested before: none overtakes the reply with the value that it is about.
 //! 3. A client that reads keys of another node's partition, of which no news come, gets their invalidation
 //!    at once, behind the reply.
-//! 4. A key is in the table once at most; when the table is full, another one leaves it, with an
-//!    invalidation.
+//! 4. A client that gets the news of prefixes is told that all keys may have changed, once the commits have
+//!    ended that were on their way before there was a client that wants news.
+//! 5. The table of keys is bounded: [`TrackedKeys`].
 
 use std::cell::Cell;
-use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use base::{Epoch, Tid};
-use hashbrown::{DefaultHashBuilder, HashMap};
-use parking_lot::{Mutex, RwLock};
+use channels::client_tracking::ChangedKeys;
+use channels::tracked_keys::{KeyClients, PrefixClients, RemovedKey, TrackedKeys, TrackedPrefixes};
 use smallvec::SmallVec;
 
 use crate::durable_queue::DurableQueue;
-
-/// The parts of the table of keys, each with a lock of its own.
-const SHARDS: usize = 64;
 
 /// A client, as the table knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +40,7 @@ pub(crate) struct TrackedClient {
 }
 
 /// Clients that are to be sent the news of a key.
-pub(crate) type TrackedClients = SmallVec<[TrackedClient; 2]>;
-
-/// Keys that have changed, as one notice has them; `None`: all keys.
-pub(crate) type ChangedKeys = Option<Arc<[Box<[u8]>]>>;
+pub(crate) type TrackedClients = KeyClients<TrackedClient>;
 
 /// The news that keys have changed.
 #[derive(Debug)]
@@ -56,6 +50,17 @@ pub(crate) struct Invalidation {
     pub(crate) clients: TrackedClients,
     /// `true` if the clients have read the keys, `false` if they get the news of prefixes.
     pub(crate) of_reads: bool,
+}
+
+impl Invalidation {
+    /// Returns the news that all keys may have changed.
+    pub(crate) fn of_all() -> Invalidation {
+        Invalidation {
+            keys: None,
+            clients: TrackedClients::new(),
+            of_reads: false,
+        }
+    }
 }
 
 /// The keys of a prefix that a transaction has changed, for these clients.
@@ -74,71 +79,17 @@ pub(crate) struct QueuedChange {
     /// The clients that have read the key.
     readers: TrackedClients,
     /// The prefixes of the key whose changes clients get, with these clients.
-    prefixes: SmallVec<[(Arc<[u8]>, TrackedClients); 1]>,
-}
-
-/// The keys of which a client gets news.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TrackedReads {
-    /// Those that it reads.
-    All,
-    /// Those that it reads right behind `CLIENT CACHING YES`.
-    OptIn,
-    /// Those that it reads, but right behind `CLIENT CACHING NO`.
-    OptOut,
-    /// Those with these prefixes, read or not.
-    Prefixed,
-}
-
-/// What one client wants to be sent.
-#[derive(Debug)]
-pub(crate) struct ClientTracking {
-    pub(crate) reads: TrackedReads,
-    /// The client that gets the news in its place.
-    pub(crate) redirect: Option<u64>,
-    /// `true` if that client has gone.
-    pub(crate) is_broken: bool,
-    pub(crate) ignores_own: bool,
-    pub(crate) prefixes: Vec<Box<[u8]>>,
-    /// The choice for the next command (`CLIENT CACHING`).
-    pub(crate) caching: Option<bool>,
-}
-
-impl ClientTracking {
-    /// Returns `true` if the keys that the next command reads are tracked.
-    pub(crate) fn tracks_reads(&self) -> bool {
-        match self.reads {
-            TrackedReads::All => true,
-            TrackedReads::OptIn => self.caching == Some(true),
-            TrackedReads::OptOut => self.caching != Some(false),
-            TrackedReads::Prefixed => false,
-        }
-    }
-}
-
-/// A part of the table of keys.
-type KeyShard = HashMap<Box<[u8]>, TrackedClients>;
-
-/// By prefix, the clients that get the news of all keys with it.
-type PrefixTable = HashMap<Arc<[u8]>, TrackedClients>;
-
-fn add_prefixes(table: &mut PrefixTable, client: TrackedClient, prefixes: &[Box<[u8]>]) {
-    for prefix in prefixes {
-        let clients = table.entry(Arc::from(&**prefix)).or_default();
-        clients.push(client);
-    }
+    prefixes: PrefixClients<TrackedClient>,
 }
 
 /// See the module's description.
+#[derive(Default)]
 pub(crate) struct TrackingTable {
     clients: AtomicUsize,
-    hash: DefaultHashBuilder,
-    shards: Box<[Mutex<KeyShard>]>,
-    keys: AtomicUsize,
-    items: AtomicUsize,
-    /// The most keys; 0: no bound.
-    most: AtomicUsize,
-    prefixes: RwLock<PrefixTable>,
+    /// A client gets the news of prefixes, and some commits are on their way that announce nothing.
+    misses_commits: AtomicBool,
+    pub(crate) keys: TrackedKeys<TrackedClient>,
+    pub(crate) prefixes: TrackedPrefixes<TrackedClient>,
     pub(crate) queue: DurableQueue<QueuedChange>,
 }
 
@@ -153,21 +104,6 @@ pub(crate) fn note_client(id: u64) {
     CLIENT.set(id);
 }
 
-impl Default for TrackingTable {
-    fn default() -> TrackingTable {
-        TrackingTable {
-            clients: AtomicUsize::new(0),
-            hash: DefaultHashBuilder::default(),
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            keys: AtomicUsize::new(0),
-            items: AtomicUsize::new(0),
-            most: AtomicUsize::new(1_000_000),
-            prefixes: RwLock::default(),
-            queue: DurableQueue::default(),
-        }
-    }
-}
-
 impl TrackingTable {
     /// Returns the number of clients that track keys.
     #[inline]
@@ -175,116 +111,60 @@ impl TrackingTable {
         self.clients.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of keys, and of pairs of a key and a client.
-    pub(crate) fn keys_and_items(&self) -> (usize, usize) {
-        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        (of(&self.keys), of(&self.items))
-    }
-
-    /// Returns the number of prefixes of which clients get all news.
-    pub(crate) fn prefixes(&self) -> usize {
-        self.prefixes.read().len()
-    }
-
-    /// Returns the most keys; 0: no bound.
-    pub(crate) fn most_keys(&self) -> usize {
-        self.most.load(Ordering::Relaxed)
-    }
-
     /// Sets the most keys; 0: no bound. Keys beyond them leave the table. Returns `true` if the reader of
     /// the queue is to be woken.
     pub(crate) fn set_most_keys(&self, most: usize) -> bool {
-        self.most.store(most, Ordering::Relaxed);
         let mut wakes = false;
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            while most > 0
-                && self.keys.load(Ordering::Relaxed) > most
-                && let Some(key) = shard.keys().next().cloned()
-            {
-                wakes |= self.evict(&mut shard, key);
-            }
-        }
+        self.keys
+            .set_most(most, |removed| wakes |= self.queue_removed(removed));
         wakes
     }
 
     /// Adds a client that tracks keys.
     pub(crate) fn begin(&self, client: TrackedClient, prefixes: &[Box<[u8]>]) {
-        let mut table = self.prefixes.write();
+        let mut table = self.prefixes.change();
         self.clients.fetch_add(1, Ordering::SeqCst);
-        add_prefixes(&mut table, client, prefixes);
+        table.add(client, prefixes);
     }
 
-    /// Has a client get the news of all keys with these prefixes, too.
-    pub(crate) fn add_prefixes(&self, client: TrackedClient, prefixes: &[Box<[u8]>]) {
-        add_prefixes(&mut self.prefixes.write(), client, prefixes);
+    /// Records if a client gets the news of prefixes while commits are on their way that announce nothing.
+    pub(crate) fn set_misses_commits(&self, misses: bool) {
+        self.misses_commits.store(misses, Ordering::SeqCst);
+    }
+
+    /// Returns what [`TrackingTable::set_misses_commits`] has recorded.
+    pub(crate) fn misses_commits(&self) -> bool {
+        self.misses_commits.load(Ordering::Relaxed)
     }
 
     /// Removes a client that was added before. The keys that it has read leave the table when they change, or
     /// when no client is left.
     pub(crate) fn end(&self, client: u64, prefixes: &[Box<[u8]>]) {
         // No client can begin meanwhile.
-        let mut table = self.prefixes.write();
+        let mut table = self.prefixes.change();
         if self.clients.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.clear();
+            self.keys.clear();
         }
-        for prefix in prefixes {
-            if let Some(clients) = table.get_mut(&**prefix) {
-                clients.retain(|other| other.id != client);
-                if clients.is_empty() {
-                    table.remove(&**prefix);
-                }
-            }
-        }
-    }
-
-    fn shard(&self, key: &[u8]) -> &Mutex<KeyShard> {
-        &self.shards[self.hash.hash_one(key) as usize % SHARDS]
+        table.remove(|other| other.id == client, prefixes);
     }
 
     /// Notes that a client is about to read a key. Returns `true` if the reader of the queue is to be
     /// woken: another key had to leave.
     pub(crate) fn add(&self, key: &[u8], client: TrackedClient) -> bool {
-        let mut shard = self.shard(key).lock();
-        if let Some(clients) = shard.get_mut(key) {
-            if !clients.contains(&client) {
-                clients.push(client);
-                self.items.fetch_add(1, Ordering::Relaxed);
-            }
-            return false;
-        }
-        let most = self.most_keys();
-        let mut wakes = false;
-        if most > 0
-            && self.keys.load(Ordering::Relaxed) >= most
-            && let Some(other) = shard.keys().next().cloned()
-        {
-            wakes = self.evict(&mut shard, other);
-        }
-        let clients = std::iter::once(client).collect();
-        shard.insert(key.into(), clients);
-        self.keys.fetch_add(1, Ordering::Relaxed);
-        self.items.fetch_add(1, Ordering::Relaxed);
-        wakes
+        let removed = self.keys.add(key, client);
+        removed.is_some_and(|removed| self.queue_removed(removed))
     }
 
-    /// Removes a key that has not changed, with news. Returns `true` if the reader of the queue is to be woken.
-    fn evict(&self, shard: &mut KeyShard, key: Box<[u8]>) -> bool {
+    /// Queues the news of a key that has left the table, and has not changed. Returns `true` if the reader of
+    /// the queue is to be woken.
+    fn queue_removed(&self, (key, readers): RemovedKey<TrackedClient>) -> bool {
         let change = QueuedChange {
             tid: Tid::ZERO,
-            readers: self.take(shard, &key).unwrap_or_default(),
+            readers,
             prefixes: SmallVec::new(),
             key: Some(key),
         };
         self.queue.push(Tid::ZERO, change)
-    }
-
-    /// Removes a key. Returns the clients that may keep it.
-    fn take(&self, shard: &mut KeyShard, key: &[u8]) -> Option<TrackedClients> {
-        let clients = shard.remove(key)?;
-        self.keys.fetch_sub(1, Ordering::Relaxed);
-        self.items.fetch_sub(clients.len(), Ordering::Relaxed);
-        Some(clients)
     }
 
     /// Takes the change of a key by transaction `tid`. Returns `true` if the reader of the queue is to be
@@ -295,38 +175,18 @@ impl TrackingTable {
         }
         let own = CLIENT.get();
         let wants = |client: &TrackedClient| !(client.ignores_own && client.id == own);
-        let readers = self.take(&mut self.shard(key).lock(), key);
-        let mut readers = readers.unwrap_or_default();
+        let mut readers = self.keys.take(key);
         readers.retain(|client| wants(client));
-        let table = self.prefixes.read();
-        let matching = table.iter().filter(|(prefix, _)| key.starts_with(prefix));
-        let prefixes = matching.map(|(prefix, clients)| {
-            let clients: TrackedClients = clients.iter().copied().filter(wants).collect();
-            (Arc::clone(prefix), clients)
-        });
         let change = QueuedChange {
             tid,
             key: Some(key.into()),
             readers,
-            prefixes: prefixes
-                .filter(|(_, clients)| !clients.is_empty())
-                .collect(),
+            prefixes: self.prefixes.of_key(key, wants),
         };
         if change.readers.is_empty() && change.prefixes.is_empty() {
             return false;
         }
         self.queue.push(tid, change)
-    }
-
-    /// Removes all keys.
-    fn clear(&self) {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let items: usize = shard.values().map(|clients| clients.len()).sum();
-            self.keys.fetch_sub(shard.len(), Ordering::Relaxed);
-            self.items.fetch_sub(items, Ordering::Relaxed);
-            shard.clear();
-        }
     }
 
     /// Takes the removal of all keys by transaction `tid`. Returns `true` if the reader of the queue is to
@@ -335,7 +195,7 @@ impl TrackingTable {
         if self.clients() == 0 {
             return false;
         }
-        self.clear();
+        self.keys.clear();
         let change = QueuedChange {
             tid,
             key: None,
@@ -352,12 +212,7 @@ impl TrackingTable {
         let mut gathered: Vec<PrefixNews> = Vec::new();
         for change in self.queue.release(durable) {
             let Some(key) = change.key else {
-                let clients = TrackedClients::new();
-                news.push(Invalidation {
-                    keys: None,
-                    clients,
-                    of_reads: false,
-                });
+                news.push(Invalidation::of_all());
                 continue;
             };
             for (prefix, clients) in change.prefixes {

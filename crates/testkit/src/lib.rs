@@ -5,6 +5,7 @@
 //! | [`amount`](amount()) | how much a test does: usually, and in a nightly run |
 //! | [`addresses`] | free addresses on loopback for servers |
 //! | [`client`] | a blocking RESP client that keeps every byte |
+//! | [`cached_reader`] | a client with client-side caching |
 //! | [`error`] | the errors of these helpers |
 //! | [`frame`] | replies of RESP2 and RESP3, as they came and as values |
 //! | [`http`] | a blocking HTTP client that sends any bytes |
@@ -26,6 +27,7 @@
 
 pub mod addresses;
 pub mod amount;
+pub mod cached_reader;
 pub mod client;
 pub mod cluster_file;
 pub mod error;
@@ -45,6 +47,7 @@ pub mod workload;
 
 pub use addresses::{free_address, free_addresses};
 pub use amount::amount;
+pub use cached_reader::CachedReader;
 pub use client::Client;
 pub use error::TestkitError;
 pub use frame::{Frame, Reply};

@@ -38,7 +38,7 @@ call_errors! {
     NotPositive "ERR" "value is out of range, must be positive";
     IndexOutOfRange "ERR" "index out of range";
     NoSuchKey "ERR" "no such key";
-    ReadAtomic "ERR" "read-atomic keys have strings only";
+    ReadAtomic "ERR" "the key is declared read atomic, and such keys have strings only, because their versions are written as a whole: give the key another beginning, or declare other keys read atomic";
     ScoreNan "ERR" "resulting score is not a number (NaN)";
     BadScoreBound "ERR" "min or max is not a float";
     BadMemberBound "ERR" "min or max not valid string range item";

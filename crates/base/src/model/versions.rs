@@ -49,6 +49,18 @@ impl ReadAtomic {
     }
 }
 
+/// The longest part of a key that a refusal shows, in bytes.
+const SHOWN: usize = 100;
+
+/// Returns a key as refusals show it: escaped, and the beginning of a long one alone.
+#[must_use]
+pub fn shown_key(key: &[u8]) -> String {
+    match key.get(..SHOWN) {
+        Some(start) if key.len() > SHOWN => format!("'{}…'", start.escape_ascii()),
+        _ => format!("'{}'", key.escape_ascii()),
+    }
+}
+
 /// An observer of the writes of read-atomic keys, of any kind.
 ///
 /// The calls come from many threads at once, and from within commits: they must be short. Readers

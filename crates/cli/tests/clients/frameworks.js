@@ -142,14 +142,16 @@ async function scriptsOfNodeRedis() {
   await client.close();
 }
 
+// A further argument is the port of the node behind a proxy, which counts the reads.
 async function cacheOfNodeRedis() {
   const { createClient } = require("redis");
   const url = `redis://127.0.0.1:${port}`;
   const writer = createClient({ url });
+  const counting = createClient({ url: `redis://127.0.0.1:${process.argv[4] ?? port}` });
   const caching = createClient({ url, RESP: 3, clientSideCache: { ttl: 0, maxEntries: 0 } });
-  await Promise.all([writer.connect(), caching.connect()]);
+  await Promise.all([writer.connect(), caching.connect(), counting.connect()]);
   const keys = Array.from({ length: 50 }, (_, n) => `key:${n}`);
-  const reads = async () => /keyspace_hits:(\d+)/.exec(await writer.info("stats"))[1];
+  const reads = async () => /keyspace_hits:(\d+)/.exec(await counting.info("stats"))[1];
   for (let number = 0; number < 20; number += 1) {
     await writer.mSet(keys.map((key) => [key, String(number)]));
     for (const key of keys) {
@@ -160,12 +162,18 @@ async function cacheOfNodeRedis() {
       }
     }
   }
-  const before = await reads();
-  for (const key of keys) {
-    assert.equal(await caching.get(key), "19");
+  // Through a proxy, the news of a change may come behind a read that has seen it.
+  for (let tries = 1; ; tries += 1) {
+    const before = await reads();
+    for (const key of keys) {
+      assert.equal(await caching.get(key), "19");
+    }
+    if ((await reads()) === before) {
+      break;
+    }
+    assert.ok(process.argv[4] && tries < 100, "values are not kept");
   }
-  assert.equal(await reads(), before);
-  await Promise.all([writer.close(), caching.close()]);
+  await Promise.all([writer.close(), caching.close(), counting.close()]);
 }
 
 const TESTS = {

@@ -204,6 +204,17 @@ fn node_redis_keeps_values_that_do_not_change() {
 }
 
 #[test]
+fn node_redis_keeps_values_through_a_proxy() {
+    if let Some(mut command) = node("cacheOfNodeRedis") {
+        let server = start_server(&["--ephemeral"]);
+        let proxy = proxy(&["--redis", &server.address.to_string()]);
+        command.arg(proxy.address.port().to_string());
+        command.arg(server.address.port().to_string());
+        assert_eq!(run(&command, ""), "done\n");
+    }
+}
+
+#[test]
 fn ioredis_and_redlock_run_scripts_on_a_cluster() {
     if let Some(mut command) = node("ofCluster") {
         let cluster = Cluster::start(NODES, Keeping::Nothing);

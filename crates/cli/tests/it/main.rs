@@ -21,6 +21,7 @@ mod pages;
 mod proxied;
 mod proxy;
 mod proxy_blocking;
+mod proxy_caching;
 mod proxy_cassandra;
 mod proxy_lock_tables;
 mod proxy_merged_writes;

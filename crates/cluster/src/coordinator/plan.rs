@@ -51,7 +51,7 @@ fn mode(
     let way = classify(declared, ops)?;
     Ok(match (way, requested) {
         (TransactionClass::Read | TransactionClass::Write, RequestedMode::HoldReads) => {
-            return Err(ReadAtomicRefusal::Holds);
+            return Err(ReadAtomicRefusal::holds(ops));
         }
         (TransactionClass::Ordinary, RequestedMode::Default) => ExecutionMode::Serializable,
         (TransactionClass::Ordinary, RequestedMode::HoldReads) => ExecutionMode::HoldingReads,

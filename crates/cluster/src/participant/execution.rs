@@ -116,8 +116,8 @@ pub(super) fn read_versions<P: TransactionExecutor + TwoPhaseCommit + ?Sized>(
     if let Some(abort) = misplaced_key(context, keys()) {
         return aborted(abort);
     }
-    if !keys().all(|key| declared.covers(key)) {
-        return aborted(ramp::ReadAtomicRefusal::NotCovered.into());
+    if let Some(key) = keys().find(|key| !declared.covers(key)) {
+        return aborted(ramp::ReadAtomicRefusal::not_covered(key).into());
     }
     let ids = |ask: &Ask<'_>| match ask {
         Ask::OneOf { ids, .. } => ids.len(),

@@ -219,6 +219,13 @@ impl Topology {
         }
     }
 
+    /// Returns the fingerprints of the secrets that nodes share: that of [`Topology::secret`] first.
+    #[must_use]
+    pub fn secret_fingerprints(&self) -> Vec<String> {
+        let texts = self.secret.texts.iter();
+        texts.map(|text| fabric::secret_fingerprint(text)).collect()
+    }
+
     /// Returns the path of the file that holds the secret, as it is written; relative to the cluster's
     /// file.
     #[must_use]

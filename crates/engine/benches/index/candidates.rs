@@ -2,6 +2,7 @@
 //!
 //! | map | keys it can hold | remarks |
 //! |---|---|---|
+//! | the engine's `RecordTree` | bytes | two levels; a mutex for each leaf |
 //! | `scc::TreeIndex` | any ordered type | B+ tree; readers take no lock |
 //! | `crossbeam_skiplist` | any ordered type | one allocation and one cache line per entry |
 //! | `masstree` | bytes, at most 256 | panics on longer keys; 0.9.5 scans from wrong places |
@@ -12,7 +13,8 @@ use crossbeam_skiplist::SkipMap;
 use masstree::{MassTree, RangeBound};
 use scc::{Guard, TreeIndex};
 
-use crate::record::{KeyRef, RecordRef, prefix};
+use crate::record::{KeyRef, RecordRef, at, prefix};
+use crate::record_tree::RecordTree;
 
 /// An ordered map from keys to records, as the engine needs it.
 pub trait Index: Sync {
@@ -25,6 +27,39 @@ pub trait Index: Sync {
     fn remove(&self, key: &[u8]) -> bool;
     /// Visits at most `limit` records from `from` on, and returns their number.
     fn scan(&self, from: &[u8], limit: usize, visit: &mut dyn FnMut(RecordRef)) -> usize;
+}
+
+pub struct Own(RecordTree);
+
+impl Index for Own {
+    const NAME: &'static str = "engine's tree";
+
+    fn new() -> Own {
+        Own(RecordTree::default())
+    }
+
+    fn get(&self, key: &[u8]) -> Option<RecordRef> {
+        self.0.get(key)
+    }
+
+    fn insert(&self, record: RecordRef) -> bool {
+        self.0.insert(record)
+    }
+
+    fn remove(&self, key: &[u8]) -> bool {
+        let found = self.0.get(key);
+        found.is_some_and(|record| self.0.remove(record))
+    }
+
+    fn scan(&self, from: &[u8], limit: usize, visit: &mut dyn FnMut(RecordRef)) -> usize {
+        let mut count = 0;
+        self.0.range(from, |record| {
+            visit(record);
+            count += 1;
+            count < limit
+        });
+        count
+    }
 }
 
 pub struct Tree(TreeIndex<KeyRef, ()>);
@@ -107,13 +142,13 @@ impl Index for Masstree {
 
     fn get(&self, key: &[u8]) -> Option<RecordRef> {
         let found = self.0.get_with_guard(key, &self.0.guard());
-        found.map(|address| RecordRef::from_address(address as usize))
+        found.map(|address| at(address as usize))
     }
 
     fn insert(&self, record: RecordRef) -> bool {
         // Its own insert overwrites, and its entry looks the key up twice: there is no atomic
         // "insert if absent". The plain insert is the cheaper of the two.
-        let (key, address) = (record.key(), record.address() as u64);
+        let (key, address) = (record.key(), record.address());
         self.0
             .insert_with_guard(key, address, &self.0.guard())
             .is_none()
@@ -128,7 +163,7 @@ impl Index for Masstree {
     fn scan(&self, from: &[u8], limit: usize, visit: &mut dyn FnMut(RecordRef)) -> usize {
         let mut count = 0;
         let each = |_: &[u8], address: u64| {
-            visit(RecordRef::from_address(address as usize));
+            visit(at(address as usize));
             count += 1;
             count < limit
         };
@@ -149,13 +184,13 @@ impl Index for Art {
 
     fn get(&self, key: &[u8]) -> Option<RecordRef> {
         let found = self.0.get(prefix(key), &congee::epoch::pin());
-        found.map(RecordRef::from_address)
+        found.map(at)
     }
 
     fn insert(&self, record: RecordRef) -> bool {
         let (key, guard) = (prefix(record.key()), congee::epoch::pin());
         self.0
-            .insert(key, record.address(), &guard)
+            .insert(key, record.address() as usize, &guard)
             .is_ok_and(|old| old.is_none())
     }
 
@@ -171,7 +206,7 @@ impl Index for Art {
             .range(prefix(from), u64::MAX, buffer, &congee::epoch::pin());
         buffer[..count]
             .iter()
-            .for_each(|(_, address)| visit(RecordRef::from_address(*address)));
+            .for_each(|(_, address)| visit(at(*address)));
         count
     }
 }

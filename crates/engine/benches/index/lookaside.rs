@@ -3,7 +3,7 @@
 
 use std::hash::BuildHasher;
 
-use crate::record::{Home, RecordRef, Records, map_huge};
+use crate::record::{Home, RecordRef, Records, at, map_huge};
 
 const ENTRIES: usize = 8;
 /// Records per bucket for which the table is sized.
@@ -43,7 +43,7 @@ impl Lookaside {
         let bucket = &mut self.buckets[hash as usize & mask].0;
         let at = bucket.iter().position(|&entry| entry == 0);
         bucket[at.unwrap_or((hash >> 32) as usize % ENTRIES)] =
-            (hash & !ADDRESS) | record.address() as u64;
+            (hash & !ADDRESS) | record.address();
     }
 
     fn bucket(&self, hash: u64) -> &Bucket {
@@ -53,7 +53,7 @@ impl Lookaside {
     fn candidates(&self, hash: u64) -> impl Iterator<Item = RecordRef> {
         let same_tag = move |entry: &&u64| (**entry ^ hash) & !ADDRESS == 0 && **entry != 0;
         let entries = self.bucket(hash).0.iter().filter(same_tag);
-        entries.map(|entry| RecordRef::from_address((entry & ADDRESS) as usize))
+        entries.map(|entry| at((entry & ADDRESS) as usize))
     }
 
     pub fn get(&self, key: &[u8]) -> Option<RecordRef> {
@@ -73,7 +73,7 @@ impl Lookaside {
         }
         for hash in hashes {
             if let Some(record) = self.candidates(hash).next() {
-                prefetch(record.address());
+                prefetch(record.address() as usize);
             }
         }
         std::array::from_fn(|i| self.find(hashes[i], keys[i]))

@@ -41,12 +41,16 @@ impl RecordRef {
         RecordRef(header)
     }
 
-    pub fn from_address(address: usize) -> RecordRef {
+    /// Returns the record at an address that [`RecordRef::address`] gave.
+    ///
+    /// # Safety
+    /// The address is of a record.
+    pub unsafe fn from_address(address: u64) -> RecordRef {
         RecordRef(address as *const Header)
     }
 
-    pub fn address(self) -> usize {
-        self.0 as usize
+    pub fn address(self) -> u64 {
+        self.0 as u64
     }
 
     /// Reads the word, as every transaction would.
@@ -59,6 +63,12 @@ impl RecordRef {
         // SAFETY: the key follows the header; records are never freed.
         unsafe { std::slice::from_raw_parts(self.0.add(1).cast(), (*self.0).key_len) }
     }
+}
+
+/// Returns the record at an address that a map has kept.
+pub fn at(address: usize) -> RecordRef {
+    // SAFETY: maps are given addresses of records only, which are never freed.
+    unsafe { RecordRef::from_address(address as u64) }
 }
 
 /// The source of memory.
@@ -203,7 +213,7 @@ impl KeyRef {
     pub fn record(record: RecordRef) -> KeyRef {
         KeyRef {
             prefix: prefix(record.key()),
-            target: record.address(),
+            target: record.address() as usize,
         }
     }
 
@@ -217,12 +227,12 @@ impl KeyRef {
 
     /// Returns the record of a key that a map holds.
     pub fn target(&self) -> RecordRef {
-        RecordRef::from_address(self.target)
+        at(self.target)
     }
 
     fn key(&self) -> &[u8] {
         if self.target & 1 == 0 {
-            RecordRef::from_address(self.target).key()
+            at(self.target).key()
         } else {
             // SAFETY: a probe does not outlive its key.
             unsafe { *((self.target & !1) as *const &[u8]) }

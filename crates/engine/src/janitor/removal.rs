@@ -6,9 +6,8 @@ use base::{Epoch, database};
 
 use crate::engine::{Engine, JANITOR};
 use crate::garbage::Garbage;
-use crate::index::RecordIndex;
 use crate::record::{RecordRef, VersionRef};
-use crate::word::{QUEUED, WordValue};
+use crate::word::WordValue;
 use crate::worker_slot::{KeyCount, WorkerSlot};
 
 /// Cuts off the versions that no snapshot needs, not even one that was announced since the
@@ -81,28 +80,10 @@ pub(super) fn remove(engine: &Engine, record: RecordRef, seen: WordValue) {
         counters.count_keys_of(database, generation, gone);
         engine.expired.fetch_add(1, Ordering::Relaxed);
     }
-    if RecordIndex::keeps(record) {
-        return blank(engine, record, seen);
-    }
     WorkerSlot::count(&counters.records, -1);
     engine.index.remove(record, seen);
     engine.holds.writer_marks.forget(record);
     retire(engine, Garbage::Record(record));
-}
-
-/// Replaces the version of a record that stays by a tombstone of the same transaction.
-fn blank(engine: &Engine, record: RecordRef, seen: WordValue) {
-    let old = RecordRef::version(seen);
-    if old.is_absent() {
-        return record.word().unlock(seen, 0);
-    }
-    let tombstone = VersionRef::new(old.generation(), None, None);
-    tombstone.set_tid(old.tid());
-    WorkerSlot::count(&engine.slots[JANITOR].bytes, tombstone.bytes() as i64);
-    record
-        .word()
-        .publish(WordValue(seen.0 & !QUEUED), tombstone.address(), 0);
-    retire(engine, Garbage::Version(old));
 }
 
 /// Retires memory that has just become unreachable.

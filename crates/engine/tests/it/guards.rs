@@ -307,6 +307,8 @@ fn tokens_never_go_back_in_the_order_of_transactions() {
                             refused += 1;
                             assert!(highest > token);
                         }
+                        // The thread that had the key locked was not scheduled for long.
+                        Err(Abort::Conflict { .. }) => {}
                         Err(other) => panic!("{other}"),
                     }
                 }

@@ -4,7 +4,7 @@ use base::partition::OwnedReply;
 use base::{Abort, Op};
 use kumiki_engine::TransactionError;
 
-use crate::support::{World, holder};
+use crate::support::{World, assert_unsupported, holder};
 
 fn add(delta: i64) -> Op<'static> {
     Op::Add { key: b"n", delta }
@@ -31,8 +31,10 @@ fn lists_see_those_before_them_and_others_see_the_commit() {
         txn.execute(&[add(1), Op::Flush])?;
         txn.execute(&[Op::Get { key: b"ra:key" }]).map(|_| ())
     });
-    assert!(matches!(refused, Err(Abort::Unsupported { .. })));
+    assert_unsupported(refused, &["'ra:key'", "several steps", "one list"]);
     assert_eq!(world.get(b"n"), Some(b"3".to_vec()), "it was given up");
+    let refused = w.transact(|txn| txn.copy(b"n", b"ra:copy").map(drop));
+    assert_unsupported(refused, &["'ra:copy'"]);
 }
 
 #[test]

@@ -407,7 +407,7 @@ fn a_prepared_flush_empties_when_it_commits() {
     assert_eq!(world.engine.stats().keys, 2);
     world.tidy();
     assert_eq!(world.state(1), committed(), "and so does the janitor");
-    // The records of "after", "c", the system record, and that of the empty key.
+    // The records of "after", "c", and the system record.
     assert_eq!(world.engine.stats().records, 3);
 }
 

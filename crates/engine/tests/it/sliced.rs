@@ -8,7 +8,7 @@ use base::{Abort, Op, Reply};
 use kumiki_engine::{NoLog, SlicedTransaction, Worker};
 use testkit::SetOnDrop;
 
-use crate::support::{Log, World, holder, holder_of, number, put_until};
+use crate::support::{Log, World, assert_unsupported, holder, holder_of, number, put_until};
 
 const KEYS: u8 = 10;
 
@@ -371,10 +371,14 @@ fn its_limits_are_those_of_any_transaction() {
     let refused = w.begin_sliced(holder(1), 200_000).map(drop);
     assert_eq!(refused, Err(Abort::OutOfMemory));
     assert!(w.begin_sliced(holder(1), 90_000).is_ok());
-    for op in [Op::Flush, Op::Now, Op::put(b"ra:x", b"")] {
+    for (op, why) in [
+        (Op::Flush, "no key"),
+        (Op::Now, "no key"),
+        (Op::put(b"ra:x", b""), "'ra:x' is declared read atomic"),
+    ] {
         let mut sliced = w.begin_sliced(holder(1), 0).unwrap();
         let refused = w.execute_slice(&mut sliced, &[op], |_| {});
-        assert!(matches!(refused, Err(Abort::Unsupported { .. })));
+        assert_unsupported(refused, &[why, "execute"]);
     }
 }
 

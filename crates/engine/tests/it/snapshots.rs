@@ -96,8 +96,7 @@ fn a_walk_stops_where_the_visitor_stops_it_and_goes_on_there() {
     assert_eq!(value(&mut w, &[8]), Some(vec![8; 3]));
     assert_eq!(value(&mut w, &[7]), None);
     assert_eq!(value(&mut w, &[200]), None);
-    // The record of the empty key is among them, too, and a deleted one until the janitor removes
-    // it.
+    // A deleted one is among them until the janitor removes it.
     assert_eq!(w.skip_records(&[5], 4), Some(vec![9]));
     assert_eq!(w.skip_records(&[5], 95), None);
 }

@@ -429,6 +429,15 @@ pub(crate) fn committed() -> State {
     State::Committed(NOTE.to_vec())
 }
 
+pub(crate) fn assert_unsupported<T: std::fmt::Debug>(outcome: Result<T, Abort>, words: &[&str]) {
+    let Err(Abort::Unsupported { what }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    for word in words {
+        assert!(what.contains(word), "{word} in {what}");
+    }
+}
+
 pub(crate) fn holder_of<T>(outcome: Result<T, Abort>) -> Holder {
     match outcome {
         Err(Abort::Held { by }) => by,

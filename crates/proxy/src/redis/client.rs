@@ -9,6 +9,7 @@ use bytes::Bytes;
 use channels::ClientSubscriptions;
 use resp::{Parser, Protocol, Writer};
 
+use super::caching_client::CachingClient;
 use super::command_docs::CommandQuery;
 use super::commands::LockCommand;
 use super::multi_block::{Block, Watches};
@@ -69,6 +70,8 @@ pub(crate) struct RedisClient {
     pub(crate) library: [Bytes; 2],
     pub(crate) parser: Parser,
     pub(crate) subscriptions: ClientSubscriptions,
+    /// Its client-side caching, if that is on.
+    pub(crate) tracking: Option<Box<CachingClient>>,
     pub(crate) block: Option<Block>,
     pub(crate) watches: Watches,
     /// The last command is executed by one node for several nodes: the next waits until it has ended.
@@ -115,6 +118,7 @@ impl RedisClient {
             library: [Bytes::new(), Bytes::new()],
             parser: Parser::new(),
             subscriptions: ClientSubscriptions::default(),
+            tracking: None,
             block: None,
             watches: Watches::default(),
             alone: false,
@@ -161,11 +165,21 @@ impl RedisClient {
         self.held
     }
 
+    /// Returns the number of the next command.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.first + self.pending.len() as u64
+    }
+
+    /// Returns the number of the first command whose reply has not left.
+    pub(crate) fn first_number(&self) -> u64 {
+        self.first
+    }
+
     /// Begins a command, and returns its number.
     pub(crate) fn expect(&mut self, pending: Pending) -> u64 {
         self.unready += 1;
         self.pending.push_back(pending);
-        self.first + self.pending.len() as u64 - 1
+        self.next_number() - 1
     }
 
     /// Returns the state of a command that has no reply yet.

@@ -4,6 +4,7 @@ use admin::about::REDIS_VERSION;
 use base::number::parse_int;
 use base::passwords::is_same_password;
 use bytes::Bytes;
+use channels::client_tracking::{choose_caching, redirection, write_tracking_info};
 use channels::frames::write_subscriber_pong;
 use resp::{Args, Protocol, Writer};
 
@@ -12,6 +13,7 @@ use super::commands::NodeCommand;
 use super::outcome::CommandOutcome;
 use super::pubsub_command::answer_pubsub;
 use super::shared_state::RedisState;
+use super::tracking_service::number_of;
 use crate::error::ProxyError;
 use crate::runtime::protocol::{InputProgress, RequestContext};
 
@@ -318,7 +320,7 @@ fn name(name: &[u8]) -> Result<Bytes, ProxyError> {
 
 /// Returns the connection's number, which is unique.
 fn id(client: &RedisClient) -> i64 {
-    i64::from(client.id.thread) << 32 | i64::from(client.id.number)
+    number_of(client.id) as i64
 }
 
 fn about_client(state: &RedisState, client: &mut RedisClient, args: Args<'_>, out: &mut Vec<u8>) {
@@ -366,14 +368,24 @@ fn about_client(state: &RedisState, client: &mut RedisClient, args: Args<'_>, ou
             writer.verbatim(b"txt", line.as_bytes());
         }
         (b"no-evict" | b"no-touch", 3) => writer.ok(),
-        (b"tracking", 3) if args.at(2).eq_ignore_ascii_case(b"off") => writer.ok(),
-        (b"tracking" | b"caching" | b"trackinginfo" | b"getredir", _) => writer.error(
-            "ERR the proxy does not tell clients that keys have changed: turn the client-side cache \
-             off, or connect it to the nodes",
-        ),
+        (b"caching", 3) => {
+            let own = client.tracking.as_mut().map(|own| &mut own.settings);
+            match choose_caching(own, args.at(2)) {
+                Ok(()) => writer.ok(),
+                Err(text) => writer.error_bytes(&text),
+            }
+        }
+        (b"trackinginfo", 2) => {
+            let own = client.tracking.as_ref().map(|own| &own.settings);
+            write_tracking_info(own, &mut writer);
+        }
+        (b"getredir", 2) => {
+            let own = client.tracking.as_ref().map(|own| &own.settings);
+            writer.int(redirection(own));
+        }
         _ => writer.error(
             "ERR the proxy has CLIENT ID, GETNAME, SETNAME, SETINFO, INFO, LIST (of this \
-             connection), NO-EVICT and NO-TOUCH",
+             connection), NO-EVICT, NO-TOUCH, TRACKING, TRACKINGINFO, CACHING and GETREDIR",
         ),
     }
 }

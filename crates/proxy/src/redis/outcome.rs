@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use channels::client_tracking::{ChangedKeys, ClientTracking};
 
 use super::subscription_service::{IncomingMessage, OpenSubscription};
 use crate::locks::LockOutcome;
@@ -30,4 +31,11 @@ pub(crate) enum DeferredOutcome {
     NotSubscribed(Bytes),
     /// A message, which the client has not asked for.
     Message(Arc<IncomingMessage>),
+    /// The nodes tell of changes of keys, as the client has asked; or not: the error is a whole reply.
+    Tracking(Result<Box<ClientTracking>, Bytes>),
+    /// Keys have changed that the client may keep, or another client whose news it gets.
+    Invalidated {
+        keys: ChangedKeys,
+        redirected: bool,
+    },
 }

@@ -1,35 +1,32 @@
 //! The client side of RESP: reads commands and sends them to nodes.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use channels::frames::{may_subscriber_give, refuse_subscriber};
 use cluster::slot;
 use resp::{Args, Span};
 
-use super::client::{Pending, RedisClient};
+use super::client::RedisClient;
 use super::commands::{Commands, NodeCommand, Special};
 use super::delayed_refusals::DelayedRefusals;
 use super::multi_block;
 use super::outcome::{CommandOutcome, DeferredOutcome};
-use super::reply_merge::{MergeRule, ReplyMerge};
-use super::route::{self, CommandPart, CommandRoute};
+use super::route;
 use super::shared_state::RedisState;
 use super::slot_map::SlotMap;
 use super::thread_subscribers::ThreadSubscribers;
-use super::wire::RedisConnectionProperties;
-use super::{command_docs, delayed_refusals, local_commands};
+use super::thread_tracking::ThreadTracking;
+use super::{delayed_refusals, local_commands};
 use super::{repeated_script, retry_policy};
 use crate::locks::pending_requests::PendingRequests;
-use crate::runtime::inflight_budget::QueryCounts;
 use crate::runtime::protocol::{
-    ClientProtocol, DeferredReply, Dispatch, EndReason, InputProgress, RequestContext,
+    ClientProtocol, DeferredReply, EndReason, InputProgress, RequestContext,
 };
-use crate::runtime::query::{BackendReply, ClientId, ConnectionKey, NodeIndex};
+use crate::runtime::query::{BackendReply, ClientId, NodeIndex};
 
 /// See the module documentation.
 pub(crate) struct RedisProtocol {
@@ -44,6 +41,7 @@ pub(crate) struct RedisProtocol {
     pub(super) lock_replies: PendingRequests,
     delayed_refusals: DelayedRefusals,
     pub(super) subscribers: ThreadSubscribers,
+    pub(super) caching_clients: ThreadTracking,
 }
 
 impl ClientProtocol for RedisProtocol {
@@ -54,6 +52,7 @@ impl ClientProtocol for RedisProtocol {
         let free = self.state.password.is_none();
         self.lock_replies.are_of(id.thread);
         self.subscribers.are_of(id.thread);
+        self.state.tracking.admit(id);
         RedisClient::new(id, address, self.state.started.elapsed(), free)
     }
 
@@ -138,6 +137,7 @@ impl ClientProtocol for RedisProtocol {
                 {
                     Some(hint) => self.redirect(client, query, hint, answer, context),
                     None => {
+                        self.note_answer(client, &query);
                         let bytes = repeated_script::own_reply(&query, answer);
                         self.settle(client, &query, bytes, reply.connection, context);
                     }
@@ -145,6 +145,7 @@ impl ClientProtocol for RedisProtocol {
             }
             Err(failure) => self.failed(client, query, &failure, context),
         }
+        self.write_waiting_news(client, context);
     }
 
     fn may_wait_for_ever(&self, client: &RedisClient) -> bool {
@@ -161,6 +162,8 @@ impl ClientProtocol for RedisProtocol {
         }
         self.forget_locks(client);
         self.unsubscribe_all(client);
+        self.end_tracking(client);
+        self.state.tracking.forget(client.id);
     }
 
     fn collect(&mut self, now: Duration, into: &mut Vec<DeferredReply<DeferredOutcome>>) {
@@ -172,7 +175,9 @@ impl ClientProtocol for RedisProtocol {
             DeferredReply::awaited(reply.client, reply.sequence, outcome)
         }));
         self.delayed_refusals.collect(now, into);
-        self.subscribers.collect(&self.state.subscriptions, into);
+        let service = &self.state.subscriptions;
+        self.subscribers
+            .collect(service, &mut self.caching_clients, into);
     }
 
     fn has_deferred_replies(&self) -> bool {
@@ -197,7 +202,14 @@ impl ClientProtocol for RedisProtocol {
             }
             DeferredOutcome::NotSubscribed(error) => client.settle(context.out, sequence, error),
             DeferredOutcome::Message(message) => self.deliver_message(client, &message, context),
+            DeferredOutcome::Tracking(result) => {
+                self.tracking_begun(client, sequence, result, context);
+            }
+            DeferredOutcome::Invalidated { keys, redirected } => {
+                self.keys_changed(client, (keys, redirected), context);
+            }
         }
+        self.write_waiting_news(client, context);
     }
 
     fn next_deferred_reply(&self) -> Option<Duration> {
@@ -229,11 +241,12 @@ impl ClientProtocol for RedisProtocol {
     }
 
     fn held_bytes(&self, client: &RedisClient) -> usize {
-        client.subscriptions.bytes()
+        let caching = client.tracking.as_ref().map_or(0, |own| own.bytes());
+        client.subscriptions.bytes() + caching
     }
 
     fn gets_messages(&self, client: &RedisClient) -> bool {
-        client.subscriptions.any()
+        client.subscriptions.any() || client.tracking.is_some()
     }
 
     fn refusal(&self) -> &'static [u8] {
@@ -254,6 +267,7 @@ impl RedisProtocol {
             lock_replies: PendingRequests::default(),
             delayed_refusals: DelayedRefusals::default(),
             subscribers: ThreadSubscribers::default(),
+            caching_clients: ThreadTracking::default(),
         }
     }
 
@@ -312,6 +326,7 @@ impl RedisProtocol {
             client.alone = true;
             return self.not_yet(client, InputProgress::AwaitsReply);
         }
+        let noted = self.before_command(client, command, args);
         let done = match command.special {
             Special::Block => self.block_command(client, command, args, context),
             _ if client.block.is_some() && !local_commands::leaves_block(&command.name) => {
@@ -323,12 +338,7 @@ impl RedisProtocol {
                 self.change_subscriptions(client, (change, kind), args, context)
             }
             Special::Publish => self.publish(client, command, args, &input[..end], context),
-            Special::Local => {
-                if &*command.name == "reset" && client.is_idle() {
-                    self.unsubscribe_all(client);
-                }
-                local_commands::run(&self.state, client, command, args, context)
-            }
+            Special::Local => self.local_command(client, command, args, context),
             // By far the most frequent case; it needs no further checks.
             Special::None if let Some(key) = command.only_key(args.len()) => {
                 let slot = slot::of(args.at(key));
@@ -339,10 +349,16 @@ impl RedisProtocol {
                 let bytes = input.split_to(end).freeze();
                 let dispatch = self.dispatch(client, command, node, route::route(slot));
                 context.send(dispatch, bytes);
+                if let Some(noted) = noted {
+                    self.after_command(client, command, noted, &CommandOutcome::Handled);
+                }
                 return CommandOutcome::Handled;
             }
             _ => self.send(client, command, args, &input[..end], context),
         };
+        if let Some(noted) = noted {
+            self.after_command(client, command, noted, &done);
+        }
         match done {
             CommandOutcome::PutBack(progress) => self.not_yet(client, progress),
             done => {
@@ -352,173 +368,31 @@ impl RedisProtocol {
         }
     }
 
+    /// Answers a command about the connection, or the proxy itself.
+    fn local_command(
+        &mut self,
+        client: &mut RedisClient,
+        command: &NodeCommand,
+        args: Args<'_>,
+        context: &mut RequestContext<'_>,
+    ) -> CommandOutcome {
+        let word = args.get(1).unwrap_or_default();
+        if command.name.starts_with("client") && word.eq_ignore_ascii_case(b"tracking") {
+            self.client_tracking(client, args, context);
+            return CommandOutcome::Handled;
+        }
+        if &*command.name == "reset" && client.is_idle() {
+            self.unsubscribe_all(client);
+            self.end_tracking(client);
+        }
+        local_commands::run(&self.state, client, command, args, context)
+    }
+
     /// Leaves the command in the input.
     fn not_yet(&self, client: &mut RedisClient, progress: InputProgress) -> CommandOutcome {
         client.parser.reset();
         CommandOutcome::PutBack(progress)
     }
-
-    /// Returns the dispatch of a command that one node answers.
-    pub(super) fn dispatch(
-        &self,
-        client: &mut RedisClient,
-        command: &NodeCommand,
-        node: NodeIndex,
-        route: u32,
-    ) -> Dispatch {
-        Dispatch {
-            sequence: client.expect(Pending::Waiting),
-            part: 0,
-            node,
-            connection_key: self.connection_key(client),
-            replies: 1,
-            safe: command.read_only,
-            route: route::marked(route, command),
-            connection: None,
-        }
-    }
-
-    /// Returns the connection key that a client shares with other clients. It is always the same for a
-    /// database, so that the client's commands on one key keep their order.
-    pub(super) fn connection_key(&self, client: &RedisClient) -> ConnectionKey {
-        let name = RedisConnectionProperties {
-            resp3: client.protocol == resp::Protocol::Resp3,
-            index: (client.id.number % u32::from(self.state.connection_keys)) as u8,
-            own: None,
-            database: client.database,
-        };
-        name.connection_key()
-    }
-
-    /// Sends a command that goes to nodes; handles all but the simplest case.
-    fn send(
-        &mut self,
-        client: &mut RedisClient,
-        command: &NodeCommand,
-        args: Args<'_>,
-        bytes: &[u8],
-        context: &mut RequestContext<'_>,
-    ) -> CommandOutcome {
-        let any = client.id.number as usize;
-        match route::way(self.state.kind, &self.map, command, args, any) {
-            CommandRoute::Refused(text) => {
-                let code = text.split(' ').next().unwrap_or_default();
-                let coded = code.bytes().all(|byte| byte.is_ascii_uppercase());
-                let text = if coded {
-                    text.to_owned()
-                } else {
-                    format!("ERR {text}")
-                };
-                client.refuse(context.out, &text);
-            }
-            CommandRoute::One { node, route } => {
-                if !context.has_room(node) {
-                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
-                }
-                let dispatch = self.dispatch(client, command, node, route);
-                if self.state.locks.is_some()
-                    && let Some(telling) = command_docs::telling(command, args)
-                    && let Some(pending) = client.pending(dispatch.sequence)
-                {
-                    *pending = Pending::Commands(telling);
-                }
-                context.send(dispatch, Bytes::copy_from_slice(bytes));
-            }
-            CommandRoute::Alone { node, route } => {
-                if !client.is_idle() {
-                    client.alone = true;
-                    return CommandOutcome::PutBack(InputProgress::AwaitsReply);
-                }
-                if !context.has_room(node) {
-                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
-                }
-                client.alone = true;
-                let dispatch = self.dispatch(client, command, node, route);
-                context.send(dispatch, Bytes::copy_from_slice(bytes));
-            }
-            CommandRoute::Own { node, route } => {
-                if !client.is_idle() {
-                    client.alone = true;
-                    return CommandOutcome::PutBack(InputProgress::AwaitsReply);
-                }
-                (client.alone, client.waits) = (true, true);
-                let mut dispatch = self.dispatch(client, command, node, route);
-                dispatch.connection_key = self.own_connection(client, node);
-                dispatch.safe = false;
-                context.send_waiting(dispatch, Bytes::copy_from_slice(bytes));
-            }
-            CommandRoute::Split { parts, rule } => {
-                if !have_room(&parts, context) {
-                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
-                }
-                self.send_parts(client, command, parts, rule, context);
-            }
-            CommandRoute::Scan { cursors, part } => {
-                if !context.has_room(part.node) {
-                    return CommandOutcome::PutBack(InputProgress::AwaitsRoom);
-                }
-                let mut dispatch = self.dispatch(client, command, part.node, 0);
-                if let Some(pending) = client.pending(dispatch.sequence) {
-                    *pending = Pending::Scan(cursors);
-                }
-                dispatch.safe = true;
-                context.send(dispatch, part.bytes);
-            }
-        }
-        CommandOutcome::Handled
-    }
-
-    fn send_parts(
-        &mut self,
-        client: &mut RedisClient,
-        command: &NodeCommand,
-        parts: Vec<CommandPart>,
-        rule: MergeRule,
-        context: &mut RequestContext<'_>,
-    ) {
-        let connection_key = self.connection_key(client);
-        let join = ReplyMerge::new(rule, command.read_only, parts.len());
-        let sequence = client.expect(Pending::Merging(Box::new(join)));
-        for (part, piece) in parts.into_iter().enumerate() {
-            let dispatch = Dispatch {
-                sequence,
-                part: part as u32,
-                node: piece.node,
-                connection_key,
-                replies: 1,
-                safe: command.read_only,
-                route: piece.route,
-                connection: None,
-            };
-            context.send(dispatch, piece.bytes);
-        }
-    }
-
-    /// Returns a connection key of this client alone.
-    pub(super) fn own_connection(
-        &self,
-        client: &mut RedisClient,
-        node: NodeIndex,
-    ) -> ConnectionKey {
-        let resp3 = client.protocol == resp::Protocol::Resp3;
-        let connection_key =
-            RedisConnectionProperties::of_client(resp3, client.id, client.database)
-                .connection_key();
-        if !client.own_connections.contains(&(node, connection_key)) {
-            client.own_connections.push((node, connection_key));
-        }
-        connection_key
-    }
-}
-
-/// Returns `true` if every node has room for all its parts.
-fn have_room(parts: &[CommandPart], context: &mut RequestContext<'_>) -> bool {
-    let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
-    for part in parts {
-        *counts.entry(part.node).or_default() += 1;
-    }
-    let counts: QueryCounts = counts.into_iter().collect();
-    context.has_room_for_all(&counts)
 }
 
 #[cfg(test)]

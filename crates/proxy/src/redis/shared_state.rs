@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use super::commands::Commands;
 use super::slot_map::SlotMap;
 use super::subscription_service::SubscriptionService;
+use super::tracking_service::TrackingService;
 use crate::config::{Limits, UnknownOutcome};
 use crate::figures::Clients;
 use crate::locks::lock_service::LockService;
@@ -59,6 +60,7 @@ pub(crate) struct RedisState {
     /// The locks, if the proxy keeps any.
     pub(crate) locks: Option<Arc<LockService>>,
     pub(crate) subscriptions: Arc<SubscriptionService>,
+    pub(crate) tracking: Arc<TrackingService>,
     /// Grows with each change of the knowledge.
     pub(crate) version: AtomicU64,
     /// How often the nodes have reported the slots.
@@ -92,7 +94,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 impl RedisState {
     pub(crate) fn new(setting: RedisOptions, kind: NodeKind, known: ClusterMetadata) -> RedisState {
+        let subscriptions = Arc::clone(&setting.subscriptions);
+        let tracking = TrackingService::new(subscriptions, setting.limits.tracked_keys);
         RedisState {
+            tracking: Arc::new(tracking),
             kind,
             nodes: setting.nodes,
             started: setting.started,

@@ -466,6 +466,8 @@ impl SubscriptionHub {
                 }
             }
             NodePush::Lost { node } => self.lost(node, now),
+            // They are for the other hub.
+            NodePush::Changed { .. } | NodePush::NewsLost { .. } => {}
         }
     }
 

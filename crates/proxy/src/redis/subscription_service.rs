@@ -4,7 +4,7 @@
 //! | from | to | what |
 //! |---|---|---|
 //! | a thread with clients | the [hub](super::subscription_hub) | a client wants to subscribe to names; one subscription has ended |
-//! | the hub | a thread with clients | the names are subscribed to, or cannot be; a message |
+//! | the hub | a thread with clients | the names are subscribed to, or cannot be; a message; news of [keys](super::tracking_service) that have changed |
 //!
 //! Invariants:
 //! 1. The hub counts each name of a [`HubRequest::Subscribe`] as one use, until a
@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::glob;
 use bytes::Bytes;
+use channels::client_tracking::ChangedKeys;
 use channels::{ChannelMessage, ChannelName, ChannelRegistry, EncodedMessage, SubscriptionKind};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
@@ -68,6 +69,29 @@ pub(crate) enum SubscriptionEvent {
         error: Bytes,
     },
     Message(Arc<IncomingMessage>),
+    /// Keys have changed that a client may keep, or another client whose news it gets (`redirected`).
+    Invalidated {
+        client: ClientId,
+        keys: ChangedKeys,
+        redirected: bool,
+    },
+    /// All keys may have changed.
+    AllInvalidated,
+    /// The nodes have been asked to tell of changes of keys; an error is a whole reply.
+    TrackingBegun(Result<(), Bytes>),
+}
+
+impl SubscriptionEvent {
+    /// Returns the bytes for which it counts while it waits.
+    fn bytes(&self) -> usize {
+        match self {
+            SubscriptionEvent::Message(message) => message.message.bytes(),
+            SubscriptionEvent::Invalidated {
+                keys: Some(keys), ..
+            } => keys.iter().map(|key| key.len() + 64).sum(),
+            _ => 0,
+        }
+    }
 }
 
 /// A message, as one subscription of the proxy has brought it.
@@ -109,7 +133,7 @@ impl IncomingMessage {
 struct Mailbox {
     events: Mutex<VecDeque<SubscriptionEvent>>,
     has_some: AtomicBool,
-    /// The bytes of its messages.
+    /// The bytes of its messages and news.
     bytes: AtomicUsize,
     waker: OnceLock<Arc<ThreadWaker>>,
 }
@@ -145,6 +169,11 @@ impl SubscriptionService {
             confirmed: RwLock::default(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the number of threads with clients.
+    pub(crate) fn threads(&self) -> usize {
+        self.mailboxes.len()
     }
 
     /// Sets the waker of a thread with clients.
@@ -187,11 +216,7 @@ impl SubscriptionService {
     /// Gives an event to a thread with clients.
     pub(crate) fn send(&self, thread: usize, event: SubscriptionEvent) {
         let mailbox = &self.mailboxes[thread];
-        if let SubscriptionEvent::Message(message) = &event {
-            mailbox
-                .bytes
-                .fetch_add(message.message.bytes(), Ordering::Relaxed);
-        }
+        mailbox.bytes.fetch_add(event.bytes(), Ordering::Relaxed);
         mailbox.events.lock().push_back(event);
         mailbox.has_some.store(true, Ordering::Release);
         if let Some(waker) = mailbox.waker.get() {
@@ -221,11 +246,8 @@ impl SubscriptionService {
         mailbox
             .has_some
             .store(!events.is_empty(), Ordering::Release);
-        if let Some(SubscriptionEvent::Message(message)) = &event {
-            mailbox
-                .bytes
-                .fetch_sub(message.message.bytes(), Ordering::Relaxed);
-        }
+        let bytes = event.as_ref().map_or(0, SubscriptionEvent::bytes);
+        mailbox.bytes.fetch_sub(bytes, Ordering::Relaxed);
         event
     }
 
@@ -296,7 +318,8 @@ impl SubscriptionService {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    fn wake_hub(&self) {
+    /// Wakes the hub's thread.
+    pub(crate) fn wake_hub(&self) {
         if let Some(hub) = self.hub.get() {
             hub.wake();
         }

@@ -1,4 +1,5 @@
-//! The thread that has the proxy's subscriptions: the [hub](super::subscription_hub) and its connections.
+//! The thread that has the proxy's subscriptions, and the news of keys: the [hub](super::subscription_hub) of the
+//! subscriptions, the [hub](super::tracking_hub) of the news, and their connections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,8 @@ use reactor::Network;
 use super::shared_state::RedisState;
 use super::subscription_hub::{HUB, SubscriptionHub};
 use super::subscription_service::SubscriptionService;
-use super::subscription_wire::{NodePush, SubscriptionOptions, SubscriptionWire};
+use super::subscription_wire::{NodePush, SubscriptionOptions, SubscriptionWire, news_key};
+use super::tracking_hub::TrackingHub;
 use super::wire::Options;
 use crate::config::Config;
 use crate::figures::BackendFigures;
@@ -34,6 +36,7 @@ pub(crate) struct SubscriptionThread<N: Network> {
     replies: Consumer<BackendReply>,
     pushes: Arc<Mutex<Vec<NodePush>>>,
     hub: SubscriptionHub,
+    tracking: TrackingHub,
     waker: Arc<ThreadWaker>,
     state: Arc<RedisState>,
     /// The version of the knowledge that the hub has.
@@ -86,6 +89,8 @@ impl<N: Network> SubscriptionThread<N> {
             Arc::clone(&state.subscriptions),
             state.patience,
         );
+        let service = Arc::clone(&state.tracking);
+        let tracking = TrackingHub::new(state.known().map, Arc::clone(&nodes), service);
         Ok(SubscriptionThread {
             network,
             connections: Backend::new(
@@ -99,6 +104,7 @@ impl<N: Network> SubscriptionThread<N> {
             replies: taken_replies,
             pushes,
             hub,
+            tracking,
             waker,
             started: state.started,
             state,
@@ -138,38 +144,49 @@ impl<N: Network> SubscriptionThread<N> {
     fn turn(&mut self, arena: &mut ReadArena, now: Duration) -> bool {
         let version = self.state.version.load(Ordering::Acquire);
         if std::mem::replace(&mut self.version, version) != version {
-            self.hub.set_map(self.state.known().map, now);
+            let map = self.state.known().map;
+            self.hub.set_map(Arc::clone(&map), now);
+            self.tracking.set_map(map, now);
         }
         for request in self.state.subscriptions.take_requests() {
             self.hub.handle(request, now);
         }
         self.hub.tick(now);
+        self.tracking.tick(now);
         self.hand_orders_over();
         let more = self.connections.turn(&mut self.network, arena, now);
         let mut is_old = false;
         while let Some(reply) = self.replies.take() {
             let state = &self.state;
             let known = |address| state.knows(address).then(|| state.nodes.place(address));
-            is_old |= self.hub.answered(reply, known, now);
+            is_old |= match reply.query.connection_key == news_key(reply.query.node) {
+                true => self.tracking.answered(reply, now),
+                false => self.hub.answered(reply, known, now),
+            };
         }
         if is_old {
             self.state.request_refresh();
         }
         for push in std::mem::take(&mut *self.pushes.lock()) {
-            self.hub.pushed(push, now);
+            if let Some(push) = self.tracking.pushed(push, now) {
+                self.hub.pushed(push, now);
+            }
         }
         self.hub.tick(now);
+        self.tracking.tick(now);
         more | self.hand_orders_over()
     }
 
-    /// Gives the connections the hub's commands, as far as there is room. Returns `true` if there were any.
+    /// Gives the connections the hubs' commands, as far as there is room. Returns `true` if there were any.
     fn hand_orders_over(&mut self) -> bool {
         let mut any = false;
-        while let Some(order) = self.hub.orders.pop_front() {
-            any = true;
-            if let Err(order) = self.orders.put(order) {
-                self.hub.orders.push_front(order);
-                break;
+        for orders in [&mut self.hub.orders, &mut self.tracking.orders] {
+            while let Some(order) = orders.pop_front() {
+                any = true;
+                if let Err(order) = self.orders.put(order) {
+                    orders.push_front(order);
+                    break;
+                }
             }
         }
         any
@@ -190,14 +207,14 @@ impl<N: Network> SubscriptionThread<N> {
         }
         self.waker.falls_asleep();
         let service = self.service();
-        if service.has_requests() || service.is_stopping() || self.connections.has_work() {
+        let has_work = self.tracking.is_outdated() || self.connections.has_work();
+        if service.has_requests() || service.is_stopping() || has_work {
             self.waker.is_awake();
             return Duration::ZERO;
         }
         let now = self.started.elapsed();
         let timeout = self.connections.timeout();
-        self.hub
-            .timeout(now)
-            .map_or(timeout, |due| due.min(timeout))
+        let due = [self.hub.timeout(now), self.tracking.timeout(now)];
+        due.into_iter().flatten().fold(timeout, Duration::min)
     }
 }

@@ -1,7 +1,10 @@
-//! A connection to a node that has subscriptions: the node sends messages on it that no request asked for.
+//! A connection to a node that has subscriptions, or that tells of changes of keys: the node sends messages on it
+//! that no request asked for.
 //!
-//! Each request changes one subscription. Its answer is the confirmation, which is a list as messages are;
-//! its first word tells which it is. The protocol is RESP2, which every node speaks.
+//! | connection | protocol | requests |
+//! |---|---|---|
+//! | with subscriptions | RESP2, which every node speaks | each changes one subscription. Its answer is the confirmation, which is a list as messages are; its first word tells which it is |
+//! | with the news of keys | RESP3, in which the news are pushes | `CLIENT TRACKING` |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +32,12 @@ pub(crate) enum NodePush {
     },
     /// The node has ended a subscription to a shard channel: another node has its slot.
     Ended { node: NodeIndex, name: Vec<u8> },
-    /// The connection has ended, and all subscriptions with it.
+    /// The connection with subscriptions has ended, and all of them with it.
     Lost { node: NodeIndex },
+    /// Keys have changed; `None`: all keys may have.
+    Changed { keys: Option<Vec<Box<[u8]>>> },
+    /// The connection with the news of keys has ended.
+    NewsLost { node: NodeIndex },
 }
 
 /// The settings of connections with subscriptions.
@@ -40,14 +47,24 @@ pub(crate) struct SubscriptionOptions {
     pub(crate) pushes: Arc<Mutex<Vec<NodePush>>>,
 }
 
-/// Returns the key of the only such connection to a node.
+/// Returns the key of the only connection to a node that has subscriptions.
 pub(crate) fn connection_key(node: NodeIndex) -> ConnectionKey {
     ConnectionKey(node.0.into())
+}
+
+/// Marks the key of a connection with the news of keys.
+const NEWS: u64 = 1 << 32;
+
+/// Returns the key of the only connection to a node that tells of changes of keys.
+pub(crate) fn news_key(node: NodeIndex) -> ConnectionKey {
+    ConnectionKey(NEWS | u64::from(node.0))
 }
 
 /// See the module documentation.
 pub(crate) struct SubscriptionWire {
     node: NodeIndex,
+    /// It is for the news of keys.
+    has_news: bool,
     pushes: Arc<Mutex<Vec<NodePush>>>,
     /// The requests that are under way, and when they were put; `None`: one of the proxy's own.
     flights: VecDeque<(Option<BackendQuery>, Duration)>,
@@ -61,6 +78,8 @@ enum NodeFrame {
     Push(NodePush),
     /// The answer to the oldest request.
     Answer,
+    /// Something that is of no interest.
+    Other,
 }
 
 impl Wire for SubscriptionWire {
@@ -74,12 +93,13 @@ impl Wire for SubscriptionWire {
     ) -> SubscriptionWire {
         let mut wire = SubscriptionWire {
             node: NodeIndex(connection_key.0 as u32),
+            has_news: connection_key.0 & NEWS != 0,
             pushes: Arc::clone(&options.pushes),
             flights: VecDeque::new(),
             parser: ReplyParser::new(),
             is_new: false,
         };
-        let request = greeting(&options.node, false);
+        let request = greeting(&options.node, wire.has_news);
         if !request.is_empty() {
             wire.is_new = true;
             wire.put_own(&request, pack, now);
@@ -113,6 +133,7 @@ impl Wire for SubscriptionWire {
             match self.read(&bytes).map_err(malformed)? {
                 NodeFrame::Push(push) => self.pushes.lock().push(push),
                 NodeFrame::Answer => self.answered(bytes, told)?,
+                NodeFrame::Other => {}
             }
         }
         Ok(())
@@ -135,7 +156,11 @@ impl Wire for SubscriptionWire {
 
 impl Drop for SubscriptionWire {
     fn drop(&mut self) {
-        self.pushes.lock().push(NodePush::Lost { node: self.node });
+        let node = self.node;
+        self.pushes.lock().push(match self.has_news {
+            true => NodePush::NewsLost { node },
+            false => NodePush::Lost { node },
+        });
     }
 }
 
@@ -146,6 +171,9 @@ impl SubscriptionWire {
     }
 
     fn read(&self, bytes: &[u8]) -> Result<NodeFrame, resp::reply::BadReply> {
+        if self.has_news {
+            return read_news(bytes);
+        }
         // Everything else is an answer.
         if !matches!(bytes.first(), Some(b'*' | b'>')) {
             return Ok(NodeFrame::Answer);
@@ -227,6 +255,31 @@ impl SubscriptionWire {
         }
         Ok(())
     }
+}
+
+/// Reads what came on a connection with the news of keys.
+fn read_news(bytes: &[u8]) -> Result<NodeFrame, resp::reply::BadReply> {
+    if bytes.first() != Some(&b'>') {
+        return Ok(NodeFrame::Answer);
+    }
+    let Value::Push(fields) = Value::decode(bytes)? else {
+        return Ok(NodeFrame::Other);
+    };
+    let [Value::Bulk(word), keys] = &fields[..] else {
+        return Ok(NodeFrame::Other);
+    };
+    if word != b"invalidate" {
+        return Ok(NodeFrame::Other);
+    }
+    let key = |key: &Value| match key {
+        Value::Bulk(key) => Some(Box::from(&key[..])),
+        _ => None,
+    };
+    let keys = match keys {
+        Value::Array(keys) => keys.iter().map(key).collect(),
+        _ => None,
+    };
+    Ok(NodeFrame::Push(NodePush::Changed { keys }))
 }
 
 /// Returns the request that changes a subscription.
@@ -334,6 +387,30 @@ mod tests {
         drop(wire);
         let lost = NodePush::Lost { node: NODE };
         assert_eq!(options.pushes.lock().last(), Some(&lost));
+    }
+
+    #[test]
+    fn news_of_keys_are_told_from_answers() {
+        let options = options(None);
+        let mut pack = OutBatch::default();
+        let key = news_key(NODE);
+        let mut wire = SubscriptionWire::open(&options, key, &mut pack, Duration::ZERO);
+        assert!(!wire.has_room());
+        let greeted = receive(&mut wire, b"%1\r\n+proto\r\n:3\r\n");
+        assert_eq!(greeted, Ok(vec![]));
+        assert!(wire.has_room());
+        put(&mut wire, SubscriptionChange::Begins, 1, b"any request");
+        let input = b"+OK\r\n>2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$0\r\n\r\n\
+            >2\r\n$10\r\ninvalidate\r\n_\r\n>1\r\n$5\r\nother\r\n";
+        assert_eq!(receive(&mut wire, input), Ok(vec![1]));
+        drop(wire);
+        let keys = Some(vec![b"a"[..].into(), Box::default()]);
+        let expected = vec![
+            NodePush::Changed { keys },
+            NodePush::Changed { keys: None },
+            NodePush::NewsLost { node: NODE },
+        ];
+        assert_eq!(std::mem::take(&mut *options.pushes.lock()), expected);
     }
 
     #[test]

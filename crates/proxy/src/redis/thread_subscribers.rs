@@ -10,6 +10,7 @@ use super::outcome::DeferredOutcome;
 use super::subscription_service::{
     HubRequest, OpenSubscription, SubscriptionEvent, SubscriptionService,
 };
+use super::thread_tracking::{ThreadTracking, news};
 use crate::runtime::protocol::DeferredReply;
 use crate::runtime::query::ClientId;
 
@@ -44,6 +45,7 @@ impl ThreadSubscribers {
     pub(crate) fn collect(
         &mut self,
         service: &SubscriptionService,
+        caching_clients: &mut ThreadTracking,
         into: &mut Vec<DeferredReply<DeferredOutcome>>,
     ) {
         if !self.has_events(service) {
@@ -87,6 +89,13 @@ impl ThreadSubscribers {
                         outcome: DeferredOutcome::Message(Arc::clone(&message)),
                     }));
                 }
+                SubscriptionEvent::Invalidated {
+                    client,
+                    keys,
+                    redirected,
+                } => into.push(news(client, keys, redirected)),
+                SubscriptionEvent::AllInvalidated => caching_clients.changed_all(into),
+                SubscriptionEvent::TrackingBegun(result) => caching_clients.begun(&result, into),
             }
         }
     }

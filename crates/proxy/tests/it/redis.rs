@@ -4,6 +4,7 @@
 
 mod admin;
 mod blocks;
+mod caching;
 mod clusters;
 mod commands;
 mod crossed;

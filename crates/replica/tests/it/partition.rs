@@ -514,11 +514,11 @@ fn leadership_is_handed_over_by_command_and_at_the_end() {
     let first = group.leader();
     let heir = (first + 1) % 3;
     let change = MembershipChange::Transfer(Some(group.nodes[heir]));
-    group.members[first]
-        .as_ref()
-        .unwrap()
-        .change(change, PATIENCE)
-        .unwrap();
+    // It is refused as long as the leader has not heard of the heir.
+    eventually_some("the leadership is handed over", || {
+        let leader = group.members[first].as_ref().unwrap();
+        leader.change(change, PATIENCE).ok()
+    });
     eventually_some("the heir leads", || {
         group.members[heir]
             .as_ref()

@@ -27,6 +27,9 @@ pub(crate) struct Executor {
     pub(crate) cluster: Option<Box<RuntimeNode>>,
     /// A long transaction that has ended, kept for its memory.
     pub(crate) ended: Option<Box<LongTransaction>>,
+    /// `true` if the input of the command that executes is the connection's own, and is given to a write of very
+    /// many keys afterwards.
+    pub(crate) gives_input: bool,
     /// Writes in slices whose connections have closed.
     pub(crate) closing_writes: Vec<SlicedWrite>,
     /// Finds commands that take long.

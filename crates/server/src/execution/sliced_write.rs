@@ -42,11 +42,16 @@ impl Executor {
         if !self.runs_in_slices() || !self.has_all_keys(command, args) {
             return false;
         }
-        let call = CommandCall::qualified(command, args, connection.session.database);
-        let call = call.unwrap_or_else(|| CommandCall::new(command, args));
-        let write = WriteOperations::Command(CommandWrite::new(call));
-        let write = SlicedWrite::new(write, self.new_holder());
-        self.continue_write(connection, Box::new(write));
+        let mut write = CommandWrite::new(command, connection.session.database);
+        if !self.gives_input {
+            write.copy_request(args);
+        }
+        let write = SlicedWrite::new(WriteOperations::Command(write), self.new_holder());
+        let write = Box::new(write);
+        match write.awaits_request() {
+            true => connection.pending = Some(PendingCommand::Write(write)),
+            false => self.continue_write(connection, write),
+        }
         true
     }
 

@@ -389,11 +389,11 @@ pub(super) const TABLE: &[MetricRow] = rows! {
     Stats "pubsubshard_channels", Gauge "kumiki_channels" ["kind" = "shard channel"] "As above."
         => Whole(|f| f.server.channels.names(SubscriptionKind::ShardChannel) as u64);
     Stats "tracking_total_keys", Gauge "kumiki_tracked_keys" "Keys that clients keep, as far as they are tracked."
-        => Whole(|f| f.server.tracking.keys_and_items().0 as u64);
+        => Whole(|f| f.server.tracking.keys.keys_and_items().0 as u64);
     Stats "tracking_total_items", Gauge "kumiki_tracked_items" "Pairs of such a key and a client."
-        => Whole(|f| f.server.tracking.keys_and_items().1 as u64);
+        => Whole(|f| f.server.tracking.keys.keys_and_items().1 as u64);
     Stats "tracking_total_prefixes", Gauge "kumiki_tracked_prefixes" "Prefixes of keys whose changes clients are sent."
-        => Whole(|f| f.server.tracking.prefixes() as u64);
+        => Whole(|f| f.server.tracking.prefixes.len() as u64);
     Stats "", Counter "kumiki_channel_messages_total"
         "Messages that were sent to subscribers of this node, each subscriber counted."
         => Whole(|f| f.traffic.messages);

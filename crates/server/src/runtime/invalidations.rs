@@ -7,18 +7,18 @@
 use std::sync::Arc;
 
 use base::Epoch;
+use channels::client_tracking::{
+    ChangedKeys, TrackedReads, write_broken_redirection, write_invalidation,
+};
 use reactor::Network;
-use resp::{Protocol, Writer};
 
 use super::Runtime;
 use crate::clients::ConnectedClient;
 use crate::connection::Connection;
 use crate::runtime_signal::RuntimeNews;
 use crate::session::ClientSession;
-use crate::tracking::{ChangedKeys, Invalidation, InvalidationNotice, TrackedReads};
+use crate::tracking::{Invalidation, InvalidationNotice};
 
-/// The channel on which clients that speak the older protocol get the news.
-const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// A client that waits for a reply, and has more notices than this, is sent the news that all keys may have
 /// changed.
 const MOST_NOTICES: usize = 1024;
@@ -50,7 +50,13 @@ impl<N: Network> Runtime<N> {
             Some(_) => Epoch(u64::MAX),
             None => complete,
         };
-        for invalidation in shared.tracking.release(complete) {
+        let mut invalidations = shared.tracking.release(complete);
+        let has_ended = || shared.partition.announces_all() || shared.tracking.clients() == 0;
+        if shared.tracking.misses_commits() && has_ended() {
+            shared.tracking.set_misses_commits(false);
+            invalidations.push(Invalidation::of_all());
+        }
+        for invalidation in invalidations {
             let concerned = |runtime: usize| {
                 let mut clients = invalidation.clients.iter();
                 invalidation.keys.is_none() || clients.any(|client| client.runtime == runtime)
@@ -69,14 +75,16 @@ impl<N: Network> Runtime<N> {
         }
     }
 
-    /// Returns the newest epoch of an event of a key, if this runtime sends these.
+    /// Returns the newest epoch of an event of a key, if this runtime sends these, or the first epoch if it waits for
+    /// commits that announce nothing.
     fn newest_event(&self) -> Option<Epoch> {
         if self.index != 0 {
             return None;
         }
         let shared = &self.executor.context.shared;
         let messages = shared.key_events.queue.waits_for();
-        messages.max(shared.tracking.queue.waits_for())
+        let missed = shared.tracking.misses_commits().then_some(Epoch(0));
+        messages.max(shared.tracking.queue.waits_for()).max(missed)
     }
 
     /// Returns the newest epoch whose durability an event of a key waits for here.
@@ -211,38 +219,12 @@ impl<N: Network> Runtime<N> {
 
 /// Writes a notice in the form in which the client understands it; nothing if it understands none.
 fn write_notice(session: &mut ClientSession, notice: &InvalidationNotice) {
-    let speaks_push = session.protocol == Protocol::Resp3;
-    let takes_messages = session.subscriptions.any();
+    let is_subscriber = session.subscriptions.any();
     let mut writer = session.writer();
     match notice {
-        InvalidationNotice::Broken { target } if speaks_push => {
-            writer.push(2);
-            writer.bulk(b"tracking-redir-broken");
-            writer.int(*target as i64);
-        }
+        InvalidationNotice::Broken { target } => write_broken_redirection(*target, &mut writer),
         InvalidationNotice::Changed { keys, redirected } => {
-            if speaks_push {
-                writer.push(2);
-                writer.bulk(b"invalidate");
-            } else if *redirected && takes_messages {
-                writer.push(3);
-                writer.bulk(b"message");
-                writer.bulk(CHANNEL);
-            } else {
-                return;
-            }
-            write_keys(keys.as_deref(), &mut writer);
+            write_invalidation(keys.as_deref(), *redirected, is_subscriber, &mut writer);
         }
-        InvalidationNotice::Broken { .. } => {}
-    }
-}
-
-fn write_keys(keys: Option<&[Box<[u8]>]>, writer: &mut Writer<'_>) {
-    match keys {
-        Some(keys) => {
-            writer.array(keys.len());
-            keys.iter().for_each(|key| writer.bulk(key));
-        }
-        None => writer.null_array(),
     }
 }

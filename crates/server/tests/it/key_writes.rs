@@ -110,6 +110,41 @@ fn many_keys_are_written_as_few_are() {
     assert_eq!(client.call(&["GET", "key:8"]), bulk("x"));
 }
 
+/// The command takes the client's input over, and what comes before it and behind it is executed as well.
+#[test]
+fn commands_around_it_are_executed_in_their_order() {
+    let served = ephemeral(one_thread());
+    let mut client = served.client();
+    for round in 0..5 {
+        let value = format!("value {round}");
+        client.send(&["SET", "around", &value]);
+        client.send(&["APPEND", "around", "!"]);
+        send(&mut client, &set_all("MSET", &value));
+        client.send(&["GET", "around"]);
+        client.send(&["GET", "key:8"]);
+        send(&mut client, &on_all("DEL"));
+        client.send(&["DBSIZE"]);
+        send(&mut client, &set_all("MSETNX", "next"));
+        send(&mut client, &on_all("UNLINK"));
+        client.send(&["GET", "key:8"]);
+        let count = int(KEYS as i64);
+        for expected in [
+            ok(),
+            int(value.len() as i64 + 1),
+            ok(),
+            bulk(&format!("{value}!")),
+            bulk(&value),
+            count.clone(),
+            int(1),
+            int(1),
+            count,
+            Reply::Null,
+        ] {
+            assert_eq!(client.reply(), expected, "round {round}");
+        }
+    }
+}
+
 /// Another client of the same thread is served between the slices, and sees all of a command or nothing.
 #[test]
 fn other_clients_are_served_while_many_keys_are_written() {

@@ -15,13 +15,23 @@ fn rust_clients_are_refused_the_same_and_other_keys_are_serializable() {
     let client = connect(cluster.fabrics());
     let keys = KEYS.map(str::as_bytes);
     let put = |key| Op::put(key, b"v");
-    let refused = |outcome: Result<Vec<OwnedReply>, Error>| {
-        let unsupported = matches!(&outcome, Err(Error::Aborted(Abort::Unsupported { .. })));
-        assert!(unsupported, "{outcome:?}");
+    let refused = |outcome: Result<Vec<OwnedReply>, Error>, named: &str| {
+        let Err(Error::Aborted(Abort::Unsupported { what })) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(what.contains(named), "{named} in {what}");
     };
-    refused(client.execute(&[put(keys[0]), put(b"other")]));
-    refused(client.execute(&[put(keys[0]), Op::Get { key: keys[1] }]));
-    refused(client.execute_holding(&[put(keys[0]), put(keys[1])]));
+    refused(
+        client.execute(&[put(keys[0]), put(b"other")]),
+        "'other' is not",
+    );
+    let written = format!("'{}' is written", KEYS[0]);
+    refused(
+        client.execute(&[put(keys[0]), Op::Get { key: keys[1] }]),
+        &written,
+    );
+    let held = format!("'{}', holds nothing", KEYS[0]);
+    refused(client.execute_holding(&[put(keys[0]), put(keys[1])]), &held);
     assert_eq!(
         client.mget(&keys).expect("they are read"),
         [const { None }; 4]
@@ -63,13 +73,21 @@ fn rust_clients_are_refused_the_same_and_other_keys_are_serializable() {
 /// Commands that are refused, alone or in a block, with words of the answer.
 const REFUSED: &[(&[&[&str]], &str)] = &[
     (&[&["MSET", "ra:x", "1", "other", "1"]], "and others"),
-    (&[&["MGET", "ra:x", "other"]], "and others"),
+    (
+        &[&["MGET", "ra:x", "other"]],
+        "'ra:x' is one, 'other' is not",
+    ),
     (
         &[&["SET", "ra:x", "1"], &["SET", "other", "1"]],
         "and others",
     ),
     (&[&["GET", "ra:x"], &["DBSIZE"]], "and others"),
     (&[&["SET", "ra:x", "1"], &["GET", "ra:y"]], "read and write"),
+    (&[&["GET", "ra:x"], &["DEL", "ra:y"]], "'ra:y' is written"),
+    (
+        &[&["SET", "ra:x", "1"], &["SADD", "ra:y", "1"]],
+        "an operation on 'ra:y'",
+    ),
     (&[&["INCR", "ra:x"], &["SET", "ra:y", "1"]], "counters"),
     (&[&["GET", "ra:x"], &["APPEND", "ra:y", "1"]], "counters"),
     (
@@ -155,4 +173,6 @@ fn what_is_refused_does_not_depend_on_where_keys_are() {
         check_what_is_refused(&mut client);
         check_watches(&mut client, &mut other);
     }
+    let refused = Client::connect(alone.address).told("LPUSH ra:x 1");
+    assert!(refused.contains("have strings only"), "{refused}");
 }

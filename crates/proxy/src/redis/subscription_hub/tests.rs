@@ -102,7 +102,7 @@ impl Scene {
             match event {
                 SubscriptionEvent::Subscribed { sequence, .. } => confirmed.push(sequence),
                 SubscriptionEvent::Refused { sequence, .. } => refused.push(sequence),
-                SubscriptionEvent::Message(_) => panic!("no client subscribes"),
+                _ => panic!("no client subscribes"),
             }
         }
         (confirmed, refused)

@@ -382,7 +382,7 @@ pub(super) const PARAMETERS: &[ConfigParameter] = &[
     fixed("tls-port", |state| state.tls_port.to_string()),
     ConfigParameter {
         name: "tracking-table-max-keys",
-        show: |state| state.tracking.most_keys().to_string(),
+        show: |state| state.tracking.keys.most().to_string(),
         change: Integer {
             least: 0,
             greatest: i64::MAX,
