@@ -65,8 +65,10 @@ pub(crate) enum CliCommand {
     /// Run experiments and report them, with the program kumiki-bench in this program's directory.
     #[command(disable_help_flag = true)]
     Bench(crate::bench::Bench),
-    /// Bring keys from a file of Redis or Valkey to a running server.
-    Import(crate::import_command::ImportOptions),
+    /// Bring keys of Redis or Valkey to a running server: from a file, or from a running Redis.
+    Import(Box<crate::import_command::ImportOptions>),
+    /// Write the keys of a running server to a file of Redis.
+    Export(crate::export_command::ExportOptions),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(crate::check::CheckOptions),
     /// Query tables of pages in SQL, or serve clients of PostgreSQL.

@@ -12,9 +12,9 @@
 //! | modules | what |
 //! |---|---|
 //! | `argument_values`, `output`, `progress`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
-//! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection` | what several commands open: files, devices, a cluster, tables, a connection to a node |
+//! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection`, `snapshot` | what several commands open: files, devices, a cluster, tables, a connection to a node, a snapshot of its keys |
 //! | `read_atomic_options`, `replication_options`, `serve_options`, `proxy_locks` | options of a command with many of them |
-//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `import_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
+//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `import_command`, `export_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
 //! | `cli` | the command line that has them all |
 
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ mod config_rewrite;
 mod data_directory;
 mod descriptors;
 mod disk_layer;
+mod export_command;
 mod hidden_passwords;
 mod import_command;
 mod logging;
@@ -51,6 +52,7 @@ mod replication_options;
 mod serve;
 mod serve_options;
 mod signals;
+mod snapshot;
 #[cfg_attr(not(feature = "sql"), path = "without_sql.rs")]
 mod sql_command;
 mod table_location;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
             | cli::CliCommand::Cluster(_)
             | cli::CliCommand::Pages(_)
             | cli::CliCommand::Import(_)
+            | cli::CliCommand::Export(_)
     ) {
         hidden_passwords::hide();
     }
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         cli::CliCommand::Pages(options) => pages_command::run(&options, &log),
         cli::CliCommand::Check(options) => check::check(&options),
         cli::CliCommand::Import(options) => import_command::run(&options),
+        cli::CliCommand::Export(options) => export_command::run(&options),
         cli::CliCommand::Sql(options) => sql_command::run(&options, &log),
     };
     match done {

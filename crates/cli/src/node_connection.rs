@@ -35,10 +35,29 @@ pub(crate) struct CredentialOptions {
     tls: NodeTlsOptions,
 }
 
-/// The password for nodes, and the settings of TLS, as far as there are any.
+/// The password for nodes with the name of its user, and the settings of TLS, as far as there are any.
 pub(crate) struct Credentials {
+    user: Option<String>,
     password: Option<String>,
     tls: Option<ClientTls>,
+}
+
+impl Credentials {
+    /// Returns those of a user, without TLS.
+    pub(crate) fn of_user(user: Option<String>, password: Option<String>) -> Credentials {
+        Credentials {
+            user,
+            password,
+            tls: None,
+        }
+    }
+
+    /// Returns the words of the command by which a connection authenticates itself, if it has to.
+    pub(crate) fn authentication(&self) -> Option<Vec<&str>> {
+        let password = self.password.as_deref()?;
+        let user = self.user.as_deref();
+        Some(["AUTH"].into_iter().chain(user).chain([password]).collect())
+    }
 }
 
 impl CredentialOptions {
@@ -50,6 +69,7 @@ impl CredentialOptions {
         let given = passwords::given(self.password.as_ref(), self.password_file.as_deref())?;
         let tls = self.tls.files().as_ref().map(ClientTls::load).transpose();
         Ok(Credentials {
+            user: None,
             password: given.or_else(|| std::env::var("KUMIKI_PASSWORD").ok()),
             tls: tls.map_err(|error| error.to_string())?,
         })
@@ -79,8 +99,8 @@ impl NodeConnection {
             buffer: Vec::new(),
             parser: ReplyParser::new(),
         };
-        if let Some(password) = &credentials.password {
-            let greeted = connection.ask(&["AUTH", password], PATIENCE);
+        if let Some(words) = credentials.authentication() {
+            let greeted = connection.ask(&words, PATIENCE);
             greeted.map_err(|error| format!("{address} refuses the password: {error}"))?;
         }
         Ok(connection)

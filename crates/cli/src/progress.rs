@@ -33,6 +33,50 @@ impl ProgressLine {
     }
 }
 
+/// Shows a text that changes: on a terminal in place, otherwise as a line at intervals.
+pub(crate) struct StatusLine {
+    bar: Option<ProgressBar>,
+    told: Option<Instant>,
+}
+
+impl StatusLine {
+    pub(crate) fn new() -> StatusLine {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::no_length();
+            bar.set_style(style("{msg}"));
+            bar
+        });
+        StatusLine { bar, told: None }
+    }
+
+    /// Shows the text, if it is time.
+    pub(crate) fn show(&mut self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_owned());
+            bar.tick();
+        } else if self.told.is_none_or(|told| told.elapsed() >= TELLING) {
+            eprintln!("{text}");
+            self.told = Some(Instant::now());
+        }
+    }
+
+    /// Writes a line that stays.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a sensible template")
 }

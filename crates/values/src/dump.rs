@@ -33,6 +33,7 @@ mod block_entry;
 mod decode;
 mod encode;
 mod file;
+mod file_writer;
 mod intset;
 mod listpack;
 mod lzf;
@@ -48,6 +49,7 @@ use crc::{CRC_64_REDIS, Crc, Table};
 
 use crate::call::StoredBlock;
 pub use file::{RdbError, RdbItem, RdbReader, RdbValue};
+pub use file_writer::{RdbRelease, RdbWriteError, RdbWriter};
 pub use payload::{DecodeContext, DumpedValue, PayloadError};
 use reader::PayloadReader;
 use value_type::{HASH_DEADLINES, HASH_DEADLINES_LISTPACK};

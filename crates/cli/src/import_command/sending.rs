@@ -32,9 +32,14 @@ const PASSING: &[&str] = &[
     "BUSY",
 ];
 
+/// Returns `true` if the command that was answered with this error may succeed later.
+pub(super) fn is_passing(error: &str) -> bool {
+    PASSING.contains(&error.split(' ').next().unwrap_or_default())
+}
+
 /// A key, or a library of functions, as the command that writes it.
 pub(super) struct Entry {
-    /// Where it begins in the file.
+    /// Its place among the entries: the byte of the file at which it begins, or another number that grows.
     position: u64,
     name: Vec<u8>,
     slot: u16,
@@ -56,6 +61,12 @@ impl Entry {
     /// A library of functions, with its source.
     pub(super) fn library(position: u64, source: &[u8]) -> Entry {
         let args: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", source];
+        Entry::new(position, b"functions", &args)
+    }
+
+    /// Libraries of functions, as `FUNCTION DUMP` has answered them.
+    pub(super) fn libraries(position: u64, payload: &[u8]) -> Entry {
+        let args: [&[u8]; 4] = [b"FUNCTION", b"RESTORE", payload, b"REPLACE"];
         Entry::new(position, b"functions", &args)
     }
 
@@ -252,11 +263,9 @@ impl Connections {
                     match replies.next() {
                         Some(Value::Error(error)) => {
                             let error = String::from_utf8_lossy(&error).into_owned();
-                            let word = error.split(' ').next().unwrap_or_default();
-                            if !self.target.note_move(&error) && !PASSING.contains(&word) {
+                            if !self.target.note_move(&error) && !is_passing(&error) {
                                 return Err(format!(
-                                    "byte {}: {node} refuses '{}': {error}",
-                                    entry.position,
+                                    "{node} refuses '{}': {error}",
                                     String::from_utf8_lossy(&entry.name)
                                 ));
                             }

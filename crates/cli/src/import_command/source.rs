@@ -7,21 +7,14 @@ use std::path::Path;
 use values::dump::{RdbError, RdbReader};
 
 /// The length of the longest value, which is also that of the longest argument of a command.
-const LONGEST: usize = 512 << 20;
+pub(super) const LONGEST: usize = 512 << 20;
 /// The number of bytes that are read of the file at a time.
-const READ: usize = 1 << 20;
+pub(super) const READ: usize = 1 << 20;
 
 /// Opens the file, whose first item is at the returned reader's position.
 pub(super) fn open(path: &Path) -> Result<RdbReader<BufReader<File>>, String> {
-    let text = path.to_string_lossy();
-    if text.starts_with("redis://") || text.starts_with("rediss://") {
-        return Err(
-            "a running server cannot be imported from directly: save its data with \
-             'redis-cli --rdb dump.rdb', and import that file"
-                .to_owned(),
-        );
-    }
-    let file = File::open(path).map_err(|error| format!("cannot open {text}: {error}"))?;
+    let file =
+        File::open(path).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
     RdbReader::new(BufReader::with_capacity(READ, file), LONGEST)
         .map_err(|error| refused(path, &error))
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::slot::SLOTS;
+use cluster::slot::{self, SLOTS};
 use parking_lot::Mutex;
 use resp::Value;
 use resp::command::write_command;
@@ -28,6 +28,24 @@ struct Routes {
     first: SocketAddr,
     /// The nodes of slots, as far as they are others.
     slots: HashMap<u16, SocketAddr>,
+}
+
+/// What a target refuses to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TargetLimits {
+    /// The number of databases.
+    pub(super) databases: u64,
+    /// The length of the longest argument of a command in bytes.
+    pub(super) longest_argument: u64,
+}
+
+/// The keys of a database that a node has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeDatabase {
+    pub(super) node: SocketAddr,
+    pub(super) number: u64,
+    /// The number of the keys.
+    pub(super) keys: u64,
 }
 
 impl Target {
@@ -60,6 +78,23 @@ impl Target {
         routes.slots.get(&slot).copied().unwrap_or(routes.first)
     }
 
+    /// Returns the node of a key, as far as is known.
+    pub(super) fn node_of(&self, key: &[u8]) -> SocketAddr {
+        self.node(slot::of(key))
+    }
+
+    /// Returns the node that was named.
+    pub(super) fn first_node(&self) -> SocketAddr {
+        self.routes.lock().first
+    }
+
+    /// Returns all nodes.
+    fn nodes(&self) -> BTreeSet<SocketAddr> {
+        let routes = self.routes.lock();
+        let others = routes.slots.values().copied();
+        others.chain([routes.first]).collect()
+    }
+
     /// Notes where a slot is, of the text of an error that says so. Returns `true` if it is one.
     pub(super) fn note_move(&self, error: &str) -> bool {
         let mut words = error.split(' ');
@@ -82,17 +117,77 @@ impl Target {
         NodeConnection::connect(node, &self.credentials)
     }
 
+    /// Returns the target's limits.
+    ///
+    /// # Errors
+    /// The text says why they are not known.
+    pub(super) fn limits(&self) -> Result<TargetLimits, String> {
+        let node = self.first_node();
+        let mut connection = self.open(node)?;
+        let mut parameter = |name: &str| {
+            let mut command = Vec::new();
+            write_command(&mut command, &[b"CONFIG", b"GET", name.as_bytes()]);
+            let replies = connection.pipeline(&command, 1, PATIENCE);
+            let replies = replies.map_err(|error| format!("{node}: {error}"))?;
+            let value = match &replies[..] {
+                [Value::Array(pair)] => match &pair[..] {
+                    [_, Value::Bulk(value)] => std::str::from_utf8(value).ok(),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let value = value.and_then(|value| value.parse().ok());
+            value.ok_or_else(|| format!("{node}: its answer to CONFIG GET {name}: {replies:?}"))
+        };
+        Ok(TargetLimits {
+            databases: parameter("databases")?,
+            longest_argument: parameter("proto-max-bulk-len")?,
+        })
+    }
+
+    /// Returns the databases that have keys.
+    ///
+    /// # Errors
+    /// The text says why they are not known.
+    pub(super) fn databases_with_keys(
+        &self,
+        patience: Duration,
+    ) -> Result<Vec<NodeDatabase>, String> {
+        let mut found = Vec::new();
+        for node in self.nodes() {
+            let text = self.open(node)?.ask(&["INFO", "keyspace"], patience);
+            let text = text.map_err(|error| format!("{node}: {error}"))?;
+            found.extend(text.lines().filter_map(|line| {
+                let (number, rest) = line.strip_prefix("db")?.split_once(":keys=")?;
+                let keys = rest.split(',').next()?;
+                Some(NodeDatabase {
+                    node,
+                    number: number.parse().ok()?,
+                    keys: keys.trim().parse().ok()?,
+                })
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Deletes all keys.
+    ///
+    /// # Errors
+    /// The text says which node refuses.
+    pub(super) fn delete_all(&self, patience: Duration) -> Result<(), String> {
+        for node in self.nodes() {
+            let answer = self.open(node)?.ask(&["FLUSHALL"], patience);
+            answer.map_err(|error| format!("{node}: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// Checks that no node has keys in these databases.
     ///
     /// # Errors
     /// The text says which node has some, or why it is not known.
     pub(super) fn check_empty(&self, databases: &BTreeSet<u64>) -> Result<(), String> {
-        let nodes: BTreeSet<SocketAddr> = {
-            let routes = self.routes.lock();
-            let others = routes.slots.values().copied();
-            others.chain([routes.first]).collect()
-        };
-        for node in nodes {
+        for node in self.nodes() {
             let told = |error: String| format!("{node}: {error}");
             let mut connection = self.open(node)?;
             for number in databases {

@@ -2,14 +2,13 @@
 //!
 //! | step | what |
 //! |---|---|
-//! | 1 | the server is asked for a snapshot (`snapshot`), which it holds for this connection |
+//! | 1 | the server is asked for a snapshot (`crate::snapshot`), which it holds for this connection |
 //! | 2 | its entries come in the order of keys, some pieces ahead, and become rows (`rows`) |
 //! | 3 | rows become pages of a table that no reader sees before the last one is durable |
 //!
 //! If the export ends before that, the tables stay as they were.
 
 mod rows;
-mod snapshot;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,9 +24,9 @@ use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
+use crate::snapshot::{Snapshot, SnapshotKeys};
 use crate::table_location::{TableLocation, resolve_as};
 use rows::{LongValues, Rows};
-use snapshot::{Snapshot, SnapshotKeys};
 
 /// Options of `kumiki pages export`.
 #[derive(Args, Debug)]

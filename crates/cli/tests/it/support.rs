@@ -7,6 +7,7 @@ pub(crate) mod cluster;
 pub(crate) mod cql;
 pub(crate) mod drivers;
 pub(crate) mod files;
+pub(crate) mod keys;
 pub(crate) mod process;
 pub(crate) mod replicas;
 pub(crate) mod transfers;

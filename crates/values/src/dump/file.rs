@@ -47,12 +47,12 @@ const SLOT: u8 = 244;
 const MODULE: u8 = 247;
 const IDLE_TIME: u8 = 248;
 const FREQUENCY: u8 = 249;
-const PROPERTY: u8 = 250;
-const SIZES: u8 = 251;
-const DEADLINE_MS: u8 = 252;
+pub(super) const PROPERTY: u8 = 250;
+pub(super) const SIZES: u8 = 251;
+pub(super) const DEADLINE_MS: u8 = 252;
 const DEADLINE_SECONDS: u8 = 253;
-const DATABASE: u8 = 254;
-const END: u8 = 255;
+pub(super) const DATABASE: u8 = 254;
+pub(super) const END: u8 = 255;
 
 /// Valkey's type of hashes with deadlines of fields.
 const VALKEY_HASH: u8 = 22;

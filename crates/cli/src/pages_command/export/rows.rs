@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use clap::ValueEnum;
 use pages::PageSize;
 
-use super::snapshot::Entry;
+use crate::snapshot::Entry;
 
 /// The end of the year 9999, in milliseconds since the Unix epoch. A later deadline becomes this
 /// one, because other programs do not know later times.

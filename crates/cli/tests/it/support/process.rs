@@ -1,9 +1,13 @@
 //! The binary under test as a server, a proxy, and a command that ends.
 
 use std::ffi::OsStr;
+use std::fs::{File, read_to_string};
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use testkit::eventually;
 use testkit::process::{Server, finished};
 
 /// Returns the binary under test.
@@ -43,4 +47,56 @@ pub(crate) fn proxy<A: AsRef<OsStr>>(args: &[A]) -> Server {
 /// errors.
 pub(crate) fn run(args: &[&str]) -> (Option<i32>, String, String) {
     finished(kumiki().args(args))
+}
+
+/// A command that runs in the background. It is killed when this is dropped.
+pub(crate) struct Background {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Background {
+    /// Starts the binary with these arguments, in a directory of its own.
+    pub(crate) fn start(args: &[&str]) -> Background {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = |name| File::create(directory.path().join(name)).expect("a file");
+        let child = kumiki()
+            .args(args)
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(file("output.txt"))
+            .stderr(file("errors.txt"))
+            .spawn()
+            .expect("it starts");
+        Background { child, directory }
+    }
+
+    /// Returns what it has printed, errors included.
+    pub(crate) fn said(&self) -> String {
+        let text = |name| read_to_string(self.directory.path().join(name)).unwrap_or_default();
+        text("output.txt") + &text("errors.txt")
+    }
+
+    /// Returns `true` if it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("its state").is_some()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signal");
+    }
+
+    /// Waits for its end. Returns its exit code, and what it has printed.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        eventually("the command ends", || self.has_ended());
+        let status = self.child.wait().expect("its end");
+        (status.code(), self.said())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -14,24 +14,24 @@ const AHEAD: usize = 3;
 const NEXT: &[&[u8]] = &[b"KUMIKI.SNAPSHOT", b"NEXT"];
 
 /// The keys that a snapshot has.
-pub(super) struct SnapshotKeys<'a> {
-    pub(super) database: u16,
+pub(crate) struct SnapshotKeys<'a> {
+    pub(crate) database: u16,
     /// The pattern that they match.
-    pub(super) pattern: Option<&'a str>,
+    pub(crate) pattern: Option<&'a str>,
     /// `true` if they may be those of a replica that does not lead.
-    pub(super) stale: bool,
+    pub(crate) stale: bool,
 }
 
 /// A server's snapshot. It ends with the connection.
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     connection: NodeConnection,
     /// The view has everything up to this epoch.
-    pub(super) epoch: i64,
+    pub(crate) epoch: i64,
     /// Its time, milliseconds since the Unix epoch.
-    pub(super) time_ms: i64,
+    pub(crate) time_ms: i64,
     /// The partition that it is of, and the number of partitions.
-    pub(super) partition: i64,
-    pub(super) partitions: i64,
+    pub(crate) partition: i64,
+    pub(crate) partitions: i64,
     keys: Option<u64>,
     /// Pieces that were requested and have not come.
     under_way: usize,
@@ -40,19 +40,19 @@ pub(super) struct Snapshot {
 
 /// A key in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) key: Vec<u8>,
-    pub(super) kind: Vec<u8>,
+pub(crate) struct Entry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Vec<u8>,
     /// A string, or the payload of another value; `None`: it has none.
-    pub(super) value: Option<Vec<u8>>,
+    pub(crate) value: Option<Vec<u8>>,
     /// Milliseconds since the Unix epoch.
-    pub(super) expires_ms: Option<i64>,
-    pub(super) version: i64,
+    pub(crate) expires_ms: Option<i64>,
+    pub(crate) version: i64,
 }
 
 impl Snapshot {
     /// Begins a snapshot.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         mut connection: NodeConnection,
         selection: &SnapshotKeys<'_>,
     ) -> Result<Snapshot, String> {
@@ -89,12 +89,12 @@ impl Snapshot {
     }
 
     /// Returns the approximate number of entries, if it is known.
-    pub(super) fn expected(&self) -> Option<u64> {
+    pub(crate) fn expected(&self) -> Option<u64> {
         self.keys
     }
 
     /// Returns the next entries, which may be none; `None` behind the last ones.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<Entry>>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Entry>>, String> {
         if self.at_end {
             return Ok(None);
         }
