@@ -2,14 +2,14 @@
 //!
 //! | bits | field |
 //! |---|---|
-//! | 24, 25 | what is tracked: 0 nothing, 1 the last use, 2 the frequency |
-//! | 0…23 | the last use: the clock of uses, in seconds |
-//! | 8…23 | the frequency: the minute, by the same clock, at which its counter was counted down last |
-//! | 0…7 | the frequency: its counter |
+//! | 0…23 | under a policy by last use: the clock, in seconds |
+//! | 8…23 | under a policy by frequency: the minute, by the same clock, at which the counter was counted down last |
+//! | 0…7 | under a policy by frequency: the counter |
 //!
 //! The clocks and the formulas are those of Redis. The counter is logarithmic: the more uses were counted, the less
 //! likely is the next one to be. It is counted down by the minutes without use. A clock begins again after 194 days
-//! (seconds) and 45 days (minutes); a key that was not used for longer counts as used later.
+//! (seconds) and 45 days (minutes); a key that was not used for longer counts as used later. Zero says that nothing
+//! is known. As in Redis, a stamp does not say under which of the two kinds of policies it was made.
 
 use base::eviction::{EvictionOrder, EvictionPolicy, EvictionSettings};
 
@@ -18,7 +18,6 @@ pub(crate) const NEW_COUNTER: u8 = 5;
 
 const CLOCK: u32 = (1 << 24) - 1;
 const MINUTES: u32 = (1 << 16) - 1;
-const TRACKING_SHIFT: u32 = 24;
 
 /// What is tracked of the use of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -57,29 +56,29 @@ impl UseTracking {
 pub(crate) struct AccessStamp(pub(crate) u32);
 
 impl AccessStamp {
-    fn new(tracking: UseTracking, bits: u32) -> AccessStamp {
-        AccessStamp((tracking as u32) << TRACKING_SHIFT | bits & CLOCK)
-    }
-
-    fn is_of(self, tracking: UseTracking) -> bool {
-        self.0 >> TRACKING_SHIFT == tracking as u32
+    /// Returns the stamp, or `unknown` if it says nothing.
+    fn or(self, unknown: AccessStamp) -> AccessStamp {
+        match self.0 {
+            0 => unknown,
+            _ => self,
+        }
     }
 
     /// Returns the stamp of a key that was used last at this time.
     pub(crate) fn used_at(time_ms: u64) -> AccessStamp {
-        Self::new(UseTracking::LastUse, (time_ms / 1000) as u32)
+        AccessStamp((time_ms / 1000) as u32 & CLOCK)
     }
 
     /// Returns the stamp of a key that was not used for so many seconds before this time.
     pub(crate) fn idle_for(time_ms: u64, seconds: u32) -> AccessStamp {
         let now = (time_ms / 1000) as u32;
-        Self::new(UseTracking::LastUse, now.wrapping_sub(seconds.min(CLOCK)))
+        AccessStamp(now.wrapping_sub(seconds.min(CLOCK)) & CLOCK)
     }
 
     /// Returns the stamp of a key with this counter at this time.
     pub(crate) fn counted_at(time_ms: u64, counter: u8) -> AccessStamp {
         let minutes = (time_ms / 60_000) as u32 & MINUTES;
-        Self::new(UseTracking::Frequency, minutes << 8 | u32::from(counter))
+        AccessStamp(minutes << 8 | u32::from(counter))
     }
 
     /// Returns the stamp of a key that comes into being at this time.
@@ -93,20 +92,14 @@ impl AccessStamp {
 
     /// Returns the seconds since the last use. A key whose last use was not tracked counts as used at `since_ms`.
     pub(crate) fn idle_seconds(self, time_ms: u64, since_ms: u64) -> u32 {
-        let stamp = match self.is_of(UseTracking::LastUse) {
-            true => self,
-            false => Self::used_at(since_ms),
-        };
+        let stamp = self.or(Self::used_at(since_ms));
         (Self::used_at(time_ms).0.wrapping_sub(stamp.0)) & CLOCK
     }
 
     /// Returns the counter as it is at this time. A key whose frequency was not tracked counts as new at
     /// `since_ms`.
     pub(crate) fn counter(self, settings: &EvictionSettings, time_ms: u64, since_ms: u64) -> u8 {
-        let stamp = match self.is_of(UseTracking::Frequency) {
-            true => self,
-            false => Self::counted_at(since_ms, NEW_COUNTER),
-        };
+        let stamp = self.or(Self::counted_at(since_ms, NEW_COUNTER));
         let counter = stamp.0 as u8;
         if settings.decay_minutes == 0 {
             return counter;
@@ -150,8 +143,6 @@ mod tests {
         assert_eq!(AccessStamp::idle_for(5_000, 9).idle_seconds(6_000, 0), 10);
         let never = AccessStamp::default();
         assert_eq!(never.idle_seconds(20_000, 5_000), 15);
-        let counted = AccessStamp::counted_at(0, 9);
-        assert_eq!(counted.idle_seconds(20_000, 5_000), 15);
     }
 
     #[test]
@@ -168,8 +159,8 @@ mod tests {
         assert_eq!([12, 13, 16].map(|minute| at(&settings, minute)), [7, 6, 5]);
         settings.decay_minutes = 0;
         assert_eq!(at(&settings, 5000), 7);
-        let untracked = AccessStamp::used_at(0);
-        assert_eq!(untracked.counter(&settings, MINUTE, 0), NEW_COUNTER);
+        let unknown = AccessStamp::default();
+        assert_eq!(unknown.counter(&settings, MINUTE, 0), NEW_COUNTER);
     }
 
     /// Redis's documentation: with a factor of 10, about 10 after 100 uses, 18 after 1000, 142 after 100,000.

@@ -102,11 +102,13 @@ impl HintTable {
         self.bucket_at((product >> 64) as usize)
     }
 
+    /// Returns a bucket by its number.
     fn bucket_at(&self, number: usize) -> &Bucket {
         debug_assert!(number < self.buckets);
-        // SAFETY: the mapping is page-aligned, zeroed (valid buckets) and this bucket lies within it; it
+        let at = number * size_of::<Bucket>();
+        // SAFETY: the mapping is page-aligned, zeroed (a valid bucket) and `at` lies within it; it
         // is only ever accessed as atomics.
-        unsafe { &*self.memory.as_ptr().cast::<Bucket>().add(number) }
+        unsafe { &*self.memory.as_ptr().add(at).cast::<Bucket>() }
     }
 }
 
@@ -241,9 +243,9 @@ impl Lookaside {
     /// records of [`SAMPLED_BUCKETS`]. They may be dead.
     pub(crate) fn sample(&self, random: u64, mut visit: impl FnMut(RecordRef) -> bool) {
         let table = self.table();
-        let first = random as usize % table.buckets;
+        let first = random as usize;
         for step in 0..SAMPLED_BUCKETS.min(table.buckets) {
-            let bucket = table.bucket_at((first + step) % table.buckets);
+            let bucket = table.bucket_at(first.wrapping_add(step) % table.buckets);
             for slot in &bucket.entries {
                 let address = slot.load(Ordering::Acquire) & !(TAG | LOST);
                 if address == 0 {

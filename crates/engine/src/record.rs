@@ -5,9 +5,9 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | the [`Word`]: current version and marks |
-//! | 8 | 4 | key length |
-//! | 12 | 4 | the [`AccessStamp`] |
-//! | 16 | … | key |
+//! | 8 | 4 | bits 0…7: key length, or 255 if it is 255 or more; bits 8…31: the [`AccessStamp`] |
+//! | 12 | 4 | key length, if it is 255 or more |
+//! | … | … | key |
 //!
 //! A version is one allocation, 16-byte aligned, immutable once published but for `previous` and the last
 //! flag:
@@ -65,9 +65,13 @@ const HAS_TREE: u8 = 16;
 #[repr(C)]
 struct RecordHeader {
     word: Word,
-    key_len: u32,
-    stamp: AtomicU32,
+    /// The length of the key, if it is short, and the stamp.
+    packed: AtomicU32,
 }
+
+/// The length of a key that has a field of its own for it.
+const LONG_KEY: usize = 255;
+const STAMP_SHIFT: u32 = 8;
 
 #[repr(C, align(16))]
 struct VersionHeader {
@@ -89,11 +93,11 @@ impl VersionHeader {
 
 /// The sizes of small allocations are multiples of this.
 const ROUNDING: usize = 16;
-const RECORD_HEADER: usize = size_of::<RecordHeader>();
-/// The fields end before the padding that the alignment asks for.
+// The fields end before the padding that the alignments ask for.
+const RECORD_HEADER: usize = 12;
 const VERSION_HEADER: usize = 24;
 const _: () = assert!(align_of::<VersionTree>() == 8);
-const _: () = assert!(RECORD_HEADER == 16);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, packed) == RECORD_HEADER - 4);
 const _: () = assert!(std::mem::offset_of!(VersionHeader, flags) == VERSION_HEADER - 1);
 
 /// The version of every key that was never written.
@@ -117,23 +121,36 @@ unsafe impl Sync for RecordRef {}
 
 impl RecordRef {
     fn layout(key_len: usize) -> Layout {
-        Layout::from_size_align(RECORD_HEADER + key_len, 16).expect("a key's length is limited")
+        let size = (Self::key_offset(key_len) + key_len).max(size_of::<RecordHeader>());
+        Layout::from_size_align(size, 16).expect("a key's length is limited")
+    }
+
+    /// Returns the offset of a key of this length.
+    #[inline]
+    fn key_offset(key_len: usize) -> usize {
+        match key_len < LONG_KEY {
+            true => RECORD_HEADER,
+            false => RECORD_HEADER + size_of::<u32>(),
+        }
     }
 
     /// Returns a record whose key was never written.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let layout = Self::layout(key.len());
-        // SAFETY: the layout is not empty; the header and the key lie within it.
+        // SAFETY: the layout is not empty; the header, the length and the key lie within it.
         unsafe {
             let Some(at) = NonNull::new(alloc(layout).cast::<RecordHeader>()) else {
                 handle_alloc_error(layout)
             };
             at.write(RecordHeader {
                 word: Word::new(VersionRef::never().address()),
-                key_len: key.len() as u32,
-                stamp: AtomicU32::new(0),
+                packed: AtomicU32::new(key.len().min(LONG_KEY) as u32),
             });
-            let bytes = at.cast::<u8>().add(RECORD_HEADER);
+            if key.len() >= LONG_KEY {
+                let length = at.cast::<u8>().add(RECORD_HEADER).cast::<u32>();
+                length.write(key.len() as u32);
+            }
+            let bytes = at.cast::<u8>().add(Self::key_offset(key.len()));
             std::ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len());
             RecordRef(at)
         }
@@ -154,9 +171,37 @@ impl RecordRef {
     pub(crate) fn key<'p>(self) -> &'p [u8] {
         // SAFETY: contract 1; the key never changes. The lifetime is the caller's pin.
         unsafe {
-            let bytes = self.0.cast::<u8>().add(RECORD_HEADER);
-            std::slice::from_raw_parts(bytes.as_ptr(), self.0.as_ref().key_len as usize)
+            let key_len = self.key_len();
+            let bytes = self.0.cast::<u8>().add(Self::key_offset(key_len));
+            std::slice::from_raw_parts(bytes.as_ptr(), key_len)
         }
+    }
+
+    #[inline]
+    fn key_len(self) -> usize {
+        let short = self.header().packed.load(Ordering::Relaxed) as u8;
+        if usize::from(short) < LONG_KEY {
+            return short.into();
+        }
+        // SAFETY: contract 1; long keys have this field, which never changes, at a multiple of 4.
+        unsafe {
+            let length = self.0.cast::<u8>().add(RECORD_HEADER).cast::<u32>();
+            length.read() as usize
+        }
+    }
+
+    /// Returns what is known of the use of the key.
+    #[inline]
+    pub(crate) fn stamp(self) -> AccessStamp {
+        AccessStamp(self.header().packed.load(Ordering::Relaxed) >> STAMP_SHIFT)
+    }
+
+    /// Sets what is known of the use of the key. Of two threads that do so at the same time one has its way.
+    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
+        let packed = &self.header().packed;
+        // The other bits never change.
+        let short = packed.load(Ordering::Relaxed) & (1 << STAMP_SHIFT) - 1;
+        packed.store(short | stamp.0 << STAMP_SHIFT, Ordering::Relaxed);
     }
 
     /// Returns the version of a word that was loaded from this record.
@@ -193,19 +238,8 @@ impl RecordRef {
     /// Returns the bytes of memory, as allocators round them.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
-        let layout = Self::layout(self.header().key_len as usize);
+        let layout = Self::layout(self.key_len());
         layout.size().next_multiple_of(ROUNDING)
-    }
-
-    /// Returns what is known of the use of the key.
-    #[inline]
-    pub(crate) fn stamp(self) -> AccessStamp {
-        AccessStamp(self.header().stamp.load(Ordering::Relaxed))
-    }
-
-    /// Sets what is known of the use of the key.
-    pub(crate) fn set_stamp(self, stamp: AccessStamp) {
-        self.header().stamp.store(stamp.0, Ordering::Relaxed);
     }
 
     /// Takes the nodes of the trees of all versions, so that they can be freed in slices before the record is.
@@ -227,7 +261,7 @@ impl RecordRef {
     /// # Safety
     /// The record is in no structure, and no worker can have it any more.
     pub(crate) unsafe fn free(self) {
-        let layout = Self::layout(self.header().key_len as usize);
+        let layout = Self::layout(self.key_len());
         // SAFETY: by the caller; the versions are freed with their record.
         unsafe {
             let mut version = Some(Self::version(self.word().load()));
@@ -615,13 +649,25 @@ mod tests {
     }
 
     #[test]
+    fn a_stamp_leaves_the_key_alone() {
+        for key_len in [0, 1, 4, 254, 255, 256, 70_000] {
+            let key = vec![b'k'; key_len];
+            let record = RecordRef::new(&key);
+            assert_eq!((record.key(), record.stamp()), (&key[..], AccessStamp(0)));
+            for stamp in [(1 << 24) - 1, 5] {
+                record.set_stamp(AccessStamp(stamp));
+                let expected = (&key[..], AccessStamp(stamp));
+                assert_eq!((record.key(), record.stamp()), expected);
+            }
+            // SAFETY: no other thread knows it.
+            unsafe { record.free() }
+        }
+    }
+
+    #[test]
     fn a_record_is_freed_with_its_versions() {
         let record = RecordRef::new(b"key");
-        record.set_stamp(AccessStamp(u32::MAX));
-        assert_eq!(
-            (record.key(), record.stamp()),
-            (&b"key"[..], AccessStamp(u32::MAX))
-        );
+        assert_eq!(record.key(), b"key");
         let seen = record.word().lock().unwrap();
         let v = VersionRef::new(0, None, None);
         v.set_previous(Some(RecordRef::version(seen)));

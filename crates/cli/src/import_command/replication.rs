@@ -81,6 +81,13 @@ pub(super) fn run(options: &ImportOptions, url: &SourceUrl) -> Result<(), String
     let stop = StopRequest::on_signal()?;
     let target = Target::connect(&options.to, options.credentials.open()?)?;
     let limits = target.limits()?;
+    if limits.evicts {
+        return Err(
+            "the target evicts keys, which the source still has: set its maxmemory-policy to noeviction until the \
+             import is complete"
+                .to_owned(),
+        );
+    }
     let mut import = Import {
         options,
         limits,

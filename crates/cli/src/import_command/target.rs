@@ -37,6 +37,8 @@ pub(super) struct TargetLimits {
     pub(super) databases: u64,
     /// The length of the longest argument of a command in bytes.
     pub(super) longest_argument: u64,
+    /// It deletes keys when memory is short.
+    pub(super) evicts: bool,
 }
 
 /// The keys of a database that a node has.
@@ -131,17 +133,21 @@ impl Target {
             let replies = replies.map_err(|error| format!("{node}: {error}"))?;
             let value = match &replies[..] {
                 [Value::Array(pair)] => match &pair[..] {
-                    [_, Value::Bulk(value)] => std::str::from_utf8(value).ok(),
+                    [_, Value::Bulk(value)] => String::from_utf8(value.clone()).ok(),
                     _ => None,
                 },
                 _ => None,
             };
-            let value = value.and_then(|value| value.parse().ok());
             value.ok_or_else(|| format!("{node}: its answer to CONFIG GET {name}: {replies:?}"))
         };
+        let number = |text: String| {
+            let number = text.parse();
+            number.map_err(|_| format!("{node}: its answer to CONFIG GET is no number: {text}"))
+        };
         Ok(TargetLimits {
-            databases: parameter("databases")?,
-            longest_argument: parameter("proto-max-bulk-len")?,
+            databases: number(parameter("databases")?)?,
+            longest_argument: number(parameter("proto-max-bulk-len")?)?,
+            evicts: parameter("maxmemory-policy")? != "noeviction",
         })
     }
 

@@ -367,7 +367,6 @@ fn uses_are_noted_unless_a_client_wants_them_not_to_be() {
         idle_seconds(&world, b"k"),
         OwnedReply::Int(KeyAccess::NO_LRU[0])
     );
-    assert_eq!(frequency(&world, b"k"), OwnedReply::Int(5));
     let restored = [
         Op::put(b"restored", b"1"),
         Op::Access {
