@@ -18,7 +18,7 @@ use crate::node_connection::{CredentialOptions, Credentials, NodeConnection};
 use crate::output::say_line;
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
-use crate::snapshot::{Snapshot, SnapshotKeys};
+use crate::snapshot::{DatabaseSnapshot, SnapshotKeys};
 use crate::table_location::resolve_as;
 
 /// How long the server may take to answer a question.
@@ -219,7 +219,7 @@ impl<W: Write> Export<'_, W> {
             stale: self.options.stale,
         };
         let connection = NodeConnection::connect(address, &self.credentials)?;
-        let mut snapshot = Snapshot::begin(connection, &selection).map_err(told)?;
+        let mut snapshot = DatabaseSnapshot::begin(connection, &selection).map_err(told)?;
         let mut progress = ProgressLine::new(format!("{path}: database {number}: keys"));
         let mut keys = 0;
         while let Some(entries) = snapshot.next().map_err(told)? {

@@ -23,7 +23,7 @@ pub(crate) struct SnapshotKeys<'a> {
 }
 
 /// A server's snapshot. It ends with the connection.
-pub(crate) struct Snapshot {
+pub(crate) struct DatabaseSnapshot {
     connection: NodeConnection,
     /// The view has everything up to this epoch.
     pub(crate) epoch: i64,
@@ -50,12 +50,12 @@ pub(crate) struct Entry {
     pub(crate) version: i64,
 }
 
-impl Snapshot {
+impl DatabaseSnapshot {
     /// Begins a snapshot.
     pub(crate) fn begin(
         mut connection: NodeConnection,
         selection: &SnapshotKeys<'_>,
-    ) -> Result<Snapshot, String> {
+    ) -> Result<DatabaseSnapshot, String> {
         if selection.database != 0 {
             let database = selection.database.to_string();
             let told = connection.ask(&["SELECT", &database], PATIENCE);
@@ -76,7 +76,7 @@ impl Snapshot {
         // The number of keys that match is not known in advance.
         let keys = field("keys")?;
         let keys = u64::try_from(keys).ok().filter(|_| pattern.is_none());
-        Ok(Snapshot {
+        Ok(DatabaseSnapshot {
             epoch: field("epoch")?,
             time_ms: field("time_ms")?,
             partition: field("partition")?,

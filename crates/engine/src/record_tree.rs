@@ -5,8 +5,8 @@
 //! | [`leaf`] | up to [`leaf::MOST`] records whose keys follow each other, 8 bytes each |
 //! | [`directory`] | the leaves in their order, and the lowest key that belongs to each |
 //!
-//! The directory has a readers-writer lock, which is locked exclusively when leaves are split, joined or removed; each
-//! leaf has a mutex. Point look-ups rarely come here: [`crate::lookaside`] answers them.
+//! The directory has a readers-writer lock in parts, so that readers do not all write to one word. It is locked
+//! exclusively when leaves are split, joined or removed. Each leaf has a mutex. Point look-ups rarely come here: [`crate::lookaside`] answers them.
 //!
 //! Invariants:
 //! 1. A record of the tree has not been freed: it leaves the tree before the engine gives it up.
@@ -18,7 +18,7 @@ mod directory;
 #[path = "record_tree/leaf.rs"]
 mod leaf;
 
-use parking_lot::RwLock;
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::record::RecordRef;
@@ -27,12 +27,22 @@ use leaf::{RecordBatch, WalkPosition};
 
 /// See the module's description.
 #[derive(Default)]
-pub(crate) struct RecordTree(RwLock<Directory>);
+pub(crate) struct RecordTree(ShardedLock<Directory>);
+
+const NO_PANIC: &str = "no thread panics while it has the directory locked";
 
 impl RecordTree {
+    fn read(&self) -> ShardedLockReadGuard<'_, Directory> {
+        self.0.read().expect(NO_PANIC)
+    }
+
+    fn write(&self) -> ShardedLockWriteGuard<'_, Directory> {
+        self.0.write().expect(NO_PANIC)
+    }
+
     /// Returns the record of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Option<RecordRef> {
-        let directory = self.0.read();
+        let directory = self.read();
         let leaf = directory.leaf(directory.place(key)).lock();
         leaf.get(key)
     }
@@ -41,7 +51,7 @@ impl RecordTree {
     pub(crate) fn insert(&self, record: RecordRef) -> bool {
         let key = record.key();
         {
-            let directory = self.0.read();
+            let directory = self.read();
             let mut leaf = directory.leaf(directory.place(key)).lock();
             if !leaf.is_full() {
                 return leaf.insert(record);
@@ -50,7 +60,7 @@ impl RecordTree {
                 return false;
             }
         }
-        let mut directory = self.0.write();
+        let mut directory = self.write();
         let place = directory.place(key);
         directory.make_room(place, key);
         let place = directory.place(key);
@@ -61,7 +71,7 @@ impl RecordTree {
     pub(crate) fn remove(&self, record: RecordRef) -> bool {
         let key = record.key();
         let is_sparse = {
-            let directory = self.0.read();
+            let directory = self.read();
             let mut leaf = directory.leaf(directory.place(key)).lock();
             if !leaf.remove(record) {
                 return false;
@@ -69,7 +79,7 @@ impl RecordTree {
             leaf.is_sparse()
         };
         if is_sparse {
-            let mut directory = self.0.write();
+            let mut directory = self.write();
             let place = directory.place(key);
             directory.join(place);
         }
@@ -96,7 +106,7 @@ impl RecordTree {
 
     /// Copies the records of the first leaf that has some at this position: none if that is behind all records.
     fn copy(&self, position: WalkPosition<'_>, into: &mut RecordBatch) {
-        let directory = self.0.read();
+        let directory = self.read();
         let (WalkPosition::From(key) | WalkPosition::Behind(key)) = position;
         let mut place = Some(directory.place(key));
         while let Some(at) = place {
@@ -110,7 +120,7 @@ impl RecordTree {
 
     /// Takes all records.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = RecordRef> {
-        std::mem::take(self.0.get_mut()).into_records()
+        std::mem::take(self.0.get_mut().expect(NO_PANIC)).into_records()
     }
 }
 
@@ -180,7 +190,7 @@ mod tests {
                     assert_eq!(seen(&tree, &key), expected);
                 }
             }
-            let (leaves, records) = tree.0.get_mut().check();
+            let (leaves, records) = tree.0.get_mut().expect(NO_PANIC).check();
             assert_eq!(records, model.len());
             assert!(
                 leaves <= 2 + records / (leaf::MOST / 8),
@@ -203,7 +213,7 @@ mod tests {
                 let number = if backwards { count - number } else { number };
                 assert!(tree.insert(RecordRef::new(format!("{number:09}").as_bytes())));
             }
-            let (leaves, _) = tree.0.get_mut().check();
+            let (leaves, _) = tree.0.get_mut().expect(NO_PANIC).check();
             let most = if backwards { 210 } else { 101 };
             assert!(leaves <= most, "{leaves}");
             tree.take().for_each(RecordRef::free_unpublished);
@@ -288,7 +298,7 @@ mod tests {
                 .for_each(RecordRef::free_unpublished);
         });
         let mut tree = tree;
-        tree.0.get_mut().check();
+        tree.0.get_mut().expect(NO_PANIC).check();
         tree.take().for_each(RecordRef::free_unpublished);
     }
 }

@@ -24,7 +24,7 @@ use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
-use crate::snapshot::{Snapshot, SnapshotKeys};
+use crate::snapshot::{DatabaseSnapshot, SnapshotKeys};
 use crate::table_location::{TableLocation, resolve_as};
 use rows::{LongValues, Rows};
 
@@ -93,7 +93,7 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
         pattern: options.pattern.as_deref(),
         stale: options.stale,
     };
-    let snapshot = Snapshot::begin(connection, &selection);
+    let snapshot = DatabaseSnapshot::begin(connection, &selection);
     let mut snapshot = snapshot.map_err(told)?;
     let loaded = fill(&mut snapshot, &mut rows, load, table, &told)?;
     tell(&loaded, &snapshot, &rows, begun);
@@ -122,7 +122,7 @@ fn connect(options: &Export) -> Result<(SocketAddr, NodeConnection), String> {
 
 /// Reads all entries and writes them to a table.
 fn fill(
-    snapshot: &mut Snapshot,
+    snapshot: &mut DatabaseSnapshot,
     rows: &mut Rows,
     mut load: Box<dyn Sink>,
     table: &str,
@@ -142,7 +142,7 @@ fn fill(
     load.commit().map_err(|error| error.to_string())
 }
 
-fn tell(loaded: &Table, snapshot: &Snapshot, rows: &Rows, begun: Instant) {
+fn tell(loaded: &Table, snapshot: &DatabaseSnapshot, rows: &Rows, begun: Instant) {
     let time = timestamp_ms_to_datetime(snapshot.time_ms);
     let time = time.map_or_else(
         || format!("{} ms", snapshot.time_ms),
