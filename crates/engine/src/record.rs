@@ -200,7 +200,7 @@ impl RecordRef {
     pub(crate) fn set_stamp(self, stamp: AccessStamp) {
         let packed = &self.header().packed;
         // The other bits never change.
-        let short = packed.load(Ordering::Relaxed) & (1 << STAMP_SHIFT) - 1;
+        let short = packed.load(Ordering::Relaxed) & ((1 << STAMP_SHIFT) - 1);
         packed.store(short | stamp.0 << STAMP_SHIFT, Ordering::Relaxed);
     }
 
