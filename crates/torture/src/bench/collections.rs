@@ -1,5 +1,5 @@
 //! Hashes, lists, sets, sorted sets and streams beside redis-server: speed by redis-benchmark, memory, and
-//! the figures that depend on the size of a collection.
+//! the figures that depend on the size of a collection; and the memory of strings.
 //!
 //! One core is the servers', another the client's. Both servers hold the same collections and take turns. Of
 //! a command the medians of rate and of the server's processor time are compared, so that a machine that is not
@@ -11,6 +11,7 @@ mod figures;
 pub mod options;
 mod popular_list;
 mod speed;
+mod strings;
 
 use std::path::Path;
 
@@ -28,6 +29,9 @@ pub fn run(binary: &Path, options: &Options) -> Result<()> {
     let has = |part| options.parts.is_empty() || options.parts.contains(&part);
     if has(Measurement::Memory) {
         figures::memory(binary, options)?;
+    }
+    if has(Measurement::Strings) {
+        strings::memory(binary, options)?;
     }
     if has(Measurement::Speed) {
         speed::run(binary, BenchMode::Ephemeral, options)?;

@@ -81,7 +81,7 @@ pub(super) fn memory(binary: &Path, options: &Options) -> Result<()> {
 }
 
 /// Returns the memory of a process that is resident, in bytes.
-fn resident(pid: Pid) -> Result<f64> {
+pub(super) fn resident(pid: Pid) -> Result<f64> {
     let path = format!("/proc/{}/status", pid.as_raw_pid());
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

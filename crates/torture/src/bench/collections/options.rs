@@ -22,6 +22,8 @@ pub enum Measurement {
     Durable,
     /// Bytes of the processes.
     Memory,
+    /// Bytes of the processes for each of millions of keys with short strings.
+    Strings,
     /// Figures of large collections: log, ranks, deletion.
     Size,
     /// The time of a start with a log of collections, by that of one with strings.
