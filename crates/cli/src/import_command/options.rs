@@ -14,7 +14,7 @@ use crate::node_connection::CredentialOptions;
 #[derive(Args, Debug)]
 pub(crate) struct ImportOptions {
     /// What is imported: a file (the dump.rdb of Redis or Valkey, or what 'redis-cli --rdb FILE' has got), or a running
-    /// server, redis://[user[:password]@]host[:port], whose changes are followed until the import is completed.
+    /// server, redis://USER:PASSWORD@HOST:PORT (or only HOST), whose changes are followed until the import is completed.
     #[arg(value_name = "FILE|URL")]
     pub(super) source: PathBuf,
     /// The server: where its clients connect. Of a cluster any node, or the proxy.
