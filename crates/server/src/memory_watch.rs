@@ -34,6 +34,11 @@ impl MemoryWatch {
         }
     }
 
+    /// Has the store asked at the next command: the limit has changed, or what happens when it is reached.
+    pub(crate) fn ask_again(&self) {
+        self.written.store(MEMORY_WRITTEN, Ordering::Relaxed);
+    }
+
     /// Returns `true` if a command that brings `bytes` must be refused. `now` is the time since the
     /// server's start.
     #[inline]

@@ -257,6 +257,7 @@ impl ServerState {
     pub(crate) fn limit_memory(&self, bytes: u64) {
         self.memory.limit.store(bytes, Ordering::Relaxed);
         self.partition.limit_memory(bytes);
+        self.memory.ask_again();
         let used = self.partition.memory_bytes();
         if bytes > 0 && used > bytes && !self.memory.evicts.load(Ordering::Relaxed) {
             tracing::warn!(
@@ -274,6 +275,7 @@ impl ServerState {
         self.partition.set_eviction(&settings);
         let evicts = settings.policy != EvictionPolicy::NoEviction;
         self.memory.evicts.store(evicts, Ordering::Relaxed);
+        self.memory.ask_again();
         self.wake_to_evict();
     }
 

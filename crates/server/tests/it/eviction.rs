@@ -153,6 +153,19 @@ fn keys_without_a_deadline_are_never_evicted_by_volatile_policies() {
 }
 
 #[test]
+fn a_limit_holds_from_the_next_command_on() {
+    let served = ephemeral(config());
+    let mut client = served.client();
+    for round in 0..50 {
+        assert_eq!(client.call(&["SET", "key", "value"]), ok(), "{round}");
+        assert_eq!(client.call(&["CONFIG", "SET", "maxmemory", "1"]), ok());
+        let refused = client.call(&["SET", "key", "value"]);
+        assert!(error(&refused).starts_with("OOM "), "{round}: {refused:?}");
+        assert_eq!(client.call(&["CONFIG", "SET", "maxmemory", "0"]), ok());
+    }
+}
+
+#[test]
 fn settings_change_while_the_server_runs() {
     let served = ephemeral(config());
     let mut client = served.client();
