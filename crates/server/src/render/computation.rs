@@ -133,8 +133,8 @@ fn write_use(reply: Option<&Reply<'_>>, command: &str, writer: &mut Writer<'_>) 
         that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
     const LFU: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
         switching between policies at runtime LRU and LFU data will take some time to adjust.";
-    const UNTRACKED: &str =
-        "ERR the idle time of keys is tracked only under an LRU maxmemory policy";
+    const UNTRACKED: &str = "ERR the idle time of keys is not tracked: select an LRU maxmemory policy, such as \
+        allkeys-lru";
     let [under_lfu, untracked] = KeyAccess::NO_LRU;
     match reply {
         Some(Reply::Int(number)) if *number >= 0 => writer.int(*number),
