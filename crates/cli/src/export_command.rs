@@ -14,12 +14,11 @@ use pages::Progress as _;
 use resp::Value;
 use values::dump::{RdbRelease, RdbWriteError, RdbWriter};
 
-use crate::node_connection::{CredentialOptions, Credentials, NodeConnection};
+use crate::node_connection::{Credentials, NodeConnection};
 use crate::output::say_line;
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
-use crate::snapshot::{DatabaseSnapshot, SnapshotKeys};
-use crate::table_location::resolve_as;
+use crate::snapshot::{DatabaseSnapshot, ExportedServer, SnapshotKeys};
 
 /// How long the server may take to answer a question.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,14 +52,8 @@ struct RdbOptions {
     /// The file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The server: where its clients connect.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]
-    from: String,
     #[command(flatten)]
-    credentials: CredentialOptions,
-    /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
-    #[arg(long)]
-    stale: bool,
+    server: ExportedServer,
     /// The oldest release of Redis that can load the file. Only 7.4 has hashes with fields that expire.
     #[arg(long, value_name = "VERSION", default_value = "7.0")]
     redis: ReleaseOption,
@@ -108,8 +101,7 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), String> {
             path.display()
         ));
     }
-    let credentials = options.credentials.open()?;
-    let (address, connection) = connect(&options.from, &credentials)?;
+    let (address, connection, credentials) = options.server.connect()?;
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let draft = Draft::create(path).map_err(|error| told(&error))?;
     let (keys, partitions) = {
@@ -141,18 +133,6 @@ pub(crate) fn run(options: &ExportOptions) -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-/// Connects to the server, at the first of its addresses that accepts.
-fn connect(from: &str, credentials: &Credentials) -> Result<(SocketAddr, NodeConnection), String> {
-    let mut said = String::new();
-    for address in resolve_as("--from", "127.0.0.1:6380", from)? {
-        match NodeConnection::connect(address, credentials) {
-            Ok(connection) => return Ok((address, connection)),
-            Err(error) => said = error,
-        }
-    }
-    Err(said)
 }
 
 struct Export<'a, W: Write> {
@@ -216,7 +196,7 @@ impl<W: Write> Export<'_, W> {
         let selection = SnapshotKeys {
             database: number,
             pattern: None,
-            stale: self.options.stale,
+            stale: self.options.server.stale,
         };
         let connection = NodeConnection::connect(address, &self.credentials)?;
         let mut snapshot = DatabaseSnapshot::begin(connection, &selection).map_err(told)?;

@@ -84,6 +84,24 @@ pub(crate) struct NodeConnection {
 }
 
 impl NodeConnection {
+    /// Connects to the first of these addresses that accepts.
+    ///
+    /// # Errors
+    /// Returns the refusal of the last one.
+    pub(crate) fn connect_first(
+        addresses: &[SocketAddr],
+        credentials: &Credentials,
+    ) -> Result<(SocketAddr, NodeConnection), String> {
+        let mut refusal = "the name has no address".to_owned();
+        for &address in addresses {
+            match NodeConnection::connect(address, credentials) {
+                Ok(connection) => return Ok((address, connection)),
+                Err(error) => refusal = error,
+            }
+        }
+        Err(refusal)
+    }
+
     /// Connects, and gives the password if there is one.
     ///
     /// # Errors

@@ -1,10 +1,13 @@
 //! A server's snapshot, received entry by entry (`KUMIKI.SNAPSHOT`).
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use clap::Args;
 use resp::Value;
 
-use crate::node_connection::NodeConnection;
+use crate::node_connection::{CredentialOptions, Credentials, NodeConnection};
+use crate::table_location::resolve_as;
 
 /// How long the server may take for one reply. A value of a reply may be long, and its log slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -12,6 +15,32 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const AHEAD: usize = 3;
 
 const NEXT: &[&[u8]] = &[b"KUMIKI.SNAPSHOT", b"NEXT"];
+
+/// Options of commands that export what a server has.
+#[derive(Args, Debug)]
+pub(crate) struct ExportedServer {
+    /// The server: where its clients connect.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]
+    from: String,
+    #[command(flatten)]
+    credentials: CredentialOptions,
+    /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
+    #[arg(long)]
+    pub(crate) stale: bool,
+}
+
+impl ExportedServer {
+    /// Connects to the server, at the first of its addresses that accepts.
+    ///
+    /// # Errors
+    /// Returns an error if the credentials cannot be read, or none of the addresses accepts.
+    pub(crate) fn connect(&self) -> Result<(SocketAddr, NodeConnection, Credentials), String> {
+        let credentials = self.credentials.open()?;
+        let addresses = resolve_as("--from", "127.0.0.1:6380", &self.from)?;
+        let (address, connection) = NodeConnection::connect_first(&addresses, &credentials)?;
+        Ok((address, connection, credentials))
+    }
+}
 
 /// The keys that a snapshot has.
 pub(crate) struct SnapshotKeys<'a> {

@@ -109,7 +109,8 @@ impl EvictionState {
         }
     }
 
-    /// Returns the bytes beyond which nothing is admitted that needs memory, whatever was evicted.
+    /// Returns the most bytes that may be in use: beyond them operations that need memory are refused, also while evicted
+    /// keys wait to be freed.
     pub(crate) fn ceiling(&self, limit: u64) -> u64 {
         match self.policy() == EvictionPolicy::NoEviction
             || self.is_exhausted.load(Ordering::Relaxed)

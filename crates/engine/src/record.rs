@@ -196,7 +196,7 @@ impl RecordRef {
         AccessStamp(self.header().packed.load(Ordering::Relaxed) >> STAMP_SHIFT)
     }
 
-    /// Sets what is known of the use of the key. Of two threads that do so at the same time one has its way.
+    /// Sets what is known of the use of the key. If two threads do so at the same time, one of the two stamps stays.
     pub(crate) fn set_stamp(self, stamp: AccessStamp) {
         let packed = &self.header().packed;
         // The other bits never change.

@@ -13,7 +13,7 @@
 //!    requested before: none overtakes the reply with the value that it is about.
 //! 3. A client that reads keys of another node's partition, of which no news come, gets their invalidation
 //!    at once, behind the reply.
-//! 4. A client that gets the news of prefixes is told that all keys may have changed, once the commits have
+//! 4. A client that gets the news of prefixes gets the news that all keys may have changed, once the commits have
 //!    ended that were on their way before there was a client that wants news.
 //! 5. The table of keys is bounded: [`TrackedKeys`].
 

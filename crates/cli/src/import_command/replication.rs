@@ -45,7 +45,7 @@ use super::sending::Sender;
 use super::source::{LONGEST, READ};
 use super::source_url::SourceUrl;
 use super::target::{Target, TargetLimits};
-use crate::node_connection::Credentials;
+use crate::node_connection::{Credentials, NodeConnection};
 use crate::output::say_line;
 use crate::passwords;
 use crate::progress::ProgressLine;
@@ -153,9 +153,12 @@ fn source_of(options: &ImportOptions, url: &SourceUrl) -> Result<SourceAddress, 
         options.live.source_password_file.as_deref(),
     )?;
     let addresses = resolve_as("the source", "redis://127.0.0.1:6379", &url.address)?;
+    let credentials = Credentials::of_user(url.user.clone(), given);
+    // If none accepts, the first attempt to follow the source says why.
+    let accepting = NodeConnection::connect_first(&addresses, &credentials).ok();
     Ok(SourceAddress {
-        address: addresses[0],
-        credentials: Credentials::of_user(url.user.clone(), given),
+        address: accepting.map_or(addresses[0], |(address, _)| address),
+        credentials,
     })
 }
 

@@ -117,7 +117,9 @@ fn connect(options: &ImportOptions, url: &SourceUrl) -> Result<NodeConnection, S
     let password = passwords::given(url.password.as_ref(), file)?;
     let addresses = resolve_as("the source", "redis://127.0.0.1:6379", &url.address)?;
     let credentials = Credentials::of_user(url.user.clone(), password);
-    NodeConnection::connect(addresses[0], &credentials).map_err(|error| of_source(&error))
+    let connected = NodeConnection::connect_first(&addresses, &credentials);
+    let (_, connection) = connected.map_err(|error| of_source(&error))?;
+    Ok(connection)
 }
 
 fn of_source(error: &str) -> String {

@@ -56,22 +56,16 @@ impl Target {
     /// # Errors
     /// The text says why it could not connect.
     pub(super) fn connect(to: &str, credentials: Credentials) -> Result<Target, String> {
-        let mut said = String::new();
-        for first in resolve_as("--to", "127.0.0.1:6380", to)? {
-            match NodeConnection::connect(first, &credentials) {
-                Ok(mut connection) => {
-                    let slots = slots(&mut connection)?;
-                    return Ok(Target {
-                        credentials: Arc::new(credentials),
-                        routes: Arc::new(Mutex::new(Routes { first, slots })),
-                    });
-                }
-                Err(error) => said = error,
-            }
-        }
-        Err(format!(
-            "{said}; start a server with 'kumiki serve', or name one with --to"
-        ))
+        let addresses = resolve_as("--to", "127.0.0.1:6380", to)?;
+        let connected = NodeConnection::connect_first(&addresses, &credentials);
+        let (first, mut connection) = connected.map_err(|error| {
+            format!("{error}; start a server with 'kumiki serve', or name one with --to")
+        })?;
+        let slots = slots(&mut connection)?;
+        Ok(Target {
+            credentials: Arc::new(credentials),
+            routes: Arc::new(Mutex::new(Routes { first, slots })),
+        })
     }
 
     /// Returns the node of a slot, as far as is known.

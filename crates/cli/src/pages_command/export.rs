@@ -10,7 +10,6 @@
 
 mod rows;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,25 +19,18 @@ use clap::Args;
 use pages::{Error, LoadOptions, Mode, PageSize, Progress, Sink, Table};
 
 use super::options::parse_page_size;
-use crate::node_connection::{CredentialOptions, NodeConnection};
 use crate::output::say_line;
 use crate::progress::ProgressLine;
 use crate::signals::StopRequest;
-use crate::snapshot::{DatabaseSnapshot, SnapshotKeys};
-use crate::table_location::{TableLocation, resolve_as};
+use crate::snapshot::{DatabaseSnapshot, ExportedServer, SnapshotKeys};
+use crate::table_location::TableLocation;
 use rows::{LongValues, Rows};
 
 /// Options of `kumiki pages export`.
 #[derive(Args, Debug)]
 pub(super) struct Export {
-    /// The server: where its clients connect.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6380")]
-    from: String,
     #[command(flatten)]
-    credentials: CredentialOptions,
-    /// Take the keys of a replica that does not lead, which may be a little old, and spare the leader.
-    #[arg(long)]
-    stale: bool,
+    server: ExportedServer,
     /// The database whose keys are taken.
     #[arg(long, value_name = "N", default_value_t = 0)]
     database: u16,
@@ -68,7 +60,7 @@ pub(super) struct Export {
 pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String> {
     let begun = Instant::now();
     let table = &options.table;
-    let (address, connection) = connect(options)?;
+    let (address, connection, _) = options.server.connect()?;
     let tables = stop.of(options.place.open()?);
     let mode = match options.replace {
         true => Mode::Replace,
@@ -91,7 +83,7 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
     let selection = SnapshotKeys {
         database: options.database,
         pattern: options.pattern.as_deref(),
-        stale: options.stale,
+        stale: options.server.stale,
     };
     let snapshot = DatabaseSnapshot::begin(connection, &selection);
     let mut snapshot = snapshot.map_err(told)?;
@@ -105,19 +97,6 @@ pub(super) fn export(options: &Export, stop: &StopRequest) -> Result<(), String>
         );
     }
     Ok(())
-}
-
-/// Connects to the server, at the first of its addresses that accepts.
-fn connect(options: &Export) -> Result<(SocketAddr, NodeConnection), String> {
-    let credentials = options.credentials.open()?;
-    let mut said = String::new();
-    for address in resolve_as("--from", "127.0.0.1:6380", &options.from)? {
-        match NodeConnection::connect(address, &credentials) {
-            Ok(connection) => return Ok((address, connection)),
-            Err(error) => said = error,
-        }
-    }
-    Err(said)
 }
 
 /// Reads all entries and writes them to a table.

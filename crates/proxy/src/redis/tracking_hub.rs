@@ -246,7 +246,7 @@ impl TrackingHub {
         asked.state = NewsRequest::Wanted { due: now };
         let address = self.nodes.address(node);
         tracing::warn!(node = %address,
-            "the connection with the news of a node is lost: clients are told that all keys may have changed");
+            "the connection with the news of a node is lost: clients get the news that all keys may have changed");
         self.service.note_silent(node);
     }
 }

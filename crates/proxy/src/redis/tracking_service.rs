@@ -7,7 +7,7 @@
 //! 1. A client is in the table of a key from before its read is sent to a node until it has been told that
 //!    the key changed.
 //! 2. While a node sends no news, every read that it answers is followed by an invalidation of its keys. When
-//!    the news of a node begin or end, and when slots move, all clients are told that all keys may have
+//!    the news of a node begin or end, and when slots move, all clients get the news that all keys may have
 //!    changed.
 //! 3. The events of one thread keep their order: an event of a change comes behind the one that says that
 //!    the nodes send news.

@@ -114,7 +114,7 @@ fn the_keys_in_use_stay() {
         let served = served_with(policy, 10);
         let mut client = served.client();
         set_all(&mut client, 0..6000, false);
-        // Uses are told apart by the second.
+        // The server knows the second of a use, and no more.
         let from = Instant::now();
         while from.elapsed() < Duration::from_millis(2_100) {
             for number in 0..USED {

@@ -267,7 +267,7 @@ fn a_lost_node_ends_what_clients_keep() {
             }
         };
         assert_eq!(value, number.to_string());
-        // Without news, the client is told behind the reply that it cannot keep the value.
+        // Without news, an invalidation behind the reply says that the client cannot keep the value.
         let is_told = reader.has_reply(WHILE).expect("it is connected");
         reader.set_patience(PATIENCE).expect("a limit");
         !is_told
@@ -293,7 +293,7 @@ fn the_news_follow_a_slot() {
     for key in ["foo", "bar", "hello"] {
         assert_eq!(reader.read(key).expect("a value"), "nil");
         assert_eq!(writer.told(&format!("SET {key} 1")), "+OK");
-        eventually("the client is told", || {
+        eventually("the client gets the news", || {
             reader.take_news(Duration::from_millis(1)).expect("news");
             reader.read(key).expect("a value") == "1"
         });
@@ -302,7 +302,7 @@ fn the_news_follow_a_slot() {
     assert_eq!(reader.read("key7").expect("a value"), "nil");
     move_slot(&nodes, slot::of(b"key7"));
     assert_eq!(writer.told("SET key7 1"), "+OK");
-    eventually("the client is told", || {
+    eventually("the client gets the news", || {
         reader.take_news(Duration::from_millis(1)).expect("news");
         reader.read("key7").expect("a value") == "1"
     });

@@ -92,7 +92,7 @@ fn news_come_behind_the_reply_that_they_are_about() {
     // Once told, the client does not keep them.
     stage.change("foo bar");
     assert_eq!(stage.written(), "");
-    // A key that no read under way is about is told at once.
+    // The client gets the news at once of a key that it is not reading.
     stage.say("GET foo");
     stage.answer_all();
     stage.say("GET bar");
