@@ -139,11 +139,14 @@ pub struct Programs {
     pub torture: PathBuf,
 }
 
-/// Builds the product as it is judged, and returns where it lies.
+/// Builds the product as it is judged, with planted bugs in it on request, and returns where it lies.
 ///
 /// # Errors
 /// If the build fails.
-pub fn kumiki() -> Result<PathBuf> {
+pub fn kumiki(with_bugs: bool) -> Result<PathBuf> {
+    if with_bugs {
+        return Ok(programs(JudgedBuild::Optimised, true)?.kumiki);
+    }
     let built = messages(build(PROFILE, &["kumiki-cli"]))?;
     executable(&built, "kumiki")
 }
@@ -227,7 +230,7 @@ fn build(profile: &str, packages: &[&str]) -> Command {
 }
 
 /// Returns the command that builds the product and the harnesses as `cargo test --workspace` does.
-fn judged_like_tests() -> Command {
+pub(crate) fn judged_like_tests() -> Command {
     let mut command = workspace_cargo();
     command.args(["build", "--workspace"]);
     // An example asks for the features that dependencies have in tests.

@@ -167,6 +167,8 @@ pub fn run(options: &Options) -> Result<()> {
     if ci {
         println!("ci: peers: {}", peers::names(PEERS));
     }
+    let is_whole = ci && options.only.is_none();
+    let mut programs = is_whole.then(|| BackgroundBuilds::start(vec![build::judged_like_tests()]));
     let mut building = None;
     let mut has_harnesses = false;
     let mut tests_left = is_wanted("tests");
@@ -177,7 +179,10 @@ pub fn run(options: &Options) -> Result<()> {
             continue;
         }
         if phase == Phase::Harnesses && !has_harnesses {
-            run.step("programs are built", || harness.honest().map(drop))?;
+            run.step("programs are built", || {
+                programs.take().map_or(Ok(()), BackgroundBuilds::finish)?;
+                harness.honest().map(drop)
+            })?;
             building = ci.then(|| BackgroundBuilds::start(vec![test_build()]));
             has_harnesses = true;
         }

@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let binary = match &options.binary {
         Some(binary) => binary.canonicalize()?,
-        None => build::kumiki()?,
+        None => build::kumiki(false)?,
     };
     let list = LeftOut::parse(LIST)?;
     let mut table = vec![format!("{:<16} passed  failed  left out  seconds", "unit")];
