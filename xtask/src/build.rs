@@ -17,8 +17,11 @@ use crate::process;
 pub const PROFILE: &str = "ci";
 
 /// The environment variable by which a process of a build with planted bugs chooses its bug; without it the process
-/// has none. Whatever is built in one go with the harnesses has the bugs, unless their default features are off.
+/// has none. All that is built in one go with the harnesses has the bugs, unless default features are off.
 pub const PLANTED: &str = "KUMIKI_PLANTED";
+
+/// The option without which the harnesses, and what is built in one go with them, can have planted bugs.
+const HONEST: &str = "--no-default-features";
 
 /// Where cargo keeps what it compiles on the way, if that is not the target directory.
 pub const BUILD_DIR: &str = "CARGO_BUILD_BUILD_DIR";
@@ -169,7 +172,9 @@ pub fn bench() -> Result<[PathBuf; 2]> {
 /// # Errors
 /// If the build fails.
 pub fn torture() -> Result<PathBuf> {
-    executable(&messages(build(PROFILE, &["kumiki-torture"]))?, "torture")
+    let mut command = build(PROFILE, &["kumiki-torture"]);
+    command.arg(HONEST);
+    executable(&messages(command)?, "torture")
 }
 
 /// Builds the product as it is published, and as it is measured, and returns where it lies.
@@ -207,7 +212,7 @@ pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
                     command.env(BUILD_DIR, honest);
                 }
             } else {
-                command.arg("--no-default-features");
+                command.arg(HONEST);
             }
             messages(command)?
         }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use storage_commands::{done, pages};
+use storage_commands::done;
 
 /// Returns the message of a program that must fail.
 fn refused(mut command: Command) -> String {
