@@ -4,19 +4,22 @@ use std::collections::BTreeSet;
 
 use super::{ask, text, wait_until_equal};
 use crate::support::replicas::{Outcome, Replicas};
-use testkit::{Client, eventually};
+use testkit::{Client, Frame, eventually, eventually_some};
 
 const OPTIONS: [&str; 4] = ["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"];
 const KEYS: usize = 6_000;
 /// Bytes of a value: a third of the keys have room.
 const VALUE: usize = 4_000;
 
-/// Returns the keys that a node has applied.
+/// Returns the keys that a node has applied. Waits while it refuses because another member is being
+/// elected, or because its state is too old.
 fn keys_of(replicas: &Replicas, node: usize) -> BTreeSet<String> {
     let mut client = Client::connect(replicas.address(node));
     client.frame(&["READONLY"]);
-    let keys = client.frame(&["KEYS", "*"]);
-    let keys = keys.frames().expect("a list of keys");
+    let keys = eventually_some("a list of keys", || {
+        let keys = client.frame(&["KEYS", "*"]);
+        keys.frames().map(<[Frame]>::to_vec)
+    });
     keys.iter().map(text).collect()
 }
 
