@@ -129,15 +129,13 @@ pub enum RewindError {
     /// A new segment cannot be made.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The epoch is not one of theirs.
-    #[error("the logs have epochs {first} to {last}, and not epoch {wanted}")]
+    /// The logs begin later.
+    #[error("the logs begin behind epoch {first}, and cannot be rewound to epoch {wanted}")]
     NoSuchEpoch {
         /// The epoch that was asked for.
         wanted: base::Epoch,
         /// The least epoch to which they can be rewound.
         first: base::Epoch,
-        /// The greatest one.
-        last: base::Epoch,
     },
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Horizon {
     closed: Vec<CachePadded<AtomicU64>>,
     durable: CachePadded<AtomicU64>,
     /// The hold that lasts. Its lock is held while `durable` grows.
-    hold: Mutex<Option<DurabilityHold>>,
+    hold: Mutex<HoldState>,
     /// The number of holds that there have been.
     holds: AtomicU64,
     /// The newest epoch that was requested.
@@ -51,6 +51,14 @@ pub(crate) struct Horizon {
     subscribers: RwLock<Vec<Notify>>,
 }
 
+/// The hold of the durable epoch.
+#[derive(Default)]
+struct HoldState {
+    lasting: Option<DurabilityHold>,
+    /// `true` once the journal closes.
+    is_refused: bool,
+}
+
 /// A hold of the durable epoch.
 struct DurabilityHold {
     number: u64,
@@ -63,7 +71,7 @@ impl Horizon {
         Horizon {
             closed: (0..loggers).map(|_| epoch()).collect(),
             durable: epoch(),
-            hold: Mutex::new(None),
+            hold: Mutex::default(),
             holds: AtomicU64::new(0),
             requested: epoch(),
             failed: OnceLock::new(),
@@ -154,11 +162,11 @@ impl Horizon {
     /// `true` if it has moved.
     fn advance(&self) -> bool {
         let mut hold = self.hold.lock();
-        if let Some(lasting) = &*hold {
+        if let Some(lasting) = &hold.lasting {
             if Instant::now() < lasting.until {
                 return false;
             }
-            *hold = None;
+            hold.lasting = None;
         }
         let closed = self.closed.iter();
         let least = closed.map(|closed| closed.load(Ordering::SeqCst)).min();
@@ -173,22 +181,24 @@ impl Horizon {
     }
 
     /// Holds `durable` where it is, for `time` at most. Returns the hold's number and that epoch;
-    /// `None` if another hold lasts.
+    /// `None` if another hold lasts, or the journal closes.
     pub(crate) fn hold(&self, time: Duration) -> Option<(u64, Epoch)> {
         let now = Instant::now();
         let mut hold = self.hold.lock();
-        if hold.as_ref().is_some_and(|lasting| now < lasting.until) {
+        let lasting = hold.lasting.as_ref();
+        if hold.is_refused || lasting.is_some_and(|lasting| now < lasting.until) {
             return None;
         }
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
         let until = now + time;
-        *hold = Some(DurabilityHold { number, until });
+        hold.lasting = Some(DurabilityHold { number, until });
         Some((number, self.durable()))
     }
 
     /// Ends hold `number`. Returns `true` if it has lasted until now.
     pub(crate) fn release(&self, number: u64) -> bool {
-        let ended = self.hold.lock().take_if(|hold| hold.number == number);
+        let is_it = |hold: &mut DurabilityHold| hold.number == number;
+        let ended = self.hold.lock().lasting.take_if(is_it);
         let has_lasted = ended.is_some_and(|hold| Instant::now() < hold.until);
         self.publish_closed();
         has_lasted
@@ -197,14 +207,18 @@ impl Horizon {
     /// Ends a hold whose time is over.
     pub(crate) fn end_overdue_hold(&self) {
         let is_overdue = |hold: &mut DurabilityHold| hold.until <= Instant::now();
-        if self.hold.lock().take_if(is_overdue).is_some() {
+        if self.hold.lock().lasting.take_if(is_overdue).is_some() {
             self.publish_closed();
         }
     }
 
-    /// Ends any hold.
-    pub(crate) fn end_hold(&self) {
-        if self.hold.lock().take().is_some() {
+    /// Ends any hold, and allows no other one: the journal closes.
+    pub(crate) fn end_holds(&self) {
+        let mut hold = self.hold.lock();
+        hold.is_refused = true;
+        let was_lasting = hold.lasting.take().is_some();
+        drop(hold);
+        if was_lasting {
             self.publish_closed();
         }
     }
@@ -354,9 +368,10 @@ mod tests {
         horizon.publish(0, Epoch(12));
         horizon.end_overdue_hold();
         assert_eq!(horizon.durable(), Epoch(11));
-        horizon.end_hold();
+        horizon.end_holds();
         assert_eq!(horizon.durable(), Epoch(12));
         assert!(!horizon.release(number));
+        assert_eq!(horizon.hold(long), None, "it closes");
     }
 
     #[test]

@@ -86,10 +86,11 @@ impl Journal {
     }
 
     /// Makes everything after `epoch` void for ever in the logs in `dir`: a recovery gives the state as of the end
-    /// of that epoch. No journal runs there. After an error another call must succeed before the directory is used.
+    /// of that epoch, or of the last one that they have. No journal runs there. After an error another call must
+    /// succeed before the directory is used.
     ///
     /// # Errors
-    /// Returns an error if the files cannot be read or written, or `epoch` is not one of theirs.
+    /// Returns an error if the files cannot be read or written, or the checkpoint is of a later epoch.
     pub fn rewind(
         disk: &Arc<dyn Disk>,
         dir: &Path,
@@ -358,7 +359,7 @@ impl Journal {
     }
 
     /// Holds the durable epoch where it is, for `time` at most: nothing that waits for durability leaves this process
-    /// meanwhile. Returns the hold's number and that epoch; `None` if another hold lasts.
+    /// meanwhile. Returns the hold's number and that epoch; `None` if another hold lasts, or the journal closes.
     #[must_use]
     pub fn hold_durable(&self, time: Duration) -> Option<(u64, Epoch)> {
         self.shared.horizon.hold(time)
@@ -459,7 +460,7 @@ impl Journal {
     /// # Errors
     /// Returns an error if the journal failed, or if a transaction did not end within two seconds.
     pub fn close(&self) -> Result<(), JournalFailure> {
-        self.shared.horizon.end_hold();
+        self.shared.horizon.end_holds();
         let mut threads = self.threads.lock();
         let first = !self.shared.stopping.swap(true, Ordering::AcqRel);
         for logger in &self.shared.loggers {

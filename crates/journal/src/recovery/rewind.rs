@@ -26,13 +26,12 @@ pub(crate) fn rewind(
     let mut contents = super::read(disk, dir, threads, &|_| {}, progress)?;
     let checkpoint = contents.base.as_ref().map(BaseCheckpoint::epoch);
     let first = checkpoint.unwrap_or_default();
-    if epoch < first || epoch > contents.recovered.durable {
-        return Err(RewindError::NoSuchEpoch {
-            wanted: epoch,
-            first,
-            last: contents.recovered.durable,
-        });
+    if epoch < first {
+        let wanted = epoch;
+        return Err(RewindError::NoSuchEpoch { wanted, first });
     }
+    // A journal of one log does not record that epochs have ended in which nothing was written.
+    let epoch = epoch.min(contents.recovered.durable);
     settle(disk, dir, &contents)?;
     let segments = contents.logs.iter().flat_map(|log| &log.segments);
     let later = segments.map(|segment| segment.header);
