@@ -318,7 +318,7 @@ const LIBRARIES: &[Library] = &[
         folder: "node-queues",
         join: "@",
     },
-    // A store that speaks the protocol of S3, and checks signatures.
+    // A store that speaks the protocol of S3.
     Library {
         group: PeerGroup::Node,
         name: "s3rver",

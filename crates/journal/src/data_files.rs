@@ -31,9 +31,7 @@ use crate::checkpoint::manifest::Manifest;
 use crate::checkpoint::read::find;
 use crate::error::RecoverError;
 use crate::file_pins::FilePin;
-use crate::format::{
-    LogSegmentHeader, SEGMENT_HEADER, log_name, segment_name, segment_number,
-};
+use crate::format::{LogSegmentHeader, SEGMENT_HEADER, log_name, segment_name, segment_number};
 
 /// The name of the directory of checkpoints in the names of files.
 const CHECKPOINT: &str = "checkpoint/";
@@ -95,9 +93,7 @@ pub(crate) fn list(
             let file = disk
                 .open(&found.path, Access::Read)
                 .map_err(RecoverError::io("open", &found.path))?;
-            let bytes = file
-                .size()
-                .map_err(RecoverError::io("read", &found.path))?;
+            let bytes = file.size().map_err(RecoverError::io("read", &found.path))?;
             files.checkpoints.push(checkpoint(&manifest, bytes));
         }
     }

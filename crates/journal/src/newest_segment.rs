@@ -131,9 +131,7 @@ pub(crate) fn remove(disk: &dyn Disk, dir: &Path, log: usize) -> Result<(), Reco
     match disk.remove(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(RecoverError::io("remove", &path)(error)),
-        Ok(()) => disk
-            .sync_dir(dir)
-            .map_err(RecoverError::io("sync", dir)),
+        Ok(()) => disk.sync_dir(dir).map_err(RecoverError::io("sync", dir)),
     }
 }
 

@@ -43,8 +43,8 @@ use base_checkpoint::BaseCheckpoint;
 use contents::LogContents;
 use layout::LogDirectory;
 use plan::SegmentPiece;
-pub(crate) use rewind::rewind;
 pub use recovered::{Progress, Recovered, TornTail, UsedCheckpoint};
+pub(crate) use rewind::rewind;
 
 /// Recovers. See [`Journal::recover`](crate::Journal::recover).
 pub(crate) fn recover(

@@ -248,9 +248,7 @@ fn threads() -> usize {
 }
 
 /// Returns a reporter of the journal's progress.
-fn reported(
-    progress: &(dyn Fn(&RecoveryProgress) + Sync),
-) -> impl Fn(journal::Progress) + Sync {
+fn reported(progress: &(dyn Fn(&RecoveryProgress) + Sync)) -> impl Fn(journal::Progress) + Sync {
     let start = std::time::Instant::now();
     move |so_far: journal::Progress| {
         progress(&RecoveryProgress {

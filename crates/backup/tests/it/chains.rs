@@ -26,6 +26,7 @@ fn assert_restored(place: &Place, expected: &[(String, Contents)]) {
         commit.wait_durable().unwrap();
         db.checkpoint().unwrap();
         db.close().unwrap();
+        drop(db);
         assert_eq!(
             restored_contents(&place.path(&to)).len(),
             contents.len() + 1

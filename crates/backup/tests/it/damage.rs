@@ -77,12 +77,7 @@ fn a_change_of_any_file_is_refused_with_its_place() {
                 let mut bad = sound.clone();
                 bad[at] ^= 4;
                 fs::write(&path, bad).unwrap();
-                let word = if (8..12).contains(&at) {
-                    "version"
-                } else {
-                    "byte"
-                };
-                expect("a flipped bit", &[word]);
+                expect("a flipped bit", &["byte"]);
             }
             for length in [0, 20, sound.len() / 2, sound.len() - 1] {
                 fs::write(&path, &sound[..length]).unwrap();
@@ -122,7 +117,7 @@ fn a_file_with_the_name_of_another_one_is_refused() {
     let all = files(&place.path("backups"));
     let mut pieces = all
         .iter()
-        .filter(|path| path.to_str().unwrap().contains("-1000"));
+        .filter(|path| path.to_str().unwrap().ends_with("000"));
     let (one, other) = (pieces.next().unwrap(), pieces.next().unwrap());
     fs::copy(one, other).unwrap();
     let (verified, restored) = refusals(&place);

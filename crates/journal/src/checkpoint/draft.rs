@@ -139,7 +139,8 @@ impl CheckpointDraft {
         let bytes = manifest.encode();
         self.write_manifest(&bytes)?;
         self.published = true;
-        let (segments_removed, failed) = remove::outdated(&*self.disk, &self.dir, &manifest, &self.pins);
+        let (segments_removed, failed) =
+            remove::outdated(&*self.disk, &self.dir, &manifest, &self.pins);
         Ok(PublishedCheckpoint {
             entries: manifest.entries(),
             bytes: manifest.part_bytes() + bytes.len() as u64,

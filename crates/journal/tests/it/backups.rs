@@ -61,7 +61,11 @@ fn rewound(copy: &FaultDisk, epoch: Epoch) -> Result<FaultDisk, RewindError> {
 fn judge_at(copy: &FaultDisk, epoch: Epoch, history: &History, next: &Options, seed: u64) {
     let disk = rewound(copy, epoch).unwrap();
     let (recovered, state) = recover(&disk).unwrap();
-    assert_eq!(state, state_at(history, epoch), "epoch {epoch}, seed {seed}");
+    assert_eq!(
+        state,
+        state_at(history, epoch),
+        "epoch {epoch}, seed {seed}"
+    );
     let kept = history.iter().filter(|(tid, _)| tid.epoch() <= epoch);
     let kept: History = kept.cloned().collect();
     let mut store = Store::start(&disk, next.clone(), &recovered, kept).unwrap();
@@ -111,7 +115,13 @@ fn case(seed: u64) {
     of_base.for_each(|file| copy_file(&disk, &copy, file));
     copy_segments(&disk, &copy, &files, base.as_ref());
     let first = base.map_or(Epoch::ZERO, |base| base.epoch);
-    judge_at(&copy, epoch, &store.history, &options(rng.usize(1..4)), seed);
+    judge_at(
+        &copy,
+        epoch,
+        &store.history,
+        &options(rng.usize(1..4)),
+        seed,
+    );
     for number in first.0..=epoch.0 {
         judge_at(&copy, Epoch(number), &store.history, &options(1), seed);
     }
