@@ -9,8 +9,9 @@
 //! | uses | `\| module \| must not use \|` | no module within the first one uses a module within the others |
 //! | names | `\| name \| why several types have it \|` | exactly these are names of several types |
 //!
-//! No module lies in a file `mod.rs`.
+//! No module lies in a file `mod.rs`. Examples in the documentation are run (module `examples`).
 
+mod examples;
 mod modules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,7 @@ pub fn check() -> Result<()> {
     let crates: Vec<Crate> = Workspace::read()?.crates().cloned().collect();
     let mut complaints = check_tiers(&page, &crates)?;
     complaints.extend(check_unsafe(&page, &crates)?);
+    complaints.extend(examples::check(&crates)?);
     let modules = crates.iter().map(|one| Ok((one, Modules::read(&one.dir)?)));
     let modules: Vec<_> = modules.collect::<Result<_>>()?;
     complaints.extend(check_cycles(&page, &modules)?);

@@ -16,20 +16,29 @@ use crate::process;
 /// The profile of everything that is only run to judge: see the workspace's manifest.
 pub const PROFILE: &str = "ci";
 
-/// The environment variable by which a process of a planted build chooses its bug; without it the process
-/// has none.
+/// The environment variable by which a process of a build with planted bugs chooses its bug; without it the process
+/// has none. All that is built in one go with the harnesses has the bugs, unless default features are off.
 pub const PLANTED: &str = "KUMIKI_PLANTED";
+
+/// The option without which the harnesses, and what is built in one go with them, can have planted bugs.
+const HONEST: &str = "--no-default-features";
 
 /// Where cargo keeps what it compiles on the way, if that is not the target directory.
 pub const BUILD_DIR: &str = "CARGO_BUILD_BUILD_DIR";
 
-/// The feature with which bugs can be planted. Without it they are not in the program.
-const FEATURE: &str = "base/planted";
-
 /// Returns the cargo that runs us, or the one on the path.
 #[must_use]
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Cargo describes package xtask to us in these variables. Build scripts read them (ring's does), and would run
+    // again whenever cargo is started by us and by a user in turn.
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(ours) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 static LINTS: OnceLock<LintingCompiler> = OnceLock::new();
@@ -124,23 +133,6 @@ pub fn target_dir() -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// Has a command build what can have planted bugs. What comes of it lies in a directory of its own, so that
-/// it never replaces the honest build; what both have in common is compiled once. It is not linted: the honest build
-/// is.
-///
-/// # Errors
-/// If cargo fails.
-pub fn planted(command: &mut Command) -> Result<()> {
-    let honest = target_dir()?;
-    lints::turn_off(command);
-    command.args(["--features", FEATURE]);
-    command.arg("--target-dir").arg(honest.join("planted"));
-    if env::var_os(BUILD_DIR).is_none() {
-        command.env(BUILD_DIR, honest);
-    }
-    Ok(())
-}
-
 /// Programs that are built to judge.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
@@ -155,7 +147,10 @@ pub struct Programs {
 /// # Errors
 /// If the build fails.
 pub fn kumiki(with_bugs: bool) -> Result<PathBuf> {
-    let built = build(&["kumiki-cli"], with_bugs)?;
+    if with_bugs {
+        return Ok(programs(JudgedBuild::Optimised, true)?.kumiki);
+    }
+    let built = messages(build(PROFILE, &["kumiki-cli"]))?;
     executable(&built, "kumiki")
 }
 
@@ -165,7 +160,7 @@ pub fn kumiki(with_bugs: bool) -> Result<PathBuf> {
 /// # Errors
 /// If the build fails.
 pub fn bench() -> Result<[PathBuf; 2]> {
-    let built = build(&["kumiki-bench", "kumiki-cli"], false)?;
+    let built = messages(build(PROFILE, &["kumiki-bench", "kumiki-cli"]))?;
     Ok([
         executable(&built, "kumiki-bench")?,
         executable(&built, "kumiki")?,
@@ -177,7 +172,9 @@ pub fn bench() -> Result<[PathBuf; 2]> {
 /// # Errors
 /// If the build fails.
 pub fn torture() -> Result<PathBuf> {
-    executable(&build(&["kumiki-torture"], false)?, "torture")
+    let mut command = build(PROFILE, &["kumiki-torture"]);
+    command.arg(HONEST);
+    executable(&messages(command)?, "torture")
 }
 
 /// Builds the product as it is published, and as it is measured, and returns where it lies.
@@ -185,15 +182,15 @@ pub fn torture() -> Result<PathBuf> {
 /// # Errors
 /// If the build fails.
 pub fn published() -> Result<PathBuf> {
-    executable(&build_with("dist", &["kumiki-cli"], false)?, "kumiki")
+    executable(&messages(build("dist", &["kumiki-cli"]))?, "kumiki")
 }
 
 /// How programs that are judged are built.
 #[derive(Clone, Copy, Debug)]
 pub enum JudgedBuild {
-    /// With the profile [`PROFILE`].
+    /// With the profile [`PROFILE`]. Those that can have planted bugs are others.
     Optimised,
-    /// As `cargo test --workspace` builds them, so that little is compiled for them alone.
+    /// As `cargo test --workspace` builds them, so that nothing is compiled for them alone. All can have planted bugs.
     LikeTests,
 }
 
@@ -203,8 +200,23 @@ pub enum JudgedBuild {
 /// If the build fails.
 pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
     let built = match how {
-        JudgedBuild::Optimised => build(&["kumiki-cli", "kumiki-torture"], with_bugs)?,
-        JudgedBuild::LikeTests => messages(judged_like_tests(with_bugs)?)?,
+        JudgedBuild::Optimised => {
+            let mut command = build(PROFILE, &["kumiki-cli", "kumiki-torture"]);
+            if with_bugs {
+                // In a directory of their own, so that they never replace the honest ones; what both have in common
+                // is compiled once. They are not linted: the honest ones are.
+                let honest = target_dir()?;
+                lints::turn_off(&mut command);
+                command.arg("--target-dir").arg(honest.join("planted"));
+                if env::var_os(BUILD_DIR).is_none() {
+                    command.env(BUILD_DIR, honest);
+                }
+            } else {
+                command.arg(HONEST);
+            }
+            messages(command)?
+        }
+        JudgedBuild::LikeTests => messages(judged_like_tests())?,
     };
     Ok(Programs {
         kumiki: executable(&built, "kumiki")?,
@@ -212,36 +224,41 @@ pub fn programs(how: JudgedBuild, with_bugs: bool) -> Result<Programs> {
     })
 }
 
-/// Builds the programs of packages and returns what cargo says of them, as lines of JSON.
-fn build(packages: &[&str], with_bugs: bool) -> Result<String> {
-    build_with(PROFILE, packages, with_bugs)
-}
-
-fn build_with(profile: &str, packages: &[&str], with_bugs: bool) -> Result<String> {
+/// Returns the command that builds the programs of packages.
+fn build(profile: &str, packages: &[&str]) -> Command {
     let mut command = workspace_cargo();
     command.args(["build", "--bins", "--profile", profile]);
     for package in packages {
         command.args(["--package", package]);
     }
-    if with_bugs {
-        planted(&mut command)?;
-    }
-    messages(command)
+    command
 }
 
 /// Returns the command that builds the product and the harnesses as `cargo test --workspace` does.
-///
-/// # Errors
-/// If cargo fails.
-pub(crate) fn judged_like_tests(with_bugs: bool) -> Result<Command> {
+pub(crate) fn judged_like_tests() -> Command {
     let mut command = workspace_cargo();
     command.args(["build", "--workspace"]);
     // An example asks for the features that dependencies have in tests.
     command.args(["--bin", "kumiki", "--bin", "torture", "--example", "judge"]);
-    if with_bugs {
-        planted(&mut command)?;
+    command
+}
+
+/// Returns the features with which cargo compiles crate base for a package, or for what it builds by default.
+///
+/// # Errors
+/// If cargo fails.
+pub fn features_of_base(package: Option<&str>) -> Result<String> {
+    let mut command = cargo();
+    let line = "tree --edges normal,build --prefix none --format";
+    command.args(line.split(' ')).arg("{p} ({f})");
+    if let Some(package) = package {
+        command.args(["--package", package]);
     }
-    Ok(command)
+    let tree = process::output("cargo tree", command.current_dir(root()))?;
+    let mut lines = tree.lines();
+    let base = lines.find(|line| line.starts_with("kumiki-base "));
+    let base = base.context("cargo's tree lacks crate base")?;
+    Ok(base.to_owned())
 }
 
 /// Runs a build and returns what cargo says of it, as lines of JSON.
@@ -267,6 +284,19 @@ fn executable(messages: &str, name: &str) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cargo_gets_no_description_of_this_package() {
+        let given = |name| env::var_os(name).is_some();
+        assert!(given("CARGO_PKG_NAME") && given("CARGO_MANIFEST_DIR"));
+        let command = cargo();
+        let removed = |name: &str| {
+            let mut variables = command.get_envs();
+            variables.any(|(one, value)| one == name && value.is_none())
+        };
+        assert!(removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("PATH"));
+    }
 
     #[test]
     fn packages_are_told_apart() {

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change is taken.
 //!
-//! Steps run in the order in which a mistake is found fastest. The tests come last, so that their lines end
-//! the output, followed by a summary. The first failure ends the run.
+//! Steps run in the order in which a mistake is found fastest, and so that all processors have work: what later steps
+//! need is built while earlier ones wait. A summary ends the output. The first failure ends the run.
 //!
 //! | where | which steps run |
 //! |---|---|
@@ -19,6 +19,8 @@ pub(crate) mod step;
 mod tests;
 
 use std::env;
+use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{Result, bail};
@@ -54,7 +56,8 @@ struct Step {
 
 /// What harnesses are made of, and what they judge.
 const JUDGED: StepInputs = StepInputs::CratesAndPeers(&["cli", "torture", "xtask"]);
-const PLANTED: StepInputs = StepInputs::Crates(&["journal", "engine", "store", "cluster"]);
+const PLANTED: StepInputs =
+    StepInputs::Crates(&["journal", "engine", "store", "cluster", "values"]);
 const PARSERS: StepInputs = StepInputs::Crates(&["torture"]);
 const SQL: StepInputs = StepInputs::CratesAndPeers(&["cli", "sql"]);
 
@@ -103,14 +106,14 @@ pub(crate) const PLANTED_HARNESSES: &[(&str, Run)] = &[
 enum Phase {
     /// Before anything is built to be executed.
     Checks,
-    /// With the harnesses and the product. In CI everything else is built meanwhile: these steps mostly wait, for
-    /// servers, disks and time.
+    /// With the harnesses and the product. In CI the tests are built meanwhile: these steps mostly wait, for servers,
+    /// disks and time.
     Harnesses,
-    /// With everything built.
+    /// After the tests. In CI everything else is built while they run.
     Last,
 }
 
-/// Returns all steps but the tests, which come last.
+/// Returns all steps but the tests, which run before those of [`Phase::Last`].
 fn steps() -> impl Iterator<Item = (Phase, Step)> {
     let harness = |(name, run): &(&'static str, Run)| {
         let reads = if NEEDS_NO_SERVER.contains(name) {
@@ -125,11 +128,10 @@ fn steps() -> impl Iterator<Item = (Phase, Step)> {
         }
     };
     let checks = FIRST.iter().copied().map(|step| (Phase::Checks, step));
-    let honest = HARNESSES.iter().map(harness);
-    let planted = PLANTED_HARNESSES.iter().map(harness);
-    let last = planted.chain(LAST.iter().copied());
+    let harnesses = HARNESSES.iter().chain(PLANTED_HARNESSES).map(harness);
+    let last = LAST.iter().copied();
     checks
-        .chain(honest.map(|step| (Phase::Harnesses, step)))
+        .chain(harnesses.map(|step| (Phase::Harnesses, step)))
         .chain(last.map(|step| (Phase::Last, step)))
 }
 
@@ -165,8 +167,11 @@ pub fn run(options: &Options) -> Result<()> {
     if ci {
         println!("ci: peers: {}", peers::names(PEERS));
     }
+    let is_whole = ci && options.only.is_none();
+    let mut programs = is_whole.then(|| BackgroundBuilds::start(vec![build::judged_like_tests()]));
     let mut building = None;
     let mut has_harnesses = false;
+    let mut tests_left = is_wanted("tests");
     for (phase, step) in steps().filter(|(_, step)| is_wanted(step.name)) {
         let key = records.key(step.name, &step.reads)?;
         if key.as_deref().is_some_and(is_skipped) {
@@ -174,14 +179,16 @@ pub fn run(options: &Options) -> Result<()> {
             continue;
         }
         if phase == Phase::Harnesses && !has_harnesses {
-            run.step("programs are built", || harness.honest().map(drop))?;
-            building = ci.then(build_meanwhile).transpose()?;
+            run.step("programs are built", || {
+                programs.take().map_or(Ok(()), BackgroundBuilds::finish)?;
+                harness.honest().map(drop)
+            })?;
+            building = ci.then(|| BackgroundBuilds::start(vec![test_build()]));
             has_harnesses = true;
         }
-        if phase == Phase::Last
-            && let Some(building) = building.take()
-        {
-            run.step("the other programs are built", || building.finish())?;
+        if phase == Phase::Last && std::mem::take(&mut tests_left) {
+            join(installing.take())?;
+            run_tests(building.take(), &workspace, &records, options, &mut run)?;
         }
         if matches!(step.reads, StepInputs::CratesAndPeers(_)) {
             join(installing.take())?;
@@ -189,19 +196,9 @@ pub fn run(options: &Options) -> Result<()> {
         run.step(step.name, || (step.run)(&harness))?;
         records.passed(key.as_deref())?;
     }
-    if let Some(building) = building {
-        building.finish()?;
-    }
-    if is_wanted("tests") {
+    if tests_left {
         join(installing.take())?;
-        if ci {
-            run.step("tests", || {
-                let mut command = build::cargo_test();
-                execute(command.env(peers::SELECTED, peers::names(PEERS)))
-            })?;
-        } else {
-            tests::run(&workspace, &records, options.all, &mut run)?;
-        }
+        run_tests(building.take(), &workspace, &records, options, &mut run)?;
     }
     join(installing)?;
     if run.is_empty() {
@@ -221,14 +218,41 @@ pub fn is_ci() -> bool {
     env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-/// Starts to build what the steps after the harnesses need.
-fn build_meanwhile() -> Result<BackgroundBuilds> {
-    let mut tests = build::cargo_test();
-    tests.arg("--no-run");
-    let mut commands = vec![tests, build::judged_like_tests(true)?];
-    commands.extend(checks::planted_test_builds()?);
-    commands.extend(checks::lint_builds());
-    Ok(BackgroundBuilds::start(commands))
+/// Runs the tests: in CI all of them, as `cargo test --workspace` does; elsewhere those without a record. In CI, returns
+/// when the programs of later steps are built as well.
+fn run_tests(
+    building: Option<BackgroundBuilds>,
+    workspace: &Workspace,
+    records: &Records<'_>,
+    options: &Options,
+    run: &mut StepSummary,
+) -> Result<()> {
+    if !is_ci() {
+        return tests::run(workspace, records, options.all, run);
+    }
+    run.step("tests are built", || match building {
+        Some(building) => building.finish(),
+        None => execute(&mut test_build()),
+    })?;
+    let (begun, has_begun) = mpsc::channel();
+    let build_others = move || {
+        let others = BackgroundBuilds::start(checks::lint_builds().into());
+        // If the tests have failed, the builds are stopped.
+        let _ = begun.send(others);
+    };
+    let mut command = build::cargo_test();
+    command.env(peers::SELECTED, peers::names(PEERS));
+    run.step("tests", || tests::run_all(command, build_others))?;
+    if let Ok(others) = has_begun.recv() {
+        run.step("the other programs are built", || others.finish())?;
+    }
+    Ok(())
+}
+
+fn test_build() -> Command {
+    let mut command = build::cargo_test();
+    command.arg("--no-run");
+    command
 }
 
 /// Waits for the installation of peers.

@@ -28,7 +28,8 @@
 //! What differs from the paper: the network is the kernel's, by epoll, where the improved proxy has mTCP
 //! on DPDK and the earlier one DPDK-ANS; threads sleep when they have nothing to do, where the paper's
 //! poll, each on a processor of its own; and a new connection goes to the client thread whose turn it is,
-//! where the paper's network card chooses by a hash. The proxy serves the commands of experiments alone,
+//! where the paper's network card chooses by a hash. Where several aggregation threads share a node, requests that a
+//! client sends without waiting for replies can be executed in another order. The proxy serves the commands of experiments alone,
 //! and ends when a node is lost.
 //!
 //! A program that runs experiments starts itself with `paper-proxy CONFIGURATION` for it, where

@@ -43,6 +43,7 @@ mod errors;
 mod handler;
 mod messages;
 mod numeric;
+mod opaque_arc;
 mod parameters;
 mod send;
 mod setting_functions;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use parking_lot::RwLock;
 
 use crate::blocking::run_blocking;
@@ -50,7 +52,6 @@ impl PagesTable {
     }
 }
 
-#[async_trait]
 impl TableProvider for PagesTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.replicated.table.schema)
@@ -60,20 +61,29 @@ impl TableProvider for PagesTable {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+    // What `async fn` stands for here, without a future that holds expressions: the compiler would prove step by step
+    // that they may move to another thread.
+    fn scan<'own, 'state, 'columns, 'filters, 'async_trait>(
+        &'own self,
+        state: &'state dyn Session,
+        projection: Option<&'columns Vec<usize>>,
+        _filters: &'filters [Expr],
         _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    ) -> BoxFuture<'async_trait, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 'async_trait,
+        'own: 'async_trait,
+        'state: 'async_trait,
+        'columns: 'async_trait,
+        'filters: 'async_trait,
+    {
         let all = || (0..self.schema().fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
         let partitions = state.config().target_partitions();
         let push_down = KumikiOptions::of(state.config().options()).push_down;
         let replicated = Arc::clone(&self.replicated);
-        let scan = PagesScan::new(replicated, &columns, partitions, push_down)?;
-        Ok(Arc::new(scan))
+        let scan = PagesScan::new(replicated, &columns, partitions, push_down);
+        Box::pin(ready(scan.map(|scan| Arc::new(scan) as _)))
     }
 }
 

@@ -106,7 +106,10 @@ impl Harness {
 
     /// Returns the programs that can have planted bugs, and builds them if no step has done that before.
     fn planted(&self) -> Result<&Programs> {
-        self.built(&self.planted, true)
+        match self.amount.build {
+            JudgedBuild::LikeTests => self.honest(),
+            JudgedBuild::Optimised => self.built(&self.planted, true),
+        }
     }
 
     fn built<'a>(&self, programs: &'a OnceCell<Programs>, with_bugs: bool) -> Result<&'a Programs> {
@@ -236,22 +239,42 @@ impl Harness {
         self.find("chaos --planted kept-overlay")
     }
 
-    /// Checks that the default binary contains no planted code: it lacks the name of the variable that chooses a bug,
-    /// which the other binary has.
+    /// Checks that what cargo builds by default contains no planted code: it has crate base without the feature, which
+    /// the build of the harnesses has. Where the programs without bugs are built, the binary is checked as well: it
+    /// lacks the name of the variable that chooses a bug.
     pub(crate) fn planted_nowhere_by_default(&self) -> Result<()> {
+        let is_planted =
+            |package| -> Result<bool> { Ok(build::features_of_base(package)?.contains("planted")) };
+        for package in [
+            None,
+            Some("kumiki-cli"),
+            Some("kumiki"),
+            Some("kumiki-bench"),
+        ] {
+            if is_planted(package)? {
+                bail!(
+                    "planted bugs are compiled for {}",
+                    package.unwrap_or("the default packages")
+                );
+            }
+        }
+        if !is_planted(Some("kumiki-torture"))? {
+            bail!("the feature of planted bugs cannot be recognised: the harnesses lack it");
+        }
         let has_bugs = |programs: &Programs| -> Result<bool> {
             let binary = fs::read(&programs.kumiki)?;
             let name = build::PLANTED.as_bytes();
             Ok(binary.windows(name.len()).any(|bytes| bytes == name))
         };
-        if has_bugs(self.honest()?)? {
-            bail!("the default binary contains planted bugs");
-        }
         if !has_bugs(self.planted()?)? {
             bail!(
                 "planted bugs cannot be recognised: the binary that has them lacks {}",
                 build::PLANTED
             );
+        }
+        let is_built = matches!(self.amount.build, JudgedBuild::Optimised);
+        if is_built && has_bugs(self.honest()?)? {
+            bail!("the default binary contains planted bugs");
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 //! and each crate's programs are a step.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -15,6 +17,24 @@ use super::step::{StepInputs, StepSummary, execute};
 use crate::build;
 use crate::process;
 use crate::workspace::{Crate, Workspace};
+
+/// Runs a `cargo test`, and calls `begun` when everything is compiled: cargo then lets others build.
+pub(super) fn run_all(mut command: Command, begun: impl FnOnce() + Send + 'static) -> Result<()> {
+    let (lines, errors) = io::pipe()?;
+    command.stderr(errors);
+    thread::spawn(move || {
+        let mut begun = Some(begun);
+        for line in BufReader::new(lines).lines().map_while(Result::ok) {
+            eprintln!("{line}");
+            if line.trim_start().starts_with("Running")
+                && let Some(begun) = begun.take()
+            {
+                begun();
+            }
+        }
+    });
+    execute(&mut command)
+}
 
 /// Builds the tests and runs those of the crates that have no record.
 pub(super) fn run(
@@ -59,12 +79,22 @@ pub(super) fn run(
     records.passed(key.as_deref())
 }
 
+/// The target of the tests within a library.
+pub(super) const LIBRARY: &str = "lib";
+
+/// A test program.
+pub(super) struct TestProgram {
+    /// The target that it is of: [`LIBRARY`], or the name of a program.
+    pub(super) target: String,
+    pub(super) path: PathBuf,
+}
+
 /// Builds the programs of a `cargo test`, and returns them by package.
-pub(super) fn build_programs(command: &mut Command) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+pub(super) fn build_programs(command: &mut Command) -> Result<BTreeMap<String, Vec<TestProgram>>> {
     command.current_dir(build::root()).stderr(Stdio::inherit());
     command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
     let messages = process::output("cargo test --no-run", command)?;
-    let mut programs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut programs: BTreeMap<String, Vec<TestProgram>> = BTreeMap::new();
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line).context("cargo's message is not JSON")?;
         let is_test = message["profile"]["test"] == true;
@@ -73,15 +103,23 @@ pub(super) fn build_programs(command: &mut Command) -> Result<BTreeMap<String, V
             let of = programs
                 .entry(build::package_of(id).to_owned())
                 .or_default();
-            of.push(PathBuf::from(path));
+            let target = &message["target"];
+            let target = match target["kind"][0].as_str() {
+                Some(LIBRARY) => LIBRARY,
+                _ => target["name"].as_str().unwrap_or_default(),
+            };
+            of.push(TestProgram {
+                target: target.to_owned(),
+                path: PathBuf::from(path),
+            });
         }
     }
     Ok(programs)
 }
 
 /// Runs a test program as cargo would.
-pub(super) fn run_program(one: &Crate, program: &PathBuf) -> Result<()> {
-    run_command(one, Command::new(program))
+pub(super) fn run_program(one: &Crate, program: &TestProgram) -> Result<()> {
+    run_command(one, Command::new(&program.path))
 }
 
 /// Runs a command that starts a test program of a crate, as cargo would.

@@ -38,7 +38,5 @@ mod reliable_queues;
 mod replicated;
 mod replicated_client;
 mod shows;
-#[cfg(feature = "sql")]
-mod sql;
 mod support;
 mod tls_clients;

@@ -18,6 +18,7 @@ use datafusion::common::{JoinType, Result, ScalarValue};
 use datafusion::datasource::{MemTable, ViewTable, provider_as_source};
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::logical_expr::{LogicalPlanBuilder, col, lit};
+use futures::future::BoxFuture;
 
 use crate::serve::compatible;
 
@@ -95,7 +96,11 @@ impl Completed {
     }
 
     /// Returns `pg_attribute` with the digits of decimals.
-    async fn attributes(&self) -> Result<Option<Arc<dyn TableProvider>>> {
+    fn attributes(&self) -> BoxFuture<'_, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(self.joined_attributes())
+    }
+
+    async fn joined_attributes(&self) -> Result<Option<Arc<dyn TableProvider>>> {
         let (attribute, class) = (self.of.table(ATTRIBUTE).await?, self.of.table(CLASS).await?);
         let (Some(attribute), Some(class)) = (attribute, class) else {
             return Ok(None);

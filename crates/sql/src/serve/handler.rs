@@ -1,5 +1,8 @@
 //! Statements of clients: how they are planned and executed, and PostgreSQL's simple protocol. The extended
 //! protocol is in [`extended`].
+//!
+//! What plans and executes returns its future in a box, and plans and statements are in [`OpaqueArc`]s: that saves the
+//! compiler a minute.
 
 pub(crate) mod extended;
 
@@ -16,6 +19,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::BoxFuture;
 use futures::{Sink, SinkExt, StreamExt, stream};
 use pgwire::api::portal::{Format, PortalExecutionState};
 use pgwire::api::query::{SimpleQueryHandler, send_ready_for_query};
@@ -43,6 +47,7 @@ use crate::serve::errors::{
     COMPLEX, INTERNAL, INVALID_SETTING, NO_TRANSACTION, SYNTAX, TOO_MANY, UNSUPPORTED, error,
     of_query,
 };
+use crate::serve::opaque_arc::OpaqueArc;
 use crate::serve::send::{describe, done, lines, rows};
 use crate::serve::system::System;
 use crate::serve::timeout::{self, Timeout};
@@ -55,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection's statements.
 pub(crate) struct Handler {
-    session: System,
+    session: OpaqueArc<System>,
     /// Who the client is, and what it does.
     own: Arc<Own>,
     /// Queries that may run at once, of all connections.
@@ -79,7 +84,7 @@ type PortalState = tokio::sync::Mutex<PortalExecutionState>;
 #[derive(Clone, Debug)]
 pub(crate) struct ExtendedStatement {
     sql: String,
-    kind: Kind,
+    kind: OpaqueArc<Kind>,
     parameters: Vec<Type>,
     columns: SchemaRef,
 }
@@ -130,7 +135,7 @@ impl Handler {
     ) -> Handler {
         let own = Arc::new(own);
         Handler {
-            session: System::new(session, Arc::clone(&own), system.clone()),
+            session: OpaqueArc::new(System::new(session, Arc::clone(&own), system.clone())),
             own,
             running: Arc::clone(running),
             patience,
@@ -212,8 +217,7 @@ impl Handler {
             }
             SettingReply::Reset(tag) => {
                 self.timeout.set(0);
-                let settings = self.session.session().reset().await;
-                settings.map_err(|failed| of_query(&failed))?;
+                self.reset().await.map_err(|failed| of_query(&failed))?;
                 if *tag != "RESET" {
                     self.cursors.close(None)?;
                     client.portal_store().clear_portals();
@@ -222,28 +226,41 @@ impl Handler {
             }
             SettingReply::Deallocate(name) => {
                 client.portal_store().rm_statement(name);
-                self.session.session().deallocate(name).await;
+                self.deallocate(name).await;
                 Response::Execution(Tag::new("DEALLOCATE"))
             }
             SettingReply::Refused(what) => return Err(error(INVALID_SETTING, what)),
         })
     }
 
+    /// Undoes what the client has set.
+    fn reset(&self) -> BoxFuture<'_, Result<(), DataFusionError>> {
+        Box::pin(self.session.session().reset())
+    }
+
+    /// Forgets a statement that SQL has prepared.
+    fn deallocate<'a>(&'a self, name: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.session.session().deallocate(name))
+    }
+
     /// Plans one statement and does nothing of it.
-    async fn logical(&self, sql: &str, kind: &Kind) -> PgWireResult<LogicalPlan> {
+    fn logical<'a>(
+        &'a self,
+        sql: &'a str,
+        kind: &'a Kind,
+    ) -> BoxFuture<'a, PgWireResult<LogicalPlan>> {
         let session = self.session.clone();
         let query = match kind {
             Kind::Copy(copy) => Err(copy.query.clone()),
             Kind::Cursor(CursorCommand::Declare(declare)) => Err(declare.query.clone()),
             Kind::Answer(_) | Kind::Cursor(_) | Kind::Query => Ok(sql.to_owned()),
         };
-        self.planned(async move {
+        Box::pin(self.planned(async move {
             match query {
                 Ok(sql) => session.logical(&sql).await,
                 Err(query) => session.logical_of(query).await,
             }
-        })
-        .await
+        }))
     }
 
     /// Runs the planning of a statement on a thread of its own, which computes without a pause: a client that
@@ -268,7 +285,18 @@ impl Handler {
     }
 
     /// Executes a statement about cursors, which is within a transaction or not.
-    async fn cursor(
+    fn cursor<'a>(
+        &'a self,
+        sql: &'a str,
+        kind: &'a Kind,
+        values: Option<ParamValues>,
+        formats: Option<&'a Format>,
+        within: bool,
+    ) -> BoxFuture<'a, PgWireResult<Response>> {
+        Box::pin(self.executed_cursor(sql, kind, values, formats, within))
+    }
+
+    async fn executed_cursor(
         &self,
         sql: &str,
         kind: &Kind,
@@ -322,26 +350,30 @@ impl Handler {
         }
     }
 
-    /// Has one query begin, whose rows are described as these columns already, if they are described.
-    async fn begun(
-        &self,
-        plan: LogicalPlan,
+    /// Plans a query and has it begin. If its rows are described already, they must be described by these columns.
+    fn begun<'a>(
+        &'a self,
+        sql: &'a str,
+        kind: &'a Kind,
         values: Option<ParamValues>,
-        formats: Option<&Format>,
-        described: Option<&Schema>,
-    ) -> PgWireResult<Response> {
-        let tag = tag(&plan);
-        let batches = self.batches(plan, values, described).await?;
-        Ok(match batches {
-            None => Response::Execution(Tag::new(tag)),
-            Some(batches) => {
-                let schema = batches.schema();
-                query(batches, &schema, formats)
-            }
+        formats: Option<&'a Format>,
+        described: Option<&'a Schema>,
+    ) -> BoxFuture<'a, PgWireResult<Response>> {
+        Box::pin(async move {
+            let plan = self.logical(sql, kind).await?;
+            let tag = tag(&plan);
+            let batches = self.batches(plan, values, described).await?;
+            Ok(match batches {
+                None => Response::Execution(Tag::new(tag)),
+                Some(batches) => {
+                    let schema = batches.schema();
+                    query(batches, &schema, formats)
+                }
+            })
         })
     }
 
-    /// Does the same as [`Handler::begun`]; returns `None` if the statement has no rows.
+    /// Has a plan begin, and returns its rows; `None` if the statement has none.
     async fn batches(
         &self,
         plan: LogicalPlan,
@@ -392,8 +424,8 @@ impl Handler {
         C::PortalStore: PortalStore,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let kind = Kind::of(sql)?;
-        let response = match &kind {
+        let kind = OpaqueArc::new(Kind::of(sql)?);
+        let response = match &*kind {
             Kind::Answer(answer) => self.respond(client, answer, None).await?,
             Kind::Cursor(command) => {
                 let within = client.transaction_status() != TransactionStatus::Idle;
@@ -413,18 +445,15 @@ impl Handler {
                 }
             }
             Kind::Copy(_) | Kind::Query => {
-                let formats = match &kind {
+                let formats = match &*kind {
                     Kind::Copy(copy) => formats_of(copy),
                     _ => None,
                 };
-                let begun = async {
-                    let plan = self.logical(sql, &kind).await?;
-                    self.begun(plan, None, formats, None).await
-                };
+                let begun = self.begun(sql, &kind, None, formats, None);
                 bounds.within(begun).await??
             }
         };
-        match (response, &kind) {
+        match (response, &*kind) {
             (Response::Query(query), Kind::Copy(copy)) => {
                 lines(client, bounds, query, copy).await?;
             }
@@ -574,8 +603,8 @@ impl QueryParser for Handler {
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
-        let kind = Kind::of(sql)?;
-        let (parameters, columns) = match &kind {
+        let kind = OpaqueArc::new(Kind::of(sql)?);
+        let (parameters, columns) = match &*kind {
             Kind::Answer(answer) => (Vec::new(), answer.columns()),
             Kind::Cursor(CursorCommand::Fetch(fetch)) if !fetch.moves => {
                 (Vec::new(), self.cursors.columns(&fetch.name)?)
@@ -587,7 +616,7 @@ impl QueryParser for Handler {
                 let mut bounds = StatementBounds::of(client, self.timeout.get()).await;
                 let plan = bounds.within(self.logical(sql, &kind)).await??;
                 let types = parameters::types_of(&plan, declared, &object_numbers(sql))?;
-                let columns = match &kind {
+                let columns = match &*kind {
                     Kind::Query => parameters::columns(&plan, &types),
                     // Lines of a copy are no rows.
                     _ => Arc::new(Schema::empty()),

@@ -46,9 +46,9 @@ fn reader(node: &Node, transport: Transport, cache: Option<u64>) -> Session {
     session(vec![Arc::new(StorageNode::new(options))], 2, true)
 }
 
-async fn check(session: &Session, scale: f64, what: &str) {
+async fn check(session: &Session, scale: f64, queries: &[usize], what: &str) {
     let mut wrong = Vec::new();
-    for query in 1..=22 {
+    for &query in queries {
         let compared = match ask(session, &answers::query(query)).await {
             Ok(rows) => answers::answer(query, scale).compare(&rows),
             Err(error) => Err(error),
@@ -65,17 +65,22 @@ async fn answers_are_the_same_wherever_operators_run() {
     let dir = tempfile::tempdir().unwrap();
     let scale = amount(0.01, 0.1);
     let node = node(dir.path(), scale, 64 << 10);
-    for (transport, placement, cache) in [
+    let ways = [
         (Transport::Tcp, "remote-local", None),
         (Transport::Shm, "remote-local", Some(8 << 20)),
         (Transport::Tcp, "remote-remote", None),
         (Transport::Shm, "auto", Some(64 << 20)),
-    ] {
+    ];
+    // Each query in one way, or in all.
+    let mut queries: Vec<usize> = (1..=22).collect();
+    fastrand::shuffle(&mut queries);
+    let parts: Vec<&[usize]> = queries.chunks(queries.len().div_ceil(ways.len())).collect();
+    for (way, (transport, placement, cache)) in ways.into_iter().enumerate() {
         let session = reader(&node, transport, cache);
         let set = format!("set kumiki.placement = '{placement}'");
         ask(&session, &set).await.unwrap();
         let what = format!("{transport:?}, {placement}");
-        check(&session, scale, &what).await;
+        check(&session, scale, amount(parts[way], &queries), &what).await;
         let plan = ask(
             &session,
             "explain select count(*) from orders where o_orderkey < 9",

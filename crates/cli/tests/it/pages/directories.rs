@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::pages;
+use super::storage_commands::pages;
 
 fn kumiki(dir: &Path, args: &[&str]) -> Command {
     let mut command = pages(args);

@@ -16,8 +16,9 @@ use arrow_schema::DataType;
 use disk::RealDisk;
 use pages::{Local, LocalOptions, Source, Tables};
 
-use super::node::{Node, files};
-use super::{done, json, pages, refused};
+use super::node::Node;
+use super::storage_commands::{done, files, pages};
+use super::{json, refused};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{proxy, start_server};
 use crate::support::replicas::Replicas;

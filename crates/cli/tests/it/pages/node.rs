@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use testkit::eventually;
 use testkit::process::Server;
 
-use super::{done, json, pages, refused};
+use super::storage_commands::{done, files, pages, serve};
+use super::{json, refused};
 
 const LOAD: &[&str] = &["load", "tpch", "--sf", "0.01", "--tables"];
 
@@ -67,27 +68,6 @@ impl Node {
 
 fn pages_dir(dir: &Path) -> PathBuf {
     dir.join("pages")
-}
-
-/// Returns the command that serves a directory; without a secret unless the options name one.
-pub(crate) fn serve(address: SocketAddr, dir: &Path, options: &[&str]) -> Command {
-    let mut command = pages(&["serve", "--listen", &address.to_string()]);
-    command.arg("--dir").arg(dir).args(options);
-    let is_said = |option: &&str| ["--secret-file", "--insecure"].contains(option);
-    if !options.iter().any(is_said) {
-        command.arg("--insecure");
-    }
-    command
-}
-
-/// Returns the names of the files in a directory, without those that are there always.
-pub(crate) fn files(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let ours = ["kumiki-pages", "node.address", "LOCK"];
-    names
-        .filter(|name| !ours.contains(&name.as_str()))
-        .collect()
 }
 
 #[test]

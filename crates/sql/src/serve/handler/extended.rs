@@ -50,7 +50,7 @@ impl ExtendedQueryHandler for Extended {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let prepared = &portal.statement.statement;
-        let (formats, described) = match &prepared.kind {
+        let (formats, described) = match &*prepared.kind {
             Kind::Answer(answer) => {
                 let formats = Some(&portal.result_column_format);
                 return self.0.respond(client, answer, formats).await;
@@ -64,15 +64,17 @@ impl ExtendedQueryHandler for Extended {
         };
         let values = parameters::values(portal, &prepared.parameters)?;
         let values = (!values.is_empty()).then(|| ParamValues::from(values));
-        if let Kind::Cursor(_) = &prepared.kind {
+        if let Kind::Cursor(_) = &*prepared.kind {
             let within = client.transaction_status() != TransactionStatus::Idle;
             let done = self
                 .0
                 .cursor(&prepared.sql, &prepared.kind, values, formats, within);
             return done.await;
         }
-        let plan = self.0.logical(&prepared.sql, &prepared.kind).await?;
-        self.0.begun(plan, values, formats, described).await
+        let begun = self
+            .0
+            .begun(&prepared.sql, &prepared.kind, values, formats, described);
+        begun.await
     }
 
     /// Describes a cursor of SQL as a portal of its name.
@@ -168,7 +170,7 @@ impl Extended {
             PortalExecutionState::Suspended(query) => Response::Query(query),
             PortalExecutionState::Finished => Response::Execution(Tag::new("SELECT").with_rows(0)),
         };
-        match (response, &portal.statement.statement.kind) {
+        match (response, &*portal.statement.statement.kind) {
             (Response::Query(query), Kind::Copy(copy)) => {
                 lines(client, &mut bounds, query, copy).await
             }

@@ -1,5 +1,10 @@
 //! `kumiki sql` over a storage node, as an analyst uses it: the answers are DuckDB's, wherever the
 //! operators run. Also `kumiki pages load` of files, which needs the same library.
+//!
+//! These tests have a program of their own, which alone is compiled again with the feature `sql`.
+
+#[path = "../it/pages/storage_commands.rs"]
+mod storage_commands;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,9 +18,7 @@ use testkit::http;
 use testkit::process::Server;
 use testkit::tls::CertificateAuthority;
 
-use crate::pages::node::{files, serve};
-use crate::pages::{done, pages};
-use crate::support::process::kumiki;
+use storage_commands::{done, files, kumiki, pages, serve};
 
 /// The forecast of the change of revenue (TPC-H, query 6).
 const Q6: &str = "select sum(l_extendedprice * l_discount) as revenue from lineitem \
