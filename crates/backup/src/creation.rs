@@ -317,22 +317,21 @@ impl<'a> Creation<'a> {
             added.push(self.copy(index, files, observer)?);
         }
         let (moments, moment_ms) = self.draw_moment(observer)?;
-        for index in 0..self.nodes.len() {
+        // For each node, the newest segment of each log.
+        let mut newest: Vec<Vec<u32>> = Vec::new();
+        for (index, of_node) in added.iter_mut().enumerate() {
             let node = &mut self.nodes[index];
             let files = node.source.files(&self.pin).map_err(CreationError::Node)?;
-            let mut narrowed = Vec::new();
+            let mut of_logs = Vec::new();
             let mut needed = Vec::new();
             for (log, segments) in files.logs.iter().enumerate() {
                 let first = node.first_needed(&files, log);
                 let of_log = segments.iter().filter(|segment| segment.number >= first);
                 needed.extend(of_log.map(|segment| segment.file.clone()));
-                narrowed.push(segments.last().map_or(first, |last| last.number));
+                of_logs.push(segments.last().map_or(first, |last| last.number));
             }
-            added[index].extend(self.copy(index, &needed, observer)?);
-            let node = &mut self.nodes[index];
-            node.note(&added[index]);
-            let narrowed = node.source.narrow(&self.pin, &narrowed);
-            narrowed.map_err(CreationError::Node)?;
+            of_node.extend(self.copy(index, &needed, observer)?);
+            newest.push(of_logs);
         }
         let nodes = self.nodes.iter().zip(moments).zip(added);
         let nodes = nodes.map(|((node, moment), pieces)| NodeBackup {
@@ -350,6 +349,13 @@ impl<'a> Creation<'a> {
         };
         self.repository.put_manifest(&manifest)?;
         self.number += 1;
+        // Only what a manifest names is there for later backups.
+        let nodes = self.nodes.iter_mut().zip(&manifest.nodes).zip(&newest);
+        for ((node, part), segments) in nodes {
+            node.note(&part.pieces);
+            // A node that does not answer says so at the next backup.
+            let _ = node.source.narrow(&self.pin, segments);
+        }
         Ok(manifest)
     }
 

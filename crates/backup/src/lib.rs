@@ -42,7 +42,7 @@ pub use error::RepositoryError;
 pub use manifest::{BackupManifest, FilePiece, NodeBackup};
 pub use object_store::ObjectStore;
 pub use repository::{BackupChain, Repository};
-pub use restoration::{RestoreError, RestoreObserver, RestorePoint, Restored, restore};
+pub use restoration::{RestorationError, RestoreObserver, RestorePoint, Restored, restore};
 pub use s3_store::{S3Settings, S3Store};
 pub use source::{NodeDescription, NodeSource};
 pub use verification::{Verification, verify};

@@ -61,7 +61,7 @@ pub trait RestoreObserver: Sync {
 
 /// The reason why nothing was restored.
 #[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
+pub enum RestorationError {
     /// A backup cannot be read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
@@ -115,9 +115,9 @@ pub enum RestoreError {
     Stopped,
 }
 
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RestorationError {
     let path = path.to_owned();
-    move |source| RestoreError::Io {
+    move |source| RestorationError::Io {
         action,
         path,
         source,
@@ -150,9 +150,9 @@ pub fn restore(
     dir: &Path,
     only: Option<u16>,
     observer: &dyn RestoreObserver,
-) -> Result<Restored, RestoreError> {
+) -> Result<Restored, RestorationError> {
     if dir.symlink_metadata().is_ok() {
-        return Err(RestoreError::Exists(dir.to_owned()));
+        return Err(RestorationError::Exists(dir.to_owned()));
     }
     let chosen = choose(repository, point)?;
     let nodes: Vec<&NodeBackup> = {
@@ -164,7 +164,7 @@ pub fn restore(
     if nodes.is_empty() {
         let all = chosen.manifest().nodes.iter();
         let all: Vec<String> = all.map(|node| node.description.node.to_string()).collect();
-        return Err(RestoreError::NoSuchNode {
+        return Err(RestorationError::NoSuchNode {
             wanted: only.unwrap_or_default(),
             nodes: all.join(", "),
         });
@@ -177,7 +177,7 @@ pub fn restore(
     let needed: u64 = pieces.map(|(_, piece)| piece.to - piece.from).sum();
     if let Some(free) = free_bytes(dir).filter(|&free| free < needed) {
         let dir = dir.to_owned();
-        return Err(RestoreError::NoRoom { needed, free, dir });
+        return Err(RestorationError::NoRoom { needed, free, dir });
     }
     let draft = DraftDirectory::create(dir)?;
     let is_alone = only.is_some() || nodes.iter().all(|node| node.description.node == 0);
@@ -209,7 +209,7 @@ pub fn restore(
 }
 
 /// Makes everything after the moment void. Returns the epoch as of whose end the data is.
-fn rewind(dir: &Path, chosen: &ChosenBackup, node: &NodeBackup) -> Result<u64, RestoreError> {
+fn rewind(dir: &Path, chosen: &ChosenBackup, node: &NodeBackup) -> Result<u64, RestorationError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let mut epoch = Epoch(node.epoch);
     if let Some(time_ms) = chosen.time_ms {
@@ -217,7 +217,7 @@ fn rewind(dir: &Path, chosen: &ChosenBackup, node: &NodeBackup) -> Result<u64, R
         if time_ms < earliest {
             let why = format!("the earliest time of this chain is {}", UtcTime(earliest));
             let wanted = UtcTime(time_ms);
-            return Err(RestoreError::NoSuchTime { wanted, why });
+            return Err(RestorationError::NoSuchTime { wanted, why });
         }
         epoch = epoch.min(found);
     }
@@ -232,7 +232,7 @@ fn join_files(
     files: &FilesOfNode<'_>,
     dir: &Path,
     mut report: impl FnMut(u64) -> bool,
-) -> Result<(), RestoreError> {
+) -> Result<(), RestorationError> {
     for (name, pieces) in files {
         let path = dir.join(name);
         let parent = path.parent().unwrap_or(dir);
@@ -244,7 +244,7 @@ fn join_files(
             let content = repository.get_piece(backup, node, piece)?;
             file.write_all(&content).map_err(io_error("write", &path))?;
             if report(content.len() as u64) {
-                return Err(RestoreError::Stopped);
+                return Err(RestorationError::Stopped);
             }
         }
         file.sync_all().map_err(io_error("sync", &path))?;
@@ -254,7 +254,7 @@ fn join_files(
 }
 
 /// Finds the backup of a moment.
-fn choose(repository: &Repository, point: &RestorePoint) -> Result<ChosenBackup, RestoreError> {
+fn choose(repository: &Repository, point: &RestorePoint) -> Result<ChosenBackup, RestorationError> {
     let mut chains = repository.chains()?;
     chains.retain(|chain| !chain.backups.is_empty());
     let none = || RepositoryError::Empty(repository.place());
@@ -292,7 +292,7 @@ fn choose(repository: &Repository, point: &RestorePoint) -> Result<ChosenBackup,
                 _ if is_of_one => within_log(&chains, time_ms),
                 _ => newest_before(&chains, time_ms),
             };
-            let refused = || RestoreError::NoSuchTime {
+            let refused = || RestorationError::NoSuchTime {
                 wanted: UtcTime(time_ms),
                 why: times(&chains, is_of_one),
             };
@@ -368,7 +368,7 @@ struct DraftDirectory {
 
 impl DraftDirectory {
     /// Creates one beside `dir`.
-    fn create(dir: &Path) -> Result<DraftDirectory, RestoreError> {
+    fn create(dir: &Path) -> Result<DraftDirectory, RestorationError> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let path = dir.with_file_name(format!(".{name}.{}.restoring", std::process::id()));
         let parent = path.parent();
@@ -384,7 +384,7 @@ impl DraftDirectory {
     }
 
     /// Gives it its name.
-    fn keep(mut self, dir: &Path) -> Result<(), RestoreError> {
+    fn keep(mut self, dir: &Path) -> Result<(), RestorationError> {
         sync_directory(&self.path)?;
         fs::rename(&self.path, dir).map_err(io_error("rename", &self.path))?;
         self.is_kept = true;
@@ -403,12 +403,12 @@ impl Drop for DraftDirectory {
 }
 
 /// Creates a directory and its parents, if they are not there.
-fn create_directory(dir: &Path) -> Result<(), RestoreError> {
+fn create_directory(dir: &Path) -> Result<(), RestorationError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     created.map_err(io_error("create", dir))
 }
 
-fn sync_directory(dir: &Path) -> Result<(), RestoreError> {
+fn sync_directory(dir: &Path) -> Result<(), RestorationError> {
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(io_error("sync", dir))
 }

@@ -30,7 +30,7 @@ enum Command {
     #[command(verbatim_doc_comment)]
     Create(create::CreateOptions),
     /// List backups: their moments and sizes
-    List(list::ListOptions),
+    List(list::BackupListOptions),
     /// Read all files of backups, and compare their checksums
     Verify(verify::VerifyOptions),
     /// Make data directories of a backup, as of one of its moments
@@ -42,7 +42,7 @@ enum Command {
     /// Example:
     ///   kumiki backup restore --backup /backups/shop --to /data/shop --at 2026-11-30T17:15:00Z
     #[command(verbatim_doc_comment)]
-    Restore(restore::RestoreOptions),
+    Restore(restore::BackupRestoreOptions),
 }
 
 /// Runs the command.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::clock::ManualClock;
-use kumiki_backup::{CreationOptions, RestoreError, RestorePoint, restore, verify};
+use kumiki_backup::{CreationOptions, RestorationError, RestorePoint, restore, verify};
 use store::Db;
 
 use crate::support::{KEY, NOW_MS, Notes, Place, options, restored_contents};
@@ -175,7 +175,7 @@ fn a_single_node_is_restored_as_of_any_time_of_its_logs() {
     }
     for wanted in [time + 5000, u64::MAX / 2] {
         let refused = place.restore(&RestorePoint::Time(wanted), "refused");
-        assert!(matches!(refused, Err(RestoreError::NoSuchTime { .. })));
+        assert!(matches!(refused, Err(RestorationError::NoSuchTime { .. })));
         assert!(!place.path("refused").exists());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use kumiki_backup::{CreationOptions, RestoreError, RestorePoint};
+use kumiki_backup::{CreationOptions, RestorationError, RestorePoint};
 
 use crate::support::{KEY, Place};
 
@@ -70,7 +70,10 @@ fn a_restore_needs_a_directory_that_does_not_exist() {
     fs::create_dir(place.path("there")).unwrap();
     for name in ["there", "data0"] {
         let refused = place.restore(&RestorePoint::Newest, name);
-        assert!(matches!(refused, Err(RestoreError::Exists(_))), "{name}");
+        assert!(
+            matches!(refused, Err(RestorationError::Exists(_))),
+            "{name}"
+        );
     }
     let missing = RestorePoint::Backup("20200101T000000000Z.0".to_owned());
     let said = place.restore(&missing, "new").unwrap_err().to_string();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::clock::ManualClock;
 use kumiki_backup::{
     BackupManifest, Creation, CreationError, CreationObserver, CreationOptions, DirectoryStore,
-    EncryptionKey, NodeDescription, NodeSource, Repository, RepositoryError, RestoreError,
+    EncryptionKey, NodeDescription, NodeSource, Repository, RepositoryError, RestorationError,
     RestoreObserver, RestorePoint, Restored, restore,
 };
 use store::{BackupSource, CheckpointOptions, DataFiles, Db, HeldMoment, Options};
@@ -278,7 +278,11 @@ impl Place {
         made.unwrap().remove(0)
     }
 
-    pub(crate) fn restore(&self, point: &RestorePoint, to: &str) -> Result<Restored, RestoreError> {
+    pub(crate) fn restore(
+        &self,
+        point: &RestorePoint,
+        to: &str,
+    ) -> Result<Restored, RestorationError> {
         let repository = self.open()?;
         restore(&repository, point, &self.path(to), None, &Notes::default())
     }

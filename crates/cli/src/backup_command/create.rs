@@ -10,7 +10,7 @@ use base::size::Size;
 use base::utc::UtcTime;
 use clap::Args;
 
-use super::location::{self, KeyOptions};
+use super::location::{self, EncryptionOptions};
 use super::node_source::ConnectedNode;
 use crate::argument_values::parse_time;
 use crate::node_connection::{CredentialOptions, Credentials};
@@ -37,7 +37,7 @@ pub(super) struct CreateOptions {
     #[arg(long, value_name = "DIR|URL")]
     to: String,
     #[command(flatten)]
-    key: KeyOptions,
+    key: EncryptionOptions,
     /// Make a full backup, from which later ones go on. Older ones can be removed then, with the directory of their
     /// chain.
     #[arg(long)]

@@ -4,24 +4,24 @@ use base::size::Size;
 use base::utc::UtcTime;
 use clap::Args;
 
-use super::location::{self, KeyOptions};
+use super::location::{self, EncryptionOptions};
 use crate::output::say_line;
 
 /// Options of `kumiki backup list`.
 #[derive(Args, Debug)]
-pub(super) struct ListOptions {
+pub(super) struct BackupListOptions {
     /// The directory of the backups, or s3://BUCKET/PREFIX.
     #[arg(value_name = "DIR|URL")]
     backups: String,
     #[command(flatten)]
-    key: KeyOptions,
+    key: EncryptionOptions,
 }
 
 /// Lists the backups, the oldest first.
 ///
 /// # Errors
 /// The text says why they cannot be read.
-pub(super) fn run(options: &ListOptions) -> Result<(), String> {
+pub(super) fn run(options: &BackupListOptions) -> Result<(), String> {
     let repository = location::open(&options.backups, &options.key)?;
     let chains = repository.chains().map_err(|error| error.to_string())?;
     say_line!(

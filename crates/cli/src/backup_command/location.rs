@@ -10,14 +10,14 @@ use crate::passwords;
 
 /// The key of encrypted backups.
 #[derive(Args, Debug)]
-pub(super) struct KeyOptions {
+pub(super) struct EncryptionOptions {
     /// A file with the key of encrypted backups: 64 hexadecimal digits, such as 'openssl rand -hex 32' prints. Other
     /// users must not be able to read it. Without the key the backups are lost: keep a copy elsewhere.
     #[arg(long, value_name = "FILE")]
     encryption_key_file: Option<PathBuf>,
 }
 
-impl KeyOptions {
+impl EncryptionOptions {
     /// Reads the key, if there is one.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ fn settings(
 ///
 /// # Errors
 /// The text says why they cannot be read.
-pub(super) fn open(place: &str, key: &KeyOptions) -> Result<Repository, String> {
+pub(super) fn open(place: &str, key: &EncryptionOptions) -> Result<Repository, String> {
     let key = key.open()?;
     Repository::open(store(place)?, key).map_err(|error| error.to_string())
 }

@@ -8,14 +8,14 @@ use base::size::Size;
 use base::utc::UtcTime;
 use clap::Args;
 
-use super::location::{self, KeyOptions};
+use super::location::{self, EncryptionOptions};
 use crate::output::say_line;
 use crate::progress::StatusLine;
 use crate::signals::StopRequest;
 
 /// Options of `kumiki backup restore`.
 #[derive(Args, Debug)]
-pub(super) struct RestoreOptions {
+pub(super) struct BackupRestoreOptions {
     /// The directory of the backups, or s3://BUCKET/PREFIX.
     #[arg(long, value_name = "DIR|URL")]
     backup: String,
@@ -30,10 +30,10 @@ pub(super) struct RestoreOptions {
     #[arg(long, value_name = "N")]
     node: Option<u16>,
     #[command(flatten)]
-    key: KeyOptions,
+    key: EncryptionOptions,
 }
 
-impl RestoreOptions {
+impl BackupRestoreOptions {
     fn point(&self) -> Result<RestorePoint, String> {
         if self.at == "latest" {
             return Ok(RestorePoint::Newest);
@@ -53,7 +53,7 @@ impl RestoreOptions {
 ///
 /// # Errors
 /// The text says why nothing was restored.
-pub(super) fn run(options: &RestoreOptions) -> Result<(), String> {
+pub(super) fn run(options: &BackupRestoreOptions) -> Result<(), String> {
     let point = options.point()?;
     let stop = StopRequest::on_signal()?;
     let repository = location::open(&options.backup, &options.key)?;

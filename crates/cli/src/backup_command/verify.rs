@@ -3,7 +3,7 @@
 use base::size::Size;
 use clap::Args;
 
-use super::location::{self, KeyOptions};
+use super::location::{self, EncryptionOptions};
 use crate::output::say_line;
 use crate::progress::StatusLine;
 use crate::signals::StopRequest;
@@ -18,7 +18,7 @@ pub(super) struct VerifyOptions {
     #[arg(long, value_name = "BACKUP")]
     backup: Option<String>,
     #[command(flatten)]
-    key: KeyOptions,
+    key: EncryptionOptions,
 }
 
 /// Verifies the backups.
