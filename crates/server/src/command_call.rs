@@ -105,6 +105,13 @@ impl CommandCall {
         (self.bytes.into_vec(), self.spans.into_vec())
     }
 
+    /// Returns the first of the keys that it names.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        let args = self.args();
+        let mut keys = self.command.keys.indexes(args);
+        keys.next().map(|at| args.at(at))
+    }
+
     pub(crate) fn args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)
     }

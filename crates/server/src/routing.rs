@@ -143,10 +143,10 @@ impl Routes {
         format!("MOVED {slot} {}:{}", to.ip(), to.port())
     }
 
-    /// Returns the slot that is named to a client that sent operations on this node's partition:
-    /// that of their first key. Operations without a key are about all of its slots.
-    pub(crate) fn own_slot(&self, ops: &[Op<'_>]) -> u16 {
-        if let Some(key) = ops.iter().find_map(Op::key) {
+    /// Returns the slot that is named to a client that sent a command on this node's partition: that of its first key.
+    /// A command without a key is about all of its slots.
+    pub(crate) fn own_slot(&self, key: Option<&[u8]>) -> u16 {
+        if let Some(key) = key {
             return slot::of(key);
         }
         let own = self.own.and_then(|id| self.topology.partition(id));

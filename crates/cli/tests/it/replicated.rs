@@ -230,6 +230,12 @@ fn other_nodes_than_the_leader_send_clients_to_it() {
         ask(&replicas, follower, &["FLUSHALL"]),
         format!("MOVED 0 {to}")
     );
+    // The slot is that of the key that the script names, not that of the key with which it begins.
+    let script = ["EVAL", "return redis.call('GET', 'bar')", "1", "foo"];
+    assert_eq!(
+        ask(&replicas, follower, &script),
+        format!("MOVED 12182 {to}")
+    );
     let mut client = replicas.client();
     client.insist(&["SET", "foo", "bar"]);
     wait_until_equal(&replicas);

@@ -19,7 +19,7 @@ use resp::Args;
 
 use super::executor::Executor;
 use super::in_place::answer;
-use super::other_nodes::{may_be_redirected, write_moved};
+use super::other_nodes::{first_key, may_be_redirected, write_moved};
 use crate::blocked_command::BlockedCommand;
 use crate::clients::BlockedState;
 use crate::command::{BlockingCommand, CommandDefinition, CommandKind, KeyTurns, Ops};
@@ -123,7 +123,7 @@ impl Executor {
         }
         if let Some(status) = shared.follower() {
             let leader = status.leader;
-            self.answer_elsewhere(connection, &ops, &Abort::Elsewhere { leader });
+            self.answer_elsewhere(connection, first_key(&ops), &Abort::Elsewhere { leader });
             return false;
         }
         drop(ops);

@@ -18,7 +18,7 @@ impl Executor {
     ) {
         let stale = self.staleness(connection, command);
         if let Err(abort) = self.worker.check_view(stale) {
-            return self.answer_elsewhere(connection, &[], &abort);
+            return self.answer_elsewhere(connection, None, &abort);
         }
         let walk = KeyWalk::matching(
             &self.context.shared.partition,
@@ -44,7 +44,7 @@ impl Executor {
                         walk.write(&mut connection.writer());
                         self.hold_reply(connection, from, epoch);
                     }
-                    Err(abort) => self.answer_elsewhere(connection, &[], &abort),
+                    Err(abort) => self.answer_elsewhere(connection, None, &abort),
                 }
             }
         }

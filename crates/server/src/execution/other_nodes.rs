@@ -109,29 +109,33 @@ impl Executor {
         let partition = self.context.shared.partition.replicated();
         // There will be a leader within a moment: this node waits for it, and asks it.
         let waits = leader.is_none() && partition.is_some_and(|own| own.member().hands_over());
-        let command = match &transaction {
-            PendingTransaction::Call(call) => Some(call.command),
-            PendingTransaction::Long(long) if long.is_new() => {
-                long.command().map(|own| own.command)
-            }
+        let call = match &transaction {
+            PendingTransaction::Call(call) => Some(call),
+            PendingTransaction::Long(long) if long.is_new() => long.command(),
             PendingTransaction::Long(_)
             | PendingTransaction::Block(_)
             | PendingTransaction::Write(_)
             | PendingTransaction::Watch(_) => None,
         };
-        if !waits && command.is_some_and(|command| may_be_redirected(connection, command)) {
-            return self.answer_elsewhere(connection, ops, &Abort::Elsewhere { leader });
+        if !waits
+            && let Some(call) = call
+            && may_be_redirected(connection, call.command)
+        {
+            // Not that of the first operation: a script may begin with a key that it does not name, while its client
+            // has found this node by one that it names.
+            let key = call.first_key().or_else(|| first_key(ops));
+            return self.answer_elsewhere(connection, key, &Abort::Elsewhere { leader });
         }
         let number = self.coordinate(connection, ops);
         wait_for_coordinated(connection, transaction, number);
     }
 
-    /// Answers with the leader's address, or with the reason why nothing has happened.
+    /// Answers with the leader's address and the slot of a key, or with the reason why nothing has happened.
     #[cold]
     pub(super) fn answer_elsewhere(
         &mut self,
         connection: &mut Connection,
-        ops: &[Op<'_>],
+        key: Option<&[u8]>,
         abort: &Abort,
     ) {
         let routes = self.context.shared.routes.as_ref();
@@ -141,7 +145,7 @@ impl Executor {
                     leader: Some(leader),
                 },
                 Some(routes),
-            ) => write_moved(connection, routes.own_slot(ops), routes, *leader),
+            ) => write_moved(connection, routes.own_slot(key), routes, *leader),
             _ => refusal::write_abort(abort, &mut connection.writer()),
         }
     }
@@ -180,7 +184,7 @@ impl Executor {
                     time_ms: observed.time_ms,
                 }));
             }
-            Err(abort) => self.answer_elsewhere(connection, &[], &abort),
+            Err(abort) => self.answer_elsewhere(connection, None, &abort),
         }
     }
 
@@ -195,6 +199,11 @@ impl Executor {
         let wait = LockWait::new(&self.context, transaction, holder);
         connection.pending = Some(PendingCommand::LockWait(wait));
     }
+}
+
+/// Returns the first key of operations.
+pub(super) fn first_key<'a>(ops: &[Op<'a>]) -> Option<&'a [u8]> {
+    ops.iter().find_map(Op::key)
 }
 
 /// Makes the connection wait for the coordinated transaction with this number.

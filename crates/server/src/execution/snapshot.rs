@@ -33,7 +33,7 @@ impl Executor {
         }
         let stale = self.staleness(connection, command);
         if let Err(abort) = self.worker.check_view(stale) {
-            return self.answer_elsewhere(connection, &[], &abort);
+            return self.answer_elsewhere(connection, None, &abort);
         }
         let shared = &self.context.shared;
         let most = shared.config.limits.snapshots;
@@ -48,7 +48,7 @@ impl Executor {
         let epoch = snapshot.view.epoch();
         snapshot.shown = match self.worker.epoch_of(epoch, stale) {
             Ok(epoch) => epoch,
-            Err(abort) => return self.answer_elsewhere(connection, &[], &abort),
+            Err(abort) => return self.answer_elsewhere(connection, None, &abort),
         };
         let (from, shown) = (connection.session.output.position(), snapshot.shown);
         self.describe(&snapshot, connection);
