@@ -1,21 +1,23 @@
 //! The journal as the store uses it.
 
+mod backups;
+mod log_writer;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::Epoch;
 use base::affinity::Affinity;
 use base::epochs::EpochClock;
-use base::{Epoch, Tid};
 use disk::Disk;
 use parking_lot::Mutex;
 
 use crate::checkpoint::{self, CheckpointDraft, CheckpointPart, PublishedCheckpoint, RunOrigin};
-use crate::data_files::{self, DataFiles};
-use crate::entry::{self, Entry, EntryWriter};
-use crate::error::{CheckpointError, JournalFailure, RecoverError, RewindError, StartError};
+use crate::entry::Entry;
+use crate::error::{CheckpointError, JournalFailure, RecoverError, StartError};
 use crate::format::{LogSegmentHeader, log_name};
 use crate::handover::{BufferSizes, Handover};
 use crate::horizon::Horizon;
@@ -26,6 +28,8 @@ use crate::segment::{LogFile, SegmentRoom};
 use crate::spare::{Spare, Spares};
 use crate::stats::{JournalCounters, JournalStats};
 use crate::threads::{JournalShared, spawn};
+
+pub use log_writer::LogWriter;
 
 /// A running journal. See the [crate] for how to use it.
 pub struct Journal {
@@ -67,45 +71,6 @@ impl Journal {
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Recovered, RecoverError> {
         recovery::check(disk.as_ref(), dir, threads, &|_| {}, progress)
-    }
-
-    /// Returns the newest epoch of the logs in `dir` whose time is not after `stamp_ms`, and the time of the
-    /// checkpoint from which a recovery would begin: earlier times have left no trace, and the epoch is that of the
-    /// checkpoint then. Verifies the files as [`Journal::check`] does.
-    ///
-    /// # Errors
-    /// As [`Journal::recover`].
-    pub fn epoch_at(
-        disk: &Arc<dyn Disk>,
-        dir: &Path,
-        threads: usize,
-        stamp_ms: u64,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(Epoch, u64), RecoverError> {
-        recovery::epoch_at(disk.as_ref(), dir, threads, stamp_ms, progress)
-    }
-
-    /// Makes everything after `epoch` void for ever in the logs in `dir`: a recovery gives the state as of the end
-    /// of that epoch, or of the last one that they have. No journal runs there. After an error another call must
-    /// succeed before the directory is used.
-    ///
-    /// # Errors
-    /// Returns an error if the files cannot be read or written, or the checkpoint is of a later epoch.
-    pub fn rewind(
-        disk: &Arc<dyn Disk>,
-        dir: &Path,
-        threads: usize,
-        epoch: Epoch,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), RewindError> {
-        let recovered = recovery::rewind(disk.as_ref(), dir, threads, epoch, progress)?;
-        let options = Options {
-            loggers: recovered.logs(),
-            preallocate: 0,
-            ..Options::default()
-        };
-        create_segments(disk, dir, &options, &recovered, Vec::new())?;
-        Ok(())
     }
 
     /// Begins a new run behind the data `recovered` from `dir`: opens a new segment in each log and
@@ -358,90 +323,6 @@ impl Journal {
         checkpoint::run::publish(&self.shared, draft, parts, finished_ms)
     }
 
-    /// Holds the durable epoch where it is, for `time` at most: nothing that waits for durability leaves this process
-    /// meanwhile. Returns the hold's number and that epoch; `None` if another hold lasts, or the journal closes.
-    #[must_use]
-    pub fn hold_durable(&self, time: Duration) -> Option<(u64, Epoch)> {
-        self.shared.horizon.hold(time)
-    }
-
-    /// Ends a hold. Returns `true` if it has lasted until now.
-    pub fn release_durable(&self, number: u64) -> bool {
-        self.shared.horizon.release(number)
-    }
-
-    /// Ends a hold whose time is over. To be called now and then: an idle journal does not find that by itself.
-    pub fn end_overdue_hold(&self) {
-        self.shared.horizon.end_overdue_hold();
-    }
-
-    /// Pins the files that are in `dir`, the journal's directory, for `time`: no checkpoint removes them. A pin of the
-    /// same name is replaced.
-    ///
-    /// # Errors
-    /// Returns an error if the files cannot be listed.
-    pub fn pin_files(
-        &self,
-        disk: &dyn Disk,
-        dir: &Path,
-        name: &str,
-        time: Duration,
-    ) -> Result<(), RecoverError> {
-        let logs = self.shared.loggers.len();
-        data_files::pin(disk, dir, logs, &self.origin, (name, time))
-    }
-
-    /// Renews a pin for `time`. Returns `false` if it has ended.
-    #[must_use]
-    pub fn renew_pin(&self, name: &str, time: Duration) -> bool {
-        self.origin.pins.lock().renew(name, time).is_some()
-    }
-
-    /// Narrows a pin to the segments from those numbers on, one for each log, and to no checkpoint. Returns `false` if
-    /// the pin has ended.
-    #[must_use]
-    pub fn narrow_pin(&self, name: &str, segments: &[u32]) -> bool {
-        let mut pins = self.origin.pins.lock();
-        let Some(pin) = pins.renew(name, Duration::ZERO) else {
-            return false;
-        };
-        pin.checkpoints.clear();
-        for (pinned, &first) in pin.segments.iter_mut().zip(segments) {
-            *pinned = first.max(*pinned);
-        }
-        true
-    }
-
-    /// Ends a pin.
-    pub fn unpin_files(&self, name: &str) {
-        self.origin.pins.remove(name);
-    }
-
-    /// Lists the files in `dir`, the journal's directory, as far as they are durable. Waits for a write of a log that
-    /// is under way.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be listed.
-    pub fn data_files(&self, disk: &dyn Disk, dir: &Path) -> Result<DataFiles, RecoverError> {
-        let loggers = self.shared.loggers.iter();
-        let positions: Vec<(u32, u64)> = loggers.map(Logger::position).collect();
-        data_files::list(disk, dir, &positions, &self.origin)
-    }
-
-    /// Reads up to `count` bytes of a file of [`Journal::data_files`].
-    ///
-    /// # Errors
-    /// Returns an error if there is no such file, or it cannot be read.
-    pub fn read_data_file(
-        disk: &dyn Disk,
-        dir: &Path,
-        name: &str,
-        offset: u64,
-        count: usize,
-    ) -> Result<Vec<u8>, RecoverError> {
-        data_files::read(disk, dir, name, offset, count)
-    }
-
     /// Returns figures since the start.
     #[must_use]
     pub fn stats(&self) -> JournalStats {
@@ -564,76 +445,4 @@ fn create_segments(
         files.extend(active.then_some(file));
     }
     Ok(files)
-}
-
-/// Passes a worker's transactions to the journal.
-pub struct LogWriter {
-    shared: Arc<JournalShared>,
-    logger: usize,
-    lane: usize,
-    /// The epoch of the last transaction.
-    last: AtomicU64,
-}
-
-impl LogWriter {
-    /// Waits while the worker's buffers are all with the logger (backpressure), and while the
-    /// worker is too far ahead of it ([`Options::max_epoch_diff`], paper 2, algorithm 1). To be
-    /// called outside any epoch before each transaction that may write.
-    ///
-    /// # Errors
-    /// Returns an error if the journal has failed or was closed, and while there is no room for a
-    /// log.
-    pub fn wait_ready(&self) -> Result<(), JournalFailure> {
-        // A worker that got the failure is refused, also before every lane has it.
-        if let Some(failed) = self.shared.horizon.trouble() {
-            return Err(failed);
-        }
-        if let Some(most) = self.shared.max_epoch_diff {
-            self.wait_for_logger(most.get())?;
-        }
-        let logger = &self.shared.loggers[self.logger];
-        logger.handover.wait_ready(self.lane, || logger.wake())
-    }
-
-    /// Waits until the worker's last epoch is less than `most` ahead of its logger's, which is the
-    /// one after the epoch that it closed last. That epoch was over before the worker's began, so
-    /// that the logger needs nothing of this worker to close it.
-    fn wait_for_logger(&self, most: u64) -> Result<(), JournalFailure> {
-        let needed = Epoch(self.last.load(Ordering::Relaxed).saturating_sub(most));
-        let ask = || self.shared.request(needed);
-        self.shared.horizon.wait_closed(self.logger, needed, ask)
-    }
-
-    /// Appends a committed transaction: `fill` writes its entries, about `bytes_hint` bytes in
-    /// all. To be called inside the epoch of `tid`, whose time is `stamp_ms`; never waits for a
-    /// device.
-    ///
-    /// # Errors
-    /// Returns an error if the journal has failed or was closed; `fill` was not called, and the
-    /// transaction will never be durable.
-    pub fn append(
-        &self,
-        tid: Tid,
-        stamp_ms: u64,
-        bytes_hint: usize,
-        fill: impl FnOnce(&mut EntryWriter<'_>),
-    ) -> Result<(), JournalFailure> {
-        let logger = &self.shared.loggers[self.logger];
-        if let Some(failed) = self.shared.horizon.failed() {
-            return Err(failed.clone());
-        }
-        let hint = bytes_hint + entry::FRAME;
-        let appended = logger
-            .handover
-            .append(self.lane, tid.epoch(), stamp_ms, hint, |buf| {
-                entry::encode(buf, tid, fill);
-            })?;
-        self.last.store(tid.epoch().0, Ordering::Relaxed);
-        if appended.queued {
-            logger.wake();
-        } else {
-            logger.wake_if_sleeping();
-        }
-        Ok(())
-    }
 }
