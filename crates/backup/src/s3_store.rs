@@ -329,9 +329,7 @@ mod tests {
             of("shop", Some("http://localhost")),
             found("localhost", 80, "/shop")
         );
-        let there = store("shop", Some("http://localhost:1"))
-            .ok()
-            .expect("a store");
+        let there = store("shop", Some("http://localhost:1")).expect("a store");
         assert_eq!(there.place("x/y"), "s3://shop/a/b/x/y");
         for (bucket, endpoint, word) in [
             ("", None, "bucket"),
