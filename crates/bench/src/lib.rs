@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`parameters`], [`sample`], [`error`], [`metric`], [`statistics`], [`latency`] | how much is measured, and the figures and checks of a run | what is measured |
 //! | [`keys`], `even_slots`, [`stamp`], [`content`], [`workload`] | what transactions do, and how it is known that they did it right | what runs them |
-//! | [`machine`], [`keep_awake`], [`disk_access`], [`sync_rate`], [`peers`] | this machine, its disks, and programs of others on it | experiments |
+//! | [`machine`], [`program`], [`keep_awake`], [`disk_access`], [`sync_rate`], [`peers`] | this machine, its disks, the measuring and the measured program, and programs of others | experiments |
 //! | [`driver`] | closed and open loops, and the time that things take | clients, but for a trait |
 //! | [`run_context`], [`shared_state`], [`content_file`], [`replay`] | the surroundings of a run, and what runs share: files that tell right reads from wrong ones, a query's page accesses | targets |
 //! | [`systems`], [`storage_node`], [`paper_proxy`] | the processes that are measured: servers, a storage node, the proxies that a paper describes | what is done with them |
@@ -14,7 +14,7 @@
 //! | [`target`] | what is measured: a store, clusters of processes, a device | experiments |
 //! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
 //! | [`runner`], [`result`] | rounds, noise, checks, medians, the result file | any single experiment |
-//! | [`table`], [`report`] | results for people | how they came about |
+//! | [`table`], [`report`], [`difference`] | results for people, and two results beside each other | how they came about |
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
 //! file of data in [`experiments`].
@@ -25,6 +25,7 @@
 
 pub mod content;
 pub mod content_file;
+pub mod difference;
 pub mod disk_access;
 pub mod driver;
 pub mod error;
@@ -40,6 +41,7 @@ pub mod paper_proxy;
 pub mod parameters;
 pub mod peers;
 pub mod plot;
+pub mod program;
 pub mod replay;
 pub mod report;
 pub mod result;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Foreign load from which a run is noisy.
 pub const NOISY: f64 = 0.15;
 
-/// Other load during a run.
+/// Other load during a run, or a time without runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Load average of the last minute, at the end of the run.
@@ -24,6 +24,18 @@ pub struct Noise {
     pub foreign: f64,
     /// `true` if that was too much.
     pub noisy: bool,
+}
+
+/// Load of the machine while nothing is measured: before the first run of an experiment, and after
+/// the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadAround {
+    /// Before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Noise>,
+    /// After; `None` until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Noise>,
 }
 
 /// Measures noise from its creation on.
@@ -44,6 +56,14 @@ impl Default for NoiseMeter {
 }
 
 impl NoiseMeter {
+    /// Returns the noise of a time in which this process only waits.
+    #[must_use]
+    pub fn idle(time: Duration) -> Noise {
+        let meter = NoiseMeter::default();
+        std::thread::sleep(time);
+        meter.noise()
+    }
+
     /// Returns the noise since then. Without figures of the system, there is none.
     #[must_use]
     pub fn noise(&self) -> Noise {
@@ -141,13 +161,16 @@ fn load_average() -> f64 {
 /// The origin of a result. A value that cannot be found out is `unknown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostInfo {
+    /// The machine's name in its network.
+    #[serde(default)]
+    pub name: String,
     /// The processor's name.
     pub processor: String,
     /// Processors that this process may use.
     pub cores: usize,
     /// Bytes of memory.
     pub memory: u64,
-    /// Kernel and architecture.
+    /// Kernel, its release, and architecture.
     pub system: String,
     /// The file system of the directory on the disk.
     pub disk: String,
@@ -167,7 +190,12 @@ impl HostInfo {
         let kib = after(&read("/proc/meminfo"), "MemTotal")
             .and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
         let release = read("/proc/sys/kernel/osrelease");
+        let name = read("/proc/sys/kernel/hostname");
         HostInfo {
+            name: match name.trim() {
+                "" => unknown(),
+                name => name.to_owned(),
+            },
             processor: after(&read("/proc/cpuinfo"), "model name").unwrap_or_else(unknown),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory: kib.unwrap_or(0) * 1024,
@@ -245,6 +273,7 @@ mod tests {
     #[test]
     fn the_host_is_known() {
         let host = HostInfo::here(Path::new("/"), Path::new("/proc/self"));
+        assert_ne!(host.name, "");
         assert!(host.cores > 0 && host.memory > 1 << 20, "{host:?}");
         assert!(host.disk.contains(" on "), "{host:?}");
         assert_eq!(host.in_memory, "proc on proc");

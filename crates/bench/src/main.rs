@@ -2,8 +2,8 @@
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | everything was measured, and every check held |
-//! | 1 | a check failed, something could not be measured, or a signal stopped the run |
+//! | 0 | everything was measured, and every check held; results were compared |
+//! | 1 | a check failed, something could not be measured, a signal stopped the run, or nothing could be compared |
 //! | 2 | the command line is malformed |
 //! | 130 | a second signal came before the run had stopped |
 
@@ -19,8 +19,10 @@ use std::time::Duration;
 use base::affinity::Affinity;
 use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
+use bench::program::ProgramInfo;
+use bench::result::MeasurementPrograms;
 use bench::runner::{self, Options};
-use bench::{experiments, paper_proxy, report, storage_node, table, target};
+use bench::{difference, experiments, paper_proxy, report, storage_node, table, target};
 use clap::{Args, Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -83,6 +85,19 @@ enum Command {
         /// The configuration of the clients, as JSON.
         #[arg(value_name = "CONFIGURATION")]
         config: String,
+    },
+    /// Compare two results, or two directories of them: medians, their quotients, and whether the
+    /// repetitions are apart by more than chance.
+    Diff {
+        /// A result file, or a directory of them: what B is compared with.
+        #[arg(value_name = "A")]
+        a: PathBuf,
+        /// Another one.
+        #[arg(value_name = "B")]
+        b: PathBuf,
+        /// Print JSON instead of a table.
+        #[arg(long)]
+        json: bool,
     },
     /// Draw all results in a directory into one page.
     Report {
@@ -197,6 +212,14 @@ fn execute(what: Command) -> Result<(), Failure> {
         Command::PaperProxy { config } => Ok(paper_proxy::serve(&config)?),
         Command::PaperProxyNetwork { config } => Ok(paper_proxy::serve_network(&config)?),
         Command::ReplicaClients { config } => Ok(target::serve_clients(&config)?),
+        Command::Diff { a, b, json } => {
+            let differences = difference::of_paths(&a, &b)?;
+            let text = match json {
+                true => serde_json::to_string_pretty(&differences)?,
+                false => differences.to_string().trim_end().to_owned(),
+            };
+            print_line(&text)
+        }
         Command::Report { dir } => {
             let path = report::write(&dir)?;
             print_line(&format!("kumiki-bench: the report is {}", path.display()))
@@ -221,13 +244,14 @@ fn list() -> Result<(), Failure> {
 }
 
 impl RunArguments {
-    fn options(&self) -> Result<Options, Failure> {
+    fn options(&self, numa_nodes: Option<usize>) -> Result<Options, Failure> {
         let effort = if self.quick {
             Effort::Quick
         } else {
             Effort::Full
         };
         let usual = Scale::of(effort);
+        let server = self.server.clone().or_else(|| beside("kumiki"));
         let placed = self.affinity.as_ref().map(|all| all.workers().count());
         Ok(Options {
             scale: Scale {
@@ -248,11 +272,30 @@ impl RunArguments {
             plant: self.plant_failure,
             commit: buildinfo::COMMIT.to_owned(),
             profile: buildinfo::PROFILE.to_owned(),
-            server: self.server.clone().or_else(|| beside("kumiki")),
+            programs: programs(server.as_deref())?,
+            numa_nodes,
+            server,
             laboratory: std::env::current_exe().ok(),
             peers: peers()?,
         })
     }
+}
+
+/// Describes this program and the one to measure, if there is one.
+fn programs(server: Option<&Path>) -> Result<MeasurementPrograms, Failure> {
+    let failed = |path: &Path, error: std::io::Error| {
+        format!("cannot describe the program {}: {error}", path.display())
+    };
+    let own = std::env::current_exe()?;
+    let version = format!("kumiki-bench {}", buildinfo::VERSION);
+    let measuring = ProgramInfo::with_version(&own, &version);
+    let measured = server
+        .filter(|server| server.is_file())
+        .map(|server| ProgramInfo::of(server).map_err(|error| failed(server, error)));
+    Ok(MeasurementPrograms {
+        measuring: Some(measuring.map_err(|error| failed(&own, error))?),
+        measured: measured.transpose()?,
+    })
 }
 
 /// Returns the path of a program in the directory of this one.
@@ -275,10 +318,12 @@ fn run(options: &RunArguments) -> Result<(), Failure> {
         let usable = base::cpus::usable()?;
         affinity.check(&usable)?;
     }
+    let mut numa_nodes = None;
     if options.numa == MemoryPlacement::Interleave {
         let nodes = base::numa::interleave();
         let nodes = nodes.map_err(|error| format!("cannot interleave memory: {error}"))?;
         tracing::info!("memory is interleaved over {nodes} NUMA nodes");
+        numa_nodes = Some(nodes);
     }
     let experiment = experiments::named(&options.name).ok_or_else(|| {
         let names: Vec<&str> = experiments::ALL.iter().map(|one| one.name).collect();
@@ -295,7 +340,7 @@ fn run(options: &RunArguments) -> Result<(), Failure> {
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| format!("cannot receive signals: {error}"))?;
     }
-    let outcome = runner::run(experiment, &options.options()?, &stop)?;
+    let outcome = runner::run(experiment, &options.options(numa_nodes)?, &stop)?;
     print_line(&table::show(experiment, &outcome.results))?;
     let path = outcome.path.display();
     print_line(&format!("kumiki-bench: the results are in {path}"))?;

@@ -63,6 +63,26 @@ pub enum Effort {
     Full,
 }
 
+/// How an experiment was run, besides its [`Scale`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// Only points whose id contains this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
+    /// The seed of the random choices.
+    pub seed: u64,
+    /// The processors that loggers and workers run on, if they were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<String>,
+    /// The number of NUMA nodes that memory was interleaved over, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_nodes: Option<usize>,
+    /// The directory on the disk.
+    pub disk: String,
+    /// The directory in memory.
+    pub memory: String,
+}
+
 /// The scale of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scale {

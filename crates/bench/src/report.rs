@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 
 use crate::experiment::Experiment;
 use crate::experiments;
+use crate::machine::Noise;
 use crate::metric;
 use crate::parameters::Scale;
 use crate::plot::Plot;
-use crate::result::{MetricSummary, PointResult, ResultFileError, Results};
+use crate::program::ProgramInfo;
+use crate::result::{MeasurementPrograms, MetricSummary, PointResult, ResultFileError, Results};
 use crate::table;
 use chart::escape;
 use findings::Finding;
@@ -34,10 +36,10 @@ pub enum ReportError {
         /// The directory.
         dir: PathBuf,
     },
-    /// A file cannot be listed or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or directory.
+    /// The page cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Its file.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -49,43 +51,17 @@ pub enum ReportError {
 /// # Errors
 /// Returns an error if there are none, or one of them cannot be read.
 pub fn write(dir: &Path) -> Result<PathBuf, ReportError> {
-    let io = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ReportError::Io { path, source }
-    };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir).map_err(io(dir))? {
-        let path = entry.map_err(io(dir))?.path();
-        let name = path
-            .file_stem()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        let is_json = path
-            .extension()
-            .is_some_and(|extension| extension == "json");
-        if is_json && experiments::named(name).is_some() {
-            paths.push(path);
-        }
-    }
-    let mut all = Vec::new();
-    for path in paths {
-        all.push(Results::read(&path)?);
-    }
+    let all = Results::read_all(dir)?;
     if all.is_empty() {
         return Err(ReportError::Empty {
             dir: dir.to_owned(),
         });
     }
-    let place = |results: &Results| {
-        let names = experiments::ALL.iter();
-        names
-            .map(|one| one.name)
-            .position(|name| name == results.experiment)
-    };
-    all.sort_by_key(place);
     let path = dir.join("report.html");
-    fs::write(&path, page(&all)).map_err(io(&path))?;
-    Ok(path)
+    match fs::write(&path, page(&all)) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(ReportError::Write { path, source }),
+    }
 }
 
 /// Returns the page of these results.
@@ -103,7 +79,8 @@ pub fn page(all: &[Results]) -> String {
              within one run say more.</p>\n<nav><ul>\n";
     for results in all {
         let (name, title) = (&results.experiment, escape(&results.title));
-        let _ = writeln!(page, "<li><a href=\"#{name}\">{title}</a></li>");
+        let busy = results.busy().map_or("", |_| " (on a busy machine)");
+        let _ = writeln!(page, "<li><a href=\"#{name}\">{title}</a>{busy}</li>");
     }
     page += "</ul></nav>\n";
     for results in all {
@@ -152,6 +129,11 @@ fn notices(page: &mut String, results: &Results) {
         notice(&format!(
             "Failed, and therefore without figures: {}. {}: {what}",
             point.id, check.name
+        ));
+    }
+    if let Some(why) = results.busy() {
+        notice(&format!(
+            "Measured on a busy machine, so that these figures may be worse than the machine's own: {why}."
         ));
     }
     let noisy = results.points.iter().filter(|point| point.noisy).count();
@@ -300,11 +282,20 @@ fn conditions(page: &mut String, results: &Results) {
         .collect();
     let foreign = crate::statistics::median(foreign).unwrap_or_default();
     let effort = format!("{effort:?}").to_lowercase();
+    let idle = |noise: Option<Noise>| {
+        noise.map_or("unknown".to_owned(), |noise| {
+            format!("{:.2}", noise.foreign)
+        })
+    };
+    let name = match host.name.as_str() {
+        "" => String::new(),
+        name => format!("{}: ", escape(name)),
+    };
     let _ = writeln!(
         page,
-        "<p class=\"conditions\">{}, {} cores, {:.0} GiB; {}; disk: {}; memory: {}. Version {} \
+        "<p class=\"conditions\">{name}{}, {} cores, {:.0} GiB; {}; disk: {}; memory: {}. Version {} \
          ({}{}). Effort {effort}: {records} records, {repetitions} repetitions of {} s after {} s. \
-         Others used {foreign:.2} cores in the median of all runs.</p>",
+         Others used {foreign:.2} cores in the median of all runs, {} before them, and {} after.{}</p>",
         escape(&host.processor),
         host.cores,
         host.memory as f64 / f64::from(1 << 30),
@@ -319,5 +310,27 @@ fn conditions(page: &mut String, results: &Results) {
         },
         time.as_secs_f64(),
         warm_up.as_secs_f64(),
+        idle(results.load.before),
+        idle(results.load.after),
+        programs(&results.programs),
     );
+}
+
+/// Returns a sentence for each program.
+fn programs(programs: &MeasurementPrograms) -> String {
+    let sentence = |what: &str, program: &Option<ProgramInfo>| {
+        let program = program.as_ref()?;
+        let (version, hash) = (escape(&program.version), escape(&program.sha256));
+        Some(format!(
+            " {what} by {version}, SHA-256 <code>{hash}</code>."
+        ))
+    };
+    let sentences = [
+        sentence("Measured", &programs.measuring),
+        sentence(
+            "Servers, proxies and storage nodes are run",
+            &programs.measured,
+        ),
+    ];
+    sentences.into_iter().flatten().collect()
 }

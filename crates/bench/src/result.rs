@@ -5,11 +5,14 @@
 //! | `schema` | [`SCHEMA`]; a file with another one is refused |
 //! | `experiment`, `title` | what was run |
 //! | `commit`, `version`, `profile` | of the program that measured: the commit of its sources, with `-dirty` if they differed from it, or `unknown`; the cargo profile that it was built with, empty in older files |
+//! | `programs` | the `measuring` program, and the `measured` one, whose servers, proxies and storage nodes were started, if it was there: `path`, `sha256` and `version` of each |
 //! | `started` | seconds since 1970 |
 //! | `complete` | false while it runs, and when it was stopped |
 //! | `recorded` | transactions were recorded: checks count, figures do not |
 //! | `host` | the machine: see [`HostInfo`] |
+//! | `load` | what others used of the machine `before` the first run and `after` the last one: see [`Noise`] |
 //! | `scale` | how much was measured: see [`Scale`] |
+//! | `settings` | how it was measured besides that: see [`RunSettings`] |
 //! | `points` | a list of points, below |
 //!
 //! | field of a point | meaning |
@@ -17,29 +20,47 @@
 //! | `id`, `params`, `baseline`, `job` | as in the experiment |
 //! | `skipped` | why it could not be measured here, if so |
 //! | `note` | what has to be known about its figures, if anything has |
-//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `values`, `checks`, `noise`, and `course`, from [moment](TimelinePoint) to moment the cores that processes used, or rate and latency, where that was followed |
+//! | `repetitions` | every run: `round` (which repetition; a baseline runs several times in one), `order` (place in time), `seconds` that it took with everything around it, `values`, `checks`, `noise`, and `course`, from [moment](TimelinePoint) to moment the cores that processes used, or rate and latency, where that was followed |
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
+//!
+//! Files of earlier releases lack `programs`, `load`, `settings` and `seconds`.
 //!
 //! Invariants:
 //! 1. A run with a failed check has no values.
 //! 2. A summary is over the runs that are not noisy, if there are any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::SweepPoint;
-use crate::machine::{HostInfo, Noise};
-use crate::parameters::{Params, Scale};
+use crate::experiments;
+use crate::machine::{HostInfo, LoadAround, Noise};
+use crate::parameters::{Params, RunSettings, Scale};
+use crate::program::ProgramInfo;
 use crate::sample::{Check, MetricValues, TimelinePoint};
 use crate::statistics::median;
 use crate::target::TargetJob;
 
 /// The version of the format.
 pub const SCHEMA: u32 = 1;
+/// The share of noisy runs from which the machine counts as busy.
+pub const BUSY: f64 = 0.25;
+
+/// The programs of a measurement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasurementPrograms {
+    /// The one that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring: Option<ProgramInfo>,
+    /// The one whose servers, proxies and storage nodes were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<ProgramInfo>,
+}
 
 /// All results of a run of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,11 +73,17 @@ pub struct Results {
     pub version: String,
     #[serde(default)]
     pub profile: String,
+    #[serde(default)]
+    pub programs: MeasurementPrograms,
     pub started: u64,
     pub complete: bool,
     pub recorded: bool,
     pub host: HostInfo,
+    #[serde(default)]
+    pub load: LoadAround,
     pub scale: Scale,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<RunSettings>,
     pub points: Vec<PointResult>,
 }
 
@@ -84,6 +111,8 @@ pub struct PointResult {
 pub struct RunResult {
     pub round: usize,
     pub order: usize,
+    #[serde(default)]
+    pub seconds: f64,
     pub values: MetricValues,
     pub checks: Vec<Check>,
     pub noise: Noise,
@@ -148,7 +177,7 @@ impl PointResult {
     }
 
     /// Returns the runs that count: those in a quiet time, if there are any.
-    fn counted(&self) -> Vec<&RunResult> {
+    pub(crate) fn counted(&self) -> Vec<&RunResult> {
         let runs = || self.repetitions.iter().filter(|run| run.passed());
         let quiet: Vec<_> = runs().filter(|run| !run.noise.noisy).collect();
         if quiet.is_empty() {
@@ -189,17 +218,65 @@ impl Results {
             .filter_map(|point| Some((point, point.failure()?)))
     }
 
+    /// Returns what shows that others used the machine, if they did: more than
+    /// [`NOISY`](crate::machine::NOISY) cores before the first run or after the last one, or
+    /// [`BUSY`] of all runs are noisy.
+    #[must_use]
+    pub fn busy(&self) -> Option<String> {
+        let idle = |noise: Option<Noise>, when: &str| {
+            let foreign = noise.filter(|noise| noise.noisy)?.foreign;
+            Some(format!("others used {foreign:.2} cores {when}"))
+        };
+        let runs: Vec<&RunResult> = self.points.iter().flat_map(|p| &p.repetitions).collect();
+        let noisy = runs.iter().filter(|run| run.noise.noisy).count();
+        let disturbed = noisy > 0 && noisy as f64 >= BUSY * runs.len() as f64;
+        let disturbed = disturbed.then(|| format!("{noisy} of {} runs were disturbed", runs.len()));
+        let reasons = [
+            idle(self.load.before, "before the first run"),
+            idle(self.load.after, "after the last run"),
+            disturbed,
+        ];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
     /// Writes the file, replacing an older one at once.
     ///
     /// # Errors
     /// Returns the errors of the operating system.
     pub fn write(&self, dir: &Path) -> std::io::Result<PathBuf> {
         fs::create_dir_all(dir)?;
-        let path = dir.join(format!("{}.json", self.experiment));
+        let path = dir.join(file_name(&self.experiment));
         let draft = dir.join(format!(".{}.json.new", self.experiment));
         fs::write(&draft, serde_json::to_string_pretty(self)? + "\n")?;
         fs::rename(&draft, &path)?;
         Ok(path)
+    }
+
+    /// Reads the results of all experiments in a directory, in the order of the experiments.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be listed, or one of the files is no result.
+    pub fn read_all(dir: &Path) -> Result<Vec<Results>, ResultFileError> {
+        let failed = |source| ResultFileError::Io {
+            path: dir.to_owned(),
+            source,
+        };
+        let mut files = BTreeSet::new();
+        for entry in fs::read_dir(dir).map_err(failed)? {
+            files.insert(entry.map_err(failed)?.file_name());
+        }
+        let paths = experiments::ALL.iter().map(|one| file_name(one.name));
+        let there = paths.filter(|name| files.contains(OsStr::new(name)));
+        there.map(|name| Results::read(&dir.join(name))).collect()
+    }
+
+    /// Reads the result of an experiment in a directory.
+    ///
+    /// # Errors
+    /// Returns an error if it is not there, or no result.
+    pub fn of_experiment(dir: &Path, experiment: &str) -> Result<Results, ResultFileError> {
+        Results::read(&dir.join(file_name(experiment)))
     }
 
     /// Reads a file.
@@ -227,6 +304,11 @@ impl Results {
         }
         serde_json::from_str(&text).map_err(|error| format(error.to_string()))
     }
+}
+
+/// Returns the name of the file with the results of an experiment.
+fn file_name(experiment: &str) -> String {
+    format!("{experiment}.json")
 }
 
 fn summary(point: &PointResult, baseline: Option<&PointResult>) -> BTreeMap<String, MetricSummary> {

@@ -16,10 +16,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::RunError;
 use crate::experiment::{Experiment, SweepPoint};
-use crate::machine::{self, HostInfo, NoiseMeter};
-use crate::parameters::Scale;
+use crate::machine::{self, HostInfo, LoadAround, NoiseMeter};
+use crate::parameters::{RunSettings, Scale};
 use crate::peers::Peers;
-use crate::result::{PointResult, Results, RunResult, SCHEMA};
+use crate::result::{MeasurementPrograms, PointResult, Results, RunResult, SCHEMA};
 use crate::run_context::RunContext;
 use crate::sample::{Check, RunSample};
 use crate::shared_state::SharedState;
@@ -28,6 +28,9 @@ use crate::shared_state::SharedState;
 const BETWEEN: usize = 3;
 /// The shortest interval between log lines on the progress of an experiment.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// The shortest and the longest time for which the load of the machine is measured before the first
+/// run and after the last one: as long as a run counts, within these bounds.
+const IDLE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -55,6 +58,10 @@ pub struct Options {
     pub commit: String,
     /// The cargo profile that it was built with, for the result file.
     pub profile: String,
+    /// This program and the measured one, for the result file.
+    pub programs: MeasurementPrograms,
+    /// The number of NUMA nodes that memory is interleaved over, if it is; for the result file.
+    pub numa_nodes: Option<usize>,
     /// The program whose `serve` starts a server; without one, points that need servers are
     /// skipped.
     pub server: Option<PathBuf>,
@@ -174,13 +181,29 @@ fn empty(experiment: &Experiment, options: &Options, points: &[SweepPoint]) -> R
         title: experiment.title.to_owned(),
         commit: options.commit.clone(),
         profile: options.profile.clone(),
+        programs: options.programs.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: machine::unix_time(),
         complete: false,
         recorded: options.history.is_some(),
         host: HostInfo::here(&options.disk, &options.memory),
+        load: LoadAround::default(),
         scale: options.scale.clone(),
+        settings: Some(settings(options)),
         points: points.iter().map(PointResult::new).collect(),
+    }
+}
+
+/// Returns the part of the options that decides, with the scale, what is measured and how.
+#[must_use]
+pub fn settings(options: &Options) -> RunSettings {
+    RunSettings {
+        only: options.only.clone(),
+        seed: options.seed,
+        affinity: options.affinity.as_ref().map(ToString::to_string),
+        numa_nodes: options.numa_nodes,
+        disk: options.disk.display().to_string(),
+        memory: options.memory.display().to_string(),
     }
 }
 
@@ -271,14 +294,18 @@ impl ExperimentRun<'_> {
         self.bar = ProgressBar::new(total as u64);
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta:>5}  {wide_msg}");
         self.bar.set_style(style.expect("the template makes sense"));
-        let mut path = self.write()?;
+        let idle = self.options.scale.time.clamp(IDLE[0], IDLE[1]);
+        self.results.load.before = Some(NoiseMeter::idle(idle));
+        self.write()?;
         for round in 0..rounds {
             if !self.round(round, round + 1 == rounds) {
                 break;
             }
             self.results.complete = round + 1 == rounds;
-            path = self.write()?;
+            self.write()?;
         }
+        self.results.load.after = Some(NoiseMeter::idle(idle));
+        let path = self.write()?;
         self.bar.finish_and_clear();
         Ok(path)
     }
@@ -333,8 +360,10 @@ impl ExperimentRun<'_> {
             peers: &self.options.peers,
         };
         let meter = NoiseMeter::default();
+        let begun = Instant::now();
         let sample = self.points[i].job.run(&context);
         let noise = meter.noise();
+        let seconds = begun.elapsed().as_secs_f64();
         let stopped = self.stop.load(Ordering::Relaxed);
         let result = &mut self.results.points[i];
         let sample = match evaluate(sample, stopped) {
@@ -350,6 +379,7 @@ impl ExperimentRun<'_> {
         result.repetitions.push(RunResult {
             round,
             order: self.order,
+            seconds,
             values: if failed {
                 Default::default()
             } else {

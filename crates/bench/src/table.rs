@@ -79,7 +79,7 @@ fn remark(point: &PointResult) -> String {
 }
 
 /// Returns rows of columns that are as wide as their widest cell.
-fn grid(header: &[String], rows: &[Vec<String>]) -> String {
+pub(crate) fn grid(header: &[String], rows: &[Vec<String>]) -> String {
     let all = || std::iter::once(header).chain(rows.iter().map(Vec::as_slice));
     let width = |column: usize| all().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..header.len()).map(|c| width(c).unwrap_or(0)).collect();
@@ -134,6 +134,9 @@ fn remarks(results: &Results) -> String {
     }
     if results.recorded {
         text += "\ntransactions were recorded: the checks count, the figures do not\n";
+    }
+    if let Some(why) = results.busy() {
+        let _ = writeln!(text, "\nmeasured on a busy machine: {why}");
     }
     let noisy = results.points.iter().filter(|point| point.noisy).count();
     if noisy > 0 {

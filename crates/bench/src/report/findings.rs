@@ -95,9 +95,9 @@ mod tests {
     use super::*;
     use crate::disk_access::DeviceAccess;
     use crate::experiment::SweepPoint;
-    use crate::machine::{HostInfo, Noise};
+    use crate::machine::{HostInfo, LoadAround, Noise};
     use crate::parameters::{Effort, Scale};
-    use crate::result::{RunResult, SCHEMA};
+    use crate::result::{MeasurementPrograms, RunResult, SCHEMA};
     use crate::run_context::StorageMedium;
     use crate::sample::{Check, MetricValues};
     use crate::target::{DeviceJob, TargetJob};
@@ -120,6 +120,7 @@ mod tests {
             result.repetitions.push(RunResult {
                 round: 0,
                 order: i,
+                seconds: 0.0,
                 values,
                 checks: vec![Check::new("fine", Ok(()))],
                 noise: Noise::default(),
@@ -134,11 +135,14 @@ mod tests {
             commit: String::new(),
             version: String::new(),
             profile: String::new(),
+            programs: MeasurementPrograms::default(),
             started: 0,
             complete: true,
             recorded: false,
             host: HostInfo::default(),
+            load: LoadAround::default(),
             scale: Scale::of(Effort::Tiny),
+            settings: None,
             points: points.iter().enumerate().map(point).collect(),
         };
         results.summarise();

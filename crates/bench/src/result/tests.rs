@@ -22,6 +22,7 @@ fn run(round: usize, order: usize, rate: f64, noisy: bool) -> RunResult {
     RunResult {
         round,
         order,
+        seconds: 0.5,
         values,
         checks: vec![Check::new("it holds", Ok(()))],
         noise: Noise {
@@ -49,11 +50,14 @@ fn results(points: Vec<PointResult>) -> Results {
         commit: "unknown".to_owned(),
         version: "0".to_owned(),
         profile: "debug".to_owned(),
+        programs: MeasurementPrograms::default(),
         started: 1,
         complete: true,
         recorded: false,
         host: HostInfo::default(),
+        load: LoadAround::default(),
         scale: Scale::of(Effort::Tiny),
+        settings: None,
         points,
     };
     results.summarise();
@@ -133,6 +137,53 @@ fn results_are_read_as_they_were_written() {
     let results = results(vec![noted, skipped]);
     let path = results.write(dir.path()).unwrap();
     assert_eq!(path, dir.path().join("made-up.json"));
+    assert_eq!(Results::read(&path).unwrap(), results);
+}
+
+#[test]
+fn a_machine_is_busy_when_others_use_it() {
+    let quiet = |place| run(place, place, 10.0, false);
+    let noisy = |place| run(place, place, 10.0, true);
+    let one_in_five = vec![quiet(0), quiet(1), quiet(2), quiet(3), noisy(4)];
+    let mut few = results(vec![point("a", None, one_in_five)]);
+    few.load.before = Some(Noise {
+        foreign: 0.1,
+        ..Noise::default()
+    });
+    assert_eq!(few.busy(), None);
+    few.load.after = Some(Noise {
+        foreign: 0.8,
+        noisy: true,
+        ..Noise::default()
+    });
+    let reason = few.busy().unwrap();
+    assert_eq!(reason, "others used 0.80 cores after the last run");
+    let one_in_four = vec![quiet(0), quiet(1), quiet(2), noisy(3)];
+    let many = results(vec![point("a", None, one_in_four)]);
+    assert_eq!(many.busy().unwrap(), "1 of 4 runs were disturbed");
+    assert_eq!(results(vec![point("a", None, vec![])]).busy(), None);
+}
+
+/// A file as releases wrote it before results held programs, loads and settings.
+#[test]
+fn an_older_file_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut results = results(vec![point("a", None, vec![run(0, 1, 1.5, false)])]);
+    results.points[0].repetitions[0].seconds = 0.0;
+    let mut json = serde_json::to_value(&results).unwrap();
+    for name in ["programs", "load", "profile"] {
+        json.as_object_mut().unwrap().remove(name).unwrap();
+    }
+    json["host"]
+        .as_object_mut()
+        .unwrap()
+        .remove("name")
+        .unwrap();
+    let run = &mut json["points"][0]["repetitions"][0];
+    run.as_object_mut().unwrap().remove("seconds").unwrap();
+    let path = dir.path().join("x.json");
+    fs::write(&path, json.to_string()).unwrap();
+    results.profile.clear();
     assert_eq!(Results::read(&path).unwrap(), results);
 }
 

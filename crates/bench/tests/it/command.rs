@@ -47,6 +47,15 @@ fn a_run_and_its_report() {
     );
     let json = std::fs::read_to_string(dir.path().join("results/transfers.json")).unwrap();
     assert!(json.contains("\"schema\": 1") && json.contains("\"complete\": true"));
+    for part in [
+        "\"measuring\"",
+        "\"sha256\"",
+        "\"before\"",
+        "\"after\"",
+        "\"seconds\"",
+    ] {
+        assert!(json.contains(part), "{part} is not there: {json}");
+    }
     let report = bench(dir.path(), &["report", "results"]);
     assert!(report.status.success(), "{}", text(&report.stderr));
     let page = std::fs::read_to_string(dir.path().join("results/report.html")).unwrap();
@@ -345,6 +354,23 @@ fn locks_are_measured_beside_cassandra() {
     assert!(told.contains("other has it"), "{told}");
 }
 
+/// A result names the program whose processes are measured, by its version and its hash.
+#[test]
+fn the_measured_program_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_kumiki-bench");
+    let run = transfers(dir.path(), &["--server", program]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let json = std::fs::read_to_string(dir.path().join("results/transfers.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let [measuring, measured] = ["measuring", "measured"].map(|name| &json["programs"][name]);
+    assert_eq!(measured["path"], program);
+    assert_eq!(measured["sha256"], measuring["sha256"]);
+    assert_eq!(measured["version"], measuring["version"]);
+    let version = measured["version"].as_str().unwrap();
+    assert!(version.starts_with("kumiki-bench "), "{version}");
+}
+
 /// A missing server is an error; a run that needs none does not look for it.
 #[test]
 fn a_missing_server_says_what_to_do() {
@@ -359,5 +385,51 @@ fn a_missing_server_says_what_to_do() {
     assert_eq!(run.status.code(), Some(1), "{told}");
     for part in ["nowhere/kumiki", "--package kumiki-cli", "--server"] {
         assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+/// Runs of one point, compared as directories and as files.
+#[test]
+fn results_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, more) in [("a", &[][..]), ("b", &[]), ("c", &["--records", "50000"])] {
+        let dir = dir.path().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        let run = transfers(&dir, more);
+        assert!(run.status.success(), "{}", text(&run.stderr));
+    }
+    let diff = bench(dir.path(), &["diff", "a/results", "b/results"]);
+    let (said, told) = (text(&diff.stdout), text(&diff.stderr));
+    assert!(diff.status.success(), "{told}");
+    for part in [
+        "A: a/results\nB: b/results\n",
+        "\ntransfers\n",
+        "throughput, txn/s",
+        "metrics are apart",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|name| format!("{name}/results/transfers.json"));
+    let diff = bench(dir.path(), &["diff", &a, &b, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+    let point = &json["results"][0]["points"][0];
+    assert_eq!(point["id"], "accounts=10 log=disk");
+    let metrics = point["metrics"].as_array().unwrap();
+    let throughput = metrics.iter().find(|one| one["metric"] == "throughput");
+    let throughput = throughput.expect("it is measured");
+    assert!(throughput["quotient"].is_number(), "{throughput}");
+    assert_eq!(throughput["a"]["runs"], 1, "{throughput}");
+    for (args, says) in [
+        (
+            ["diff", &a, &c],
+            "different scales: records 100000 and 50000",
+        ),
+        (["diff", &a, "nowhere"], "cannot read nowhere"),
+        (["diff", &a, "."], ". holds no results"),
+    ] {
+        let diff = bench(dir.path(), &args);
+        let told = text(&diff.stderr);
+        assert_eq!(diff.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains(says), "{args:?}: {told}");
     }
 }

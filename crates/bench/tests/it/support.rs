@@ -7,6 +7,7 @@ use bench::experiment::Experiment;
 use bench::experiments;
 use bench::parameters::{Effort, Scale};
 use bench::peers::Peers;
+use bench::result::MeasurementPrograms;
 use bench::runner::{self, ExperimentOutcome, Options};
 use testkit::peers::Selection;
 
@@ -30,6 +31,8 @@ pub(crate) fn options(dir: &Path) -> Options {
         plant: false,
         commit: "unknown".to_owned(),
         profile: "debug".to_owned(),
+        programs: MeasurementPrograms::default(),
+        numa_nodes: None,
         server: None,
         laboratory: None,
         peers: peers(),
