@@ -12,9 +12,9 @@
 //! | [`systems`], [`storage_node`], [`paper_proxy`] | the processes that are measured: servers, a storage node, the proxies that a paper describes | what is done with them |
 //! | [`simulation`] | transactions over more partitions than there are machines | how service times are measured |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | experiments |
-//! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
-//! | [`runner`], [`result`] | rounds, noise, checks, medians, the result file | any single experiment |
-//! | [`table`], [`report`], [`difference`] | results for people, and two results beside each other | how they came about |
+//! | [`experiment`], [`plot`], [`experiments`], [`paper_index`] | what is measured at which points, drawn how, beside which values of a paper, and which figures of the papers that follows; all of it is data | how it is run |
+//! | [`runner`], [`run_progress`], [`result`] | rounds, noise, checks, medians, the result file, the time that is left | any single experiment |
+//! | [`table`], [`report`], [`difference`], [`series`] | results for people, two results beside each other, several experiments one after the other | how they came about |
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
 //! file of data in [`experiments`].
@@ -37,6 +37,7 @@ pub mod keys;
 pub mod latency;
 pub mod machine;
 pub mod metric;
+pub mod paper_index;
 pub mod paper_proxy;
 pub mod parameters;
 pub mod peers;
@@ -46,8 +47,10 @@ pub mod replay;
 pub mod report;
 pub mod result;
 pub mod run_context;
+pub mod run_progress;
 pub mod runner;
 pub mod sample;
+pub mod series;
 pub mod shared_state;
 pub mod simulation;
 pub mod stamp;

@@ -5,7 +5,9 @@ mod axis;
 mod chart;
 mod figure;
 pub mod findings;
+mod index;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,22 +78,32 @@ pub fn page(all: &[Results]) -> String {
              Error bars are the least and the greatest of all runs, bars and dots their median. \
              The papers' values are from their texts, and for paper 2 from the points that its authors have published; \
              where they are drawn they are dashed. Absolute figures depend on the machine; ratios \
-             within one run say more.</p>\n<nav><ul>\n";
+             within one run say more.</p>\n<nav><ul>\n<li><a href=\"#index\">The papers' figures and tables</a></li>\n";
     for results in all {
         let (name, title) = (&results.experiment, escape(&results.title));
         let busy = results.busy().map_or("", |_| " (on a busy machine)");
         let _ = writeln!(page, "<li><a href=\"#{name}\">{title}</a>{busy}</li>");
     }
     page += "</ul></nav>\n";
+    let (mut sections, mut anchors) = (String::new(), BTreeSet::new());
     for results in all {
-        section(&mut page, results);
+        section(&mut sections, &mut anchors, results);
     }
+    index::write(&mut page, &anchors);
+    page += &sections;
     page += "</body>\n</html>\n";
     page
 }
 
-fn section(page: &mut String, results: &Results) {
+/// Returns the name by which links find the plot in this place of an experiment's plots.
+fn anchor(experiment: &str, place: usize) -> String {
+    format!("{experiment}-{place}")
+}
+
+/// Writes the section of an experiment, and adds the names by which links find its parts.
+fn section(page: &mut String, anchors: &mut BTreeSet<String>, results: &Results) {
     let name = &results.experiment;
+    anchors.insert(name.clone());
     let experiment = experiments::named(name);
     let paper = experiment.and_then(|one| one.paper);
     let _ = writeln!(
@@ -107,7 +119,7 @@ fn section(page: &mut String, results: &Results) {
     notices(page, results);
     if let Some(experiment) = experiment {
         compared(page, experiment, results);
-        figures(page, &(experiment.plots)(), results);
+        anchors.extend(figures(page, &(experiment.plots)(), results));
         points(page, experiment, results);
     }
     conditions(page, results);
@@ -174,16 +186,19 @@ fn compared(page: &mut String, experiment: &Experiment, results: &Results) {
     *page += "</table></div>\n";
 }
 
-fn figures(page: &mut String, plots: &[Plot], results: &Results) {
+/// Draws the plots that have points, and returns their anchors.
+fn figures(page: &mut String, plots: &[Plot], results: &Results) -> Vec<String> {
+    let mut anchors = Vec::new();
     *page += "<div class=\"figures\">\n";
-    for plot in plots {
+    for (place, plot) in plots.iter().enumerate() {
         let Some(figure) = figure::draw(plot, results) else {
             continue;
         };
         let title = escape(plot.title);
+        let anchor = anchor(&results.experiment, place);
         let _ = write!(
             page,
-            "<figure>\n<h4>{title}</h4>\n{}<ul class=\"legend\">",
+            "<figure id=\"{anchor}\">\n<h4>{title}</h4>\n{}<ul class=\"legend\">",
             figure.svg
         );
         for (colour, name) in figure.legend {
@@ -195,8 +210,10 @@ fn figures(page: &mut String, plots: &[Plot], results: &Results) {
         }
         let caption = escape(plot.caption);
         let _ = writeln!(page, "</ul>\n<figcaption>{caption}</figcaption>\n</figure>");
+        anchors.push(anchor);
     }
     *page += "</div>\n";
+    anchors
 }
 
 fn points(page: &mut String, experiment: &Experiment, results: &Results) {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use base::affinity::Affinity;
 use history::Recorder;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::RunError;
 use crate::experiment::{Experiment, SweepPoint};
@@ -21,13 +20,12 @@ use crate::parameters::{RunSettings, Scale};
 use crate::peers::Peers;
 use crate::result::{MeasurementPrograms, PointResult, Results, RunResult, SCHEMA};
 use crate::run_context::RunContext;
+use crate::run_progress::{PlannedRuns, RunProgress, RunTimes};
 use crate::sample::{Check, RunSample};
 use crate::shared_state::SharedState;
 
 /// The number of points that are compared with one pair of baseline runs.
 const BETWEEN: usize = 3;
-/// The shortest interval between log lines on the progress of an experiment.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// The shortest and the longest time for which the load of the machine is measured before the first
 /// run and after the last one: as long as a run counts, within these bounds.
 const IDLE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
@@ -68,7 +66,7 @@ pub struct Options {
     /// The program whose `storage-node` and `paper-proxy` are the processes that only experiments
     /// need, such as kumiki-bench; without one, points that need them are skipped.
     pub laboratory: Option<PathBuf>,
-    /// Programs of others, which some points are compared with.
+    /// MeasurementPrograms of others, which some points are compared with.
     pub peers: Peers,
 }
 
@@ -121,8 +119,30 @@ pub fn run(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<ExperimentOutcome, BenchError> {
+    let runs = plan(experiment, options)?;
+    let mut times = RunTimes::default();
+    if let Ok(earlier) = Results::of_experiment(&options.out, experiment.name) {
+        times.learn(&earlier, &options.scale);
+    }
+    let mut progress = RunProgress::new(vec![runs], times);
+    let outcome = run_within(experiment, options, stop, &mut progress);
+    progress.finish();
+    outcome
+}
+
+/// Runs the next experiment of those whose progress is shown.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_within(
+    experiment: &Experiment,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut RunProgress,
+) -> Result<ExperimentOutcome, BenchError> {
     let points = points(experiment, options)?;
     let recorder = options.history.as_ref().map(|_| Recorder::new());
+    progress.begin_experiment();
     let mut run = ExperimentRun {
         options,
         stop,
@@ -132,8 +152,7 @@ pub fn run(
         order: 0,
         round_state: SharedState::default(),
         experiment_state: SharedState::default(),
-        bar: ProgressBar::new(0),
-        progress_logged: Instant::now(),
+        progress,
     };
     let path = run.all()?;
     let results = run.results;
@@ -146,6 +165,38 @@ pub fn run(
         path,
         verdict,
     })
+}
+
+/// Returns the runs of an experiment, in order.
+///
+/// # Errors
+/// Returns an error if the options select no point.
+pub(crate) fn plan(experiment: &Experiment, options: &Options) -> Result<PlannedRuns, BenchError> {
+    let points = points(experiment, options)?;
+    let mut runs = Vec::new();
+    for round in 0..rounds(options) {
+        let scheduled = schedule(&points, round).into_iter().map(|i| &points[i]);
+        let due = scheduled.filter(|point| is_due(point, round));
+        runs.extend(due.map(|point| point.id.clone()));
+    }
+    Ok(PlannedRuns {
+        experiment: experiment.name.to_owned(),
+        runs,
+        nominal: options.scale.warm_up + options.scale.time,
+    })
+}
+
+/// Returns the number of rounds. A history shows as much after one as after many.
+fn rounds(options: &Options) -> usize {
+    match options.history {
+        Some(_) => 1,
+        None => options.scale.repetitions.max(1),
+    }
+}
+
+/// Returns `true` if the point is measured in this round.
+fn is_due(point: &SweepPoint, round: usize) -> bool {
+    point.rounds.is_none_or(|rounds| round < rounds)
 }
 
 fn points(experiment: &Experiment, options: &Options) -> Result<Vec<SweepPoint>, BenchError> {
@@ -277,23 +328,12 @@ struct ExperimentRun<'r> {
     order: usize,
     round_state: SharedState,
     experiment_state: SharedState,
-    bar: ProgressBar,
-    /// The time of the last log line on the progress, for output without a terminal.
-    progress_logged: Instant,
+    progress: &'r mut RunProgress,
 }
 
 impl ExperimentRun<'_> {
     fn all(&mut self) -> Result<PathBuf, BenchError> {
-        // A history shows as much after one round as after many.
-        let rounds = if self.recorder.is_some() {
-            1
-        } else {
-            self.options.scale.repetitions.max(1)
-        };
-        let total: usize = (0..rounds).map(|r| schedule(&self.points, r).len()).sum();
-        self.bar = ProgressBar::new(total as u64);
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {eta:>5}  {wide_msg}");
-        self.bar.set_style(style.expect("the template makes sense"));
+        let rounds = rounds(self.options);
         let idle = self.options.scale.time.clamp(IDLE[0], IDLE[1]);
         self.results.load.before = Some(NoiseMeter::idle(idle));
         self.write()?;
@@ -305,9 +345,7 @@ impl ExperimentRun<'_> {
             self.write()?;
         }
         self.results.load.after = Some(NoiseMeter::idle(idle));
-        let path = self.write()?;
-        self.bar.finish_and_clear();
-        Ok(path)
+        self.write()
     }
 
     /// Runs all points. Returns `false` if the user asked to stop.
@@ -315,29 +353,26 @@ impl ExperimentRun<'_> {
         let schedule = schedule(&self.points, round);
         self.round_state = SharedState::default();
         for (place, &i) in schedule.iter().enumerate() {
-            self.bar.set_message(self.points[i].id.clone());
-            self.log_progress(i);
+            if !is_due(&self.points[i], round) || self.is_given_up(i) {
+                continue;
+            }
+            self.progress.begin_run();
             // A store is opened again only once for each point: that takes longer than the run.
             let reopen = last && !schedule[place + 1..].contains(&i);
-            let has_enough = self.points[i].rounds.is_some_and(|rounds| round >= rounds);
-            let given_up = has_enough
-                || self.results.points[i].skipped.is_some()
-                || self.results.points[i].failure().is_some();
-            if !given_up && !self.point(i, round, reopen) {
+            if !self.point(i, round, reopen) {
                 return false;
             }
-            self.bar.inc(1);
+            if self.is_given_up(i) {
+                self.progress.give_up();
+            }
         }
         true
     }
 
-    /// Logs the progress at intervals, if standard error is no terminal and there is no bar.
-    fn log_progress(&mut self, i: usize) {
-        if self.bar.is_hidden() && self.progress_logged.elapsed() >= PROGRESS_INTERVAL {
-            self.progress_logged = Instant::now();
-            let (run, of) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
-            tracing::info!("run {run} of {of}: {}", self.points[i].id);
-        }
+    /// Returns `true` if a point cannot be measured here, or has failed.
+    fn is_given_up(&self, i: usize) -> bool {
+        let result = &self.results.points[i];
+        result.skipped.is_some() || result.failure().is_some()
     }
 
     fn point(&mut self, i: usize, round: usize, reopen: bool) -> bool {
@@ -374,6 +409,7 @@ impl ExperimentRun<'_> {
                 return true;
             }
         };
+        self.progress.end_run(seconds);
         let failed = sample.failure().is_some();
         result.note = sample.note;
         result.repetitions.push(RunResult {
@@ -418,58 +454,4 @@ fn judge(recorder: Recorder, file: &Path) -> Result<Option<String>, BenchError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk_access::DeviceAccess;
-    use crate::run_context::StorageMedium;
-    use crate::target::{DeviceJob, TargetJob};
-
-    fn point(name: &str) -> SweepPoint {
-        let job = DeviceJob {
-            place: StorageMedium::Disk,
-            device: DeviceAccess::File,
-            piece: 4096,
-            sync_size: 4096,
-            threads: 1,
-            warm_up: false,
-        };
-        SweepPoint::new([("name", name.into())], TargetJob::Device(job))
-    }
-
-    #[test]
-    fn baselines_stand_around_what_is_compared_with_them() {
-        let (a, b) = (point("a"), point("b"));
-        let variants = ["1", "2", "3", "4"].map(|name| point(name).against(&a));
-        let points: Vec<SweepPoint> = [a.clone()].into_iter().chain(variants).chain([b]).collect();
-        assert_eq!(schedule(&points, 0), [0, 1, 2, 3, 0, 4, 0, 5]);
-        assert_eq!(schedule(&points, 1), [5, 0, 4, 0, 3, 2, 1, 0]);
-    }
-
-    #[test]
-    fn what_breaks_because_the_user_stops_is_no_failure() {
-        let bad = || RunSample {
-            checks: vec![Check::new(
-                "every reply is right",
-                Err(RunError::Failed("none came".into())),
-            )],
-            ..RunSample::default()
-        };
-        let failed = || Err(RunError::Failed("a server is gone".into()));
-        assert!(matches!(evaluate(Ok(bad()), true), RunOutcome::Nothing));
-        assert!(matches!(evaluate(failed(), true), RunOutcome::Nothing));
-        assert!(matches!(
-            evaluate(Ok(RunSample::default()), true),
-            RunOutcome::RunSample(_)
-        ));
-        for run in [Ok(bad()), failed()] {
-            let RunOutcome::RunSample(sample) = evaluate(run, false) else {
-                panic!("a failure is told");
-            };
-            assert!(sample.failure().is_some());
-        }
-        assert!(matches!(
-            evaluate(Err(RunError::Interrupted), false),
-            RunOutcome::Nothing
-        ));
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ const RATE: f64 = 1000.0;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "proxy-cassandra",
     title: "Cassandra, with and without the proxy",
-    paper: Some("paper 3, tables 3 and 4, and its earlier proxy under YCSB"),
+    paper: Some("paper 3, figure 2 and table 4"),
     about: &[
         "Real Cassandra nodes, each with a copy of everything, and 96 connections of clients: to each \
          node directly, or to a proxy with one thread. Each row has both ways, measured by turns on \

@@ -20,7 +20,7 @@ const SYSTEMS: [QueryRoute; 3] = [QueryRoute::Proxy, QueryRoute::Older, QueryRou
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "proxy-designs",
     title: "Our proxy and the paper's own two, under the paper's load",
-    paper: Some("paper 3, figures 8 and 9, table 3"),
+    paper: Some("paper 3, figures 8, 9 and 10, table 3"),
     about: &[
         "Writes of 5 bytes to keys of 5 bytes, by the paper's 288 connections: three machines with three \
          threads of 32 connections each; 'direct' clients have as many to each of the five nodes, 1,440. \

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn bench(dir: &Path, args: &[&str]) -> Output {
+pub(crate) fn bench(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kumiki-bench"));
     command.args(args).current_dir(dir);
     command.output().expect("the binary runs")
@@ -31,7 +31,7 @@ fn transfers(dir: &Path, more: &[&str]) -> Output {
     bench(dir, &[&small[..], more].concat())
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -2,6 +2,7 @@
 
 mod checks;
 mod command;
+mod command_paper;
 mod command_ramp;
 mod experiments;
 mod paper_proxy;
