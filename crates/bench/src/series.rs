@@ -63,6 +63,9 @@ impl Series {
     /// Returns how long the series will take, in words.
     #[must_use]
     pub fn estimate(&self) -> String {
+        if self.planned.is_empty() {
+            return "nothing to measure".to_owned();
+        }
         let plans: Vec<PlannedRuns> = self.planned.iter().map(|(_, runs)| runs.clone()).collect();
         self.times.show(&plans)
     }

@@ -100,7 +100,7 @@ fn conclusion(differences: &Differences) -> String {
             .metrics()
             .filter(|one| one.chance <= super::CHANCE)
     };
-    let by_chance: f64 = able().map(|one| one.chance).sum();
+    let by_chance = able().map(|one| one.chance).fold(0.0, |sum, one| sum + one);
     let (apart, few) = (of(RangeVerdict::Apart), of(RangeVerdict::TooFewRuns));
     let mut text = format!(
         "\n{apart} of {} metrics are apart; chance alone would make about {by_chance:.1} of them so\n",

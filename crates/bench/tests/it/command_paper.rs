@@ -86,6 +86,7 @@ fn a_paper_is_measured_and_what_is_complete_is_kept() {
     assert!(paper_5(dir.path(), &[]).status.success());
     let plan = text(&paper_5(dir.path(), &["--plan"]).stdout);
     assert_eq!(plan.matches("kept").count(), 2, "{plan}");
+    assert!(plan.contains("nothing to measure"), "{plan}");
     let plan = text(&paper_5(dir.path(), &["--plan", "--again"]).stdout);
     assert_eq!(plan.matches("kept").count(), 0, "{plan}");
 }
