@@ -40,6 +40,7 @@ pub mod paper_proxy;
 pub mod parameters;
 pub mod peers;
 pub mod plot;
+mod published;
 pub mod replay;
 pub mod report;
 pub mod result;

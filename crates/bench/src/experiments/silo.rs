@@ -1,7 +1,12 @@
 //! Shared by the experiments on the store's log.
 
+use std::time::Duration;
+
 use crate::driver::LoadSchedule;
-use crate::parameters::Scale;
+use crate::parameters::{Effort, Scale};
+use crate::plot::{PaperCurve, PaperMark};
+use crate::published::{self, SiloLoggingPoint};
+use crate::run_context::StorageMedium;
 use crate::target::{LogSettings, StoreJob, TargetJob};
 use crate::workload::{WorkloadSettings, YcsbSettings};
 
@@ -23,18 +28,136 @@ pub(super) fn job(
     })
 }
 
-/// Returns numbers of threads for a sweep: powers of two up to the processors, and twice as many.
+/// Returns numbers of threads for a sweep: powers of two up to twice the processors, and the processors.
 pub(super) fn threads(scale: &Scale) -> Vec<usize> {
-    let most = scale.cores.max(1) * 2;
+    let most = match scale.effort {
+        Effort::Tiny => 1,
+        Effort::Quick => scale.cores.clamp(2, 4),
+        Effort::Full => scale.cores.max(1) * 2,
+    };
     let powers = std::iter::successors(Some(1), |n| Some(n * 2));
-    let mut all: Vec<usize> = powers.take_while(|&n| n <= most).collect();
-    if !all.contains(&scale.cores) {
-        all.push(scale.cores);
-        all.sort_unstable();
+    let mut chosen: Vec<usize> = powers.take_while(|&n| n <= most).collect();
+    if scale.cores < most && !chosen.contains(&scale.cores) {
+        chosen.push(scale.cores);
+        chosen.sort_unstable();
     }
-    let all: Vec<usize> = all;
-    let few = [1, scale.cores.clamp(1, 4)];
-    let mut chosen = scale.pick(&few[..1], &few, &all).to_vec();
-    chosen.dedup();
     chosen
+}
+
+/// The paper's epoch time, of all figures but those on latency.
+pub(super) const EPOCH: Duration = Duration::from_millis(40);
+/// Its name among the parameters.
+pub(super) const EPOCH_NAME: &str = "40 ms";
+
+/// Returns the settings of a log with the paper's epochs.
+pub(super) fn paper_log(place: StorageMedium, loggers: usize) -> LogSettings {
+    LogSettings {
+        loggers,
+        epoch_time: Some(EPOCH),
+        ..LogSettings::new(place)
+    }
+}
+
+/// Returns the paper's name of the device that stands for a place.
+fn device(place: &str) -> &'static str {
+    match place {
+        "memory" => "pmem",
+        "disk" => "ssd",
+        _ => "no log",
+    }
+}
+
+/// Returns the lines of a metric over the workers in one of figures 9 to 11: those of the points that
+/// `is_in` the figure, one for each value of `name`, which is the name of our line.
+pub(super) fn curves(
+    metric: &str,
+    is_in: impl Fn(&SiloLoggingPoint) -> bool,
+    name: impl Fn(&SiloLoggingPoint) -> String,
+) -> Vec<PaperMark> {
+    let mut curves: Vec<PaperCurve> = Vec::new();
+    for point in published::silo_logging()
+        .iter()
+        .filter(|point| is_in(point))
+    {
+        let value = match metric {
+            "throughput" => Some(point.throughput),
+            "latency" => point.latency,
+            "log-rate" => point.log_rate,
+            _ => None,
+        };
+        let Some(value) = value else {
+            continue;
+        };
+        let like = name(point);
+        let at = (point.workers as f64, value);
+        match curves.iter_mut().find(|curve| curve.like == like) {
+            Some(curve) => curve.points.push(at),
+            None => curves.push(PaperCurve {
+                name: format!("paper: {like}"),
+                like,
+                points: vec![at],
+            }),
+        }
+    }
+    curves.into_iter().map(PaperMark::Curve).collect()
+}
+
+/// Returns `true` if a point is one of a figure's with a log in this place, or without a log.
+pub(super) fn is_of(point: &SiloLoggingPoint, figure: &str, place: &str) -> bool {
+    let figures: Vec<&str> = point.figure.split('-').collect();
+    figures.contains(&figure) && [device(place), device("none")].contains(&point.device)
+}
+
+/// Returns the name of our line with as many loggers as a point has.
+pub(super) fn name_by_loggers(point: &SiloLoggingPoint, place: &str) -> String {
+    match point.loggers {
+        0 => "no log".to_owned(),
+        loggers => format!("{place}, loggers {loggers}"),
+    }
+}
+
+/// Returns the name of our line with as many log buffers as a point has.
+pub(super) fn name_by_buffers(point: &SiloLoggingPoint) -> String {
+    format!("buffers {}", point.buffers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(marks: &[PaperMark]) -> Vec<&PaperCurve> {
+        let curve = |mark| match mark {
+            PaperMark::Curve(curve) => curve,
+            other => panic!("{other:?} is no curve"),
+        };
+        marks.iter().map(curve).collect()
+    }
+
+    #[test]
+    fn published_points_become_a_line_for_each_number_of_loggers_and_buffers() {
+        let by_loggers = curves(
+            "throughput",
+            |point| is_of(point, "9", "disk"),
+            |point| name_by_loggers(point, "disk"),
+        );
+        let by_loggers = of(&by_loggers);
+        let likes: Vec<&str> = by_loggers.iter().map(|curve| &*curve.like).collect();
+        let wanted = [
+            "no log",
+            "disk, loggers 2",
+            "disk, loggers 4",
+            "disk, loggers 6",
+        ];
+        assert_eq!(likes, wanted);
+        assert_eq!(by_loggers[0].points[0], (2.0, 0.6088e6));
+        let by_buffers = curves(
+            "latency",
+            |point| is_of(point, "11", "memory") && point.loggers == 16,
+            name_by_buffers,
+        );
+        let by_buffers = of(&by_buffers);
+        assert_eq!(by_buffers.len(), 5);
+        assert_eq!(by_buffers[4].name, "paper: buffers 32");
+        assert_eq!(by_buffers[4].points.last(), Some(&(208.0, 8605.0)));
+    }
 }

@@ -38,11 +38,21 @@ pub(super) struct Dot {
     pub(super) tip: String,
 }
 
+/// Where the dots of a series come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// They were measured here.
+    Measured,
+    /// A paper's authors have published them.
+    Published,
+}
+
 /// Dots that belong together.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     /// The colour's number.
     pub(super) colour: usize,
+    pub(super) origin: Origin,
     pub(super) dots: Vec<Dot>,
 }
 
@@ -168,6 +178,14 @@ impl Canvas {
         );
     }
 
+    fn small_dot(&mut self, colour: usize, (x, y): (f64, f64), tip: &str) {
+        let _ = writeln!(
+            self.0,
+            "<circle class=\"dot c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"><title>{}</title></circle>",
+            escape(tip)
+        );
+    }
+
     fn whisker(&mut self, class: &str, x: f64, axis: &Axis, spread: (f64, f64)) {
         let (low, high) = (up(axis.place(spread.0)), up(axis.place(spread.1)));
         if (low - high).abs() < 1.0 {
@@ -238,14 +256,22 @@ impl Xy {
                 .map(|dot| self.place(dot))
                 .map(|(x, y)| format!("{x:.1},{y:.1}"))
                 .collect();
+            let class = match series.origin {
+                Origin::Measured => "line",
+                Origin::Published => "line published",
+            };
             let _ = writeln!(
                 canvas.0,
-                "<polyline class=\"line c{colour}\" points=\"{}\"/>",
+                "<polyline class=\"{class} c{colour}\" points=\"{}\"/>",
                 points.join(" ")
             );
         }
         for dot in &series.dots {
             let (x, y) = self.place(dot);
+            if series.origin == Origin::Published {
+                canvas.small_dot(colour, (x, y), &dot.tip);
+                continue;
+            }
             let spread = (dot.y.min, dot.y.max);
             canvas.whisker(&format!("whisker c{colour}"), x, &self.y, spread);
             canvas.dot(colour, (x, y), &dot.tip);
@@ -368,6 +394,7 @@ mod tests {
             joined: true,
             series: vec![Series {
                 colour: 3,
+                origin: Origin::Measured,
                 dots: dots.to_vec(),
             }],
             marks: vec![(9.1, "paper".to_owned())],
