@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::driver::LoadSchedule;
-use crate::parameters::{Effort, Scale};
-use crate::plot::{PaperCurve, PaperMark};
+use crate::parameters::{Effort, Param, Scale};
+use crate::plot::{PaperCurve, PaperMark, Plot, PlotKind};
 use crate::published::{self, SiloLoggingPoint};
 use crate::run_context::StorageMedium;
-use crate::target::{LogSettings, StoreJob, TargetJob};
+use crate::target::{LogSettings, LoggingJob, StoreJob, TargetJob};
 use crate::workload::{WorkloadSettings, YcsbSettings};
 
 /// Returns the paper's workload, at full speed.
@@ -17,7 +17,16 @@ pub(super) fn job(
     workers: usize,
     log: Option<LogSettings>,
 ) -> TargetJob {
-    TargetJob::Store(StoreJob {
+    TargetJob::Store(store_job(scale, read_percent, workers, log))
+}
+
+fn store_job(
+    scale: &Scale,
+    read_percent: u32,
+    workers: usize,
+    log: Option<LogSettings>,
+) -> StoreJob {
+    StoreJob {
         workload: WorkloadSettings::Ycsb(YcsbSettings::reads_and_updates(
             read_percent,
             scale.records,
@@ -25,7 +34,97 @@ pub(super) fn job(
         pace: LoadSchedule::Saturated,
         workers,
         log,
+    }
+}
+
+/// What the threads of a point are: the values of the parameter `threads`.
+pub(super) const REAL: &str = "real";
+pub(super) const SIMULATED: &str = "simulated";
+/// Simulated ones, more than [`FAR`] times as many as were validated.
+pub(super) const EXTRAPOLATED: &str = "extrapolated";
+/// Real ones on some of the processors, beside the same simulated.
+pub(super) const VALIDATION: &str = "validation";
+const FAR: usize = 4;
+
+/// Returns the points of the figures: all but those that validate the simulation.
+pub(super) fn figure_threads() -> (&'static str, Vec<Param>) {
+    let values = [REAL, SIMULATED, EXTRAPOLATED].map(Param::from);
+    ("threads", values.to_vec())
+}
+
+/// Returns the plot of the simulation beside real threads.
+pub(super) fn validation_plot(series: &'static [&'static str]) -> Plot {
+    Plot {
+        title: "The simulation beside real threads: its throughput, of real",
+        caption: "As many workers as processors, on which the real threads and the simulated ones run.",
+        shape: PlotKind::Lines {
+            x: "workers",
+            y: "of-real",
+            series,
+            doubling: true,
+        },
+        only: vec![("threads", vec![VALIDATION.into()])],
+        paper: Vec::new(),
+    }
+}
+
+/// Returns the name of so many simulated workers.
+pub(super) fn simulated_name(scale: &Scale, workers: usize) -> &'static str {
+    match workers > FAR * validated(scale).last().copied().unwrap_or(1) {
+        true => EXTRAPOLATED,
+        false => SIMULATED,
+    }
+}
+
+/// Returns the numbers of processors, and workers, with which the simulation is compared with real
+/// threads.
+pub(super) fn validated(scale: &Scale) -> Vec<usize> {
+    let most = match scale.effort {
+        Effort::Tiny => 1,
+        Effort::Quick => scale.cores.min(2),
+        Effort::Full => scale.cores.min(16),
+    };
+    let powers = std::iter::successors(Some(1), |n| Some(n * 2));
+    powers.take_while(|&n| n <= most).collect()
+}
+
+/// Returns the measurement of a point without real threads, or on so many processors beside real ones.
+pub(super) fn logging_job(
+    scale: &Scale,
+    read_percent: u32,
+    workers: usize,
+    log: Option<LogSettings>,
+    cores: Option<usize>,
+) -> TargetJob {
+    let (epochs, least) = match scale.effort {
+        Effort::Tiny => (8, Duration::from_millis(20)),
+        Effort::Quick | Effort::Full => (50, Duration::from_millis(200)),
+    };
+    let epoch = log.and_then(|log| log.epoch_time).unwrap_or_default();
+    TargetJob::Logging(LoggingJob {
+        store: store_job(scale, read_percent, workers, log),
+        cores,
+        time: (epoch * epochs).max(least),
     })
+}
+
+/// Returns the numbers of loggers and workers that one of the paper's figures has points of, with four
+/// buffers: all of them, or for quick runs some of those with `loggers`.
+pub(super) fn published_sizes(scale: &Scale, figure: &str, loggers: usize) -> Vec<(usize, usize)> {
+    let published = published::silo_logging();
+    let is_in = |point: &&SiloLoggingPoint| is_of(point, figure, "memory") && point.buffers == 4;
+    let sizes = published.iter().filter(is_in);
+    let sizes: Vec<(usize, usize)> = sizes.map(|point| (point.loggers, point.workers)).collect();
+    let few: Vec<(usize, usize)> = sizes
+        .iter()
+        .copied()
+        .filter(|size| size.0 == loggers)
+        .collect();
+    match scale.effort {
+        Effort::Tiny => few[..1].to_vec(),
+        Effort::Quick => vec![few[0], few[few.len() / 2], few[few.len() - 1]],
+        Effort::Full => sizes,
+    }
 }
 
 /// Returns numbers of threads for a sweep: powers of two up to twice the processors, and the processors.
@@ -48,6 +147,9 @@ pub(super) fn threads(scale: &Scale) -> Vec<usize> {
 pub(super) const EPOCH: Duration = Duration::from_millis(40);
 /// Its name among the parameters.
 pub(super) const EPOCH_NAME: &str = "40 ms";
+
+/// The name of the store's default among the parameters.
+pub(super) const ADAPTIVE_NAME: &str = "adaptive 3 ms";
 
 /// Returns the settings of a log with the paper's epochs.
 pub(super) fn paper_log(place: StorageMedium, loggers: usize) -> LogSettings {

@@ -36,6 +36,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "The paper's figures sweep the workers, at epoch times of 0.5, 1 and 2 ms and with max-epoch-diff \
          2, 3, 4 and without, on one socket of 56 logical processors with two modules of persistent \
          memory. So does this experiment, with one logger, as far as this machine has processors.",
+        "The paper's numbers of workers, with four loggers, are simulated: threads that do one piece of work \
+         after the other, each with a processor of its own, by the rules of the journal, with service \
+         times that one worker and one logger have in the same run. What more workers cost each other in \
+         caches, memory bandwidth and locks is not simulated. On one processor and on two the simulation \
+         stands beside real threads. More than four times as many workers as were validated are extrapolated, \
+         and drawn as crosses.",
         "What it has beyond the paper: the same sweep with half writes; a log on a device that is too \
          slow for its worker, which is the paper's cause and shows on any machine; and the adaptive \
          mode, which has neither knob: an epoch ends when the loggers are idle and someone waits, and \
@@ -53,8 +59,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "diff",
         "loggers",
         "workers",
+        "threads",
+        "cores",
         "throughput",
+        "simulated",
+        "of-real",
         "latency",
+        "simulated-latency",
+        "latency-of-real",
         "latency-p99",
         "in-buffer",
         "in-queue",
@@ -168,7 +180,14 @@ struct StoreLoad {
     workers: usize,
     place: StorageMedium,
     slow: Option<SlowDevice>,
+    threads: &'static str,
+    /// The processors on which real threads stand beside simulated ones.
+    cores: Option<usize>,
 }
+
+/// The loggers of the paper's figure 18, and the most workers.
+const PAPER_LOGGERS: usize = 4;
+const PAPER_WORKERS: usize = 52;
 
 fn points(scale: &Scale) -> Vec<SweepPoint> {
     let mut points = Vec::new();
@@ -179,13 +198,19 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
         workers,
         place: StorageMedium::Memory,
         slow: None,
+        threads: silo::REAL,
+        cores: None,
     };
     for (name, reads) in [("all writes", 0), ("half writes", 50)] {
         for workers in silo::threads(scale) {
             let load = with_one_logger(name, reads, workers);
             points.extend(load.sweep(scale, paper_modes(scale.effort, reads > 0)));
         }
+        if reads == 0 || scale.effort == Effort::Full {
+            points.extend(simulated(scale, with_one_logger(name, reads, 1)));
+        }
     }
+    points.extend(validation(scale, with_one_logger("all writes", 0, 1)));
     let saturated = with_one_logger("saturated", 0, scale.workers(1));
     points.extend(saturated.sweep(scale, modes(scale.effort)));
     if scale.effort == Effort::Full {
@@ -208,6 +233,38 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
     points
 }
 
+/// Returns a load with the paper's loggers and workers, simulated.
+fn simulated(scale: &Scale, load: StoreLoad) -> Vec<SweepPoint> {
+    let all: Vec<usize> = (PAPER_LOGGERS..=PAPER_WORKERS).step_by(8).collect();
+    let some = [PAPER_LOGGERS, 20, PAPER_WORKERS];
+    let workers = scale.pick(&some[..1], &some, &all);
+    let of = |&workers: &usize| {
+        let load = StoreLoad {
+            loggers: PAPER_LOGGERS,
+            workers,
+            threads: silo::simulated_name(scale, workers),
+            ..load
+        };
+        load.sweep(scale, paper_modes(scale.effort, load.read_percent > 0))
+    };
+    workers.iter().flat_map(of).collect()
+}
+
+/// Returns a load with as many real workers as processors, beside simulated ones.
+fn validation(scale: &Scale, load: StoreLoad) -> Vec<SweepPoint> {
+    let of = |cores| {
+        let load = StoreLoad {
+            workers: cores,
+            threads: silo::VALIDATION,
+            cores: Some(cores),
+            ..load
+        };
+        let modes = [Mode::Fixed(1000, None), Mode::Fixed(1000, Some(3))];
+        modes.map(|mode| load.with_log(scale, mode))
+    };
+    silo::validated(scale).into_iter().flat_map(of).collect()
+}
+
 impl StoreLoad {
     /// Returns the load in all these modes, and without a log.
     fn sweep(&self, scale: &Scale, modes: Vec<Mode>) -> Vec<SweepPoint> {
@@ -217,16 +274,18 @@ impl StoreLoad {
             ("diff", "–".into()),
         ];
         let baseline = self.point(scale, none, None);
-        let variants = modes.into_iter().map(|mode| {
-            let log_settings = LogSettings {
-                loggers: self.loggers,
-                slow: self.slow,
-                ..mode.log_settings(self.place)
-            };
-            self.point(scale, mode.params(), Some(log_settings))
-                .against(&baseline)
-        });
+        let variants = modes.into_iter();
+        let variants = variants.map(|mode| self.with_log(scale, mode).against(&baseline));
         std::iter::once(baseline.clone()).chain(variants).collect()
+    }
+
+    fn with_log(&self, scale: &Scale, mode: Mode) -> SweepPoint {
+        let log_settings = LogSettings {
+            loggers: self.loggers,
+            slow: self.slow,
+            ..mode.log_settings(self.place)
+        };
+        self.point(scale, mode.params(), Some(log_settings))
     }
 
     fn point(
@@ -244,9 +303,18 @@ impl StoreLoad {
             diff,
             ("loggers", self.loggers.into()),
             ("workers", self.workers.into()),
+            ("threads", self.threads.into()),
         ];
-        let job = silo::job(scale, self.read_percent, self.workers, log_settings);
-        SweepPoint::new(params, job)
+        let (reads, workers) = (self.read_percent, self.workers);
+        let job = match self.threads {
+            silo::REAL => silo::job(scale, reads, workers, log_settings),
+            _ => silo::logging_job(scale, reads, workers, log_settings, self.cores),
+        };
+        let point = SweepPoint::new(params, job);
+        match self.cores {
+            Some(cores) => point.with("cores", cores),
+            None => point,
+        }
     }
 }
 

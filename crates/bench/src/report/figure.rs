@@ -218,6 +218,7 @@ fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
                 x: exactly(moment.at),
                 y: exactly(cores(moment)),
                 label: String::new(),
+                is_extrapolated: false,
                 tip: format!("{} cores", metric::show(cores(moment))),
             })
             .collect(),
@@ -257,6 +258,7 @@ fn course(
             x: exactly(moment.at),
             y: exactly(of(moment)),
             label: String::new(),
+            is_extrapolated: false,
             tip: format!("{}\n{title}: {}", point.id, metric::show(of(moment))),
         };
         Some(run.timeline.iter().map(dot).collect())
@@ -276,6 +278,7 @@ fn of_quantiles(
                 x: exactly(share),
                 y: value(point, metric)?,
                 label: String::new(),
+                is_extrapolated: false,
                 tip: tip(point, &[metric]),
             })
         };
@@ -351,6 +354,7 @@ fn scatter(
             x: across,
             y: upwards,
             label: text.trim().to_owned(),
+            is_extrapolated: false,
             tip: tip(point, &[x, y]),
         });
     }

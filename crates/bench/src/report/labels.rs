@@ -98,19 +98,25 @@ impl Legend {
     }
 
     /// Returns the colour of a name that has the colour of another one, if the other one is there.
-    pub(super) fn colour_like(&mut self, name: &str, other: &str) -> usize {
-        match self.known(other) {
-            Some(colour) => {
+    pub(super) fn colour_like(&mut self, name: &str, other: &str, neutral: bool) -> usize {
+        let simulated = || self.known(&format!("{other}, simulated"));
+        match (self.known(name), self.known(other).or_else(simulated)) {
+            (None, Some(colour)) => {
                 self.entries.push((colour, name.to_owned()));
                 colour
             }
-            None => self.colour(name, false),
+            (Some(_), _) | (None, None) => self.colour(name, neutral),
         }
     }
 
     fn known(&self, name: &str) -> Option<usize> {
         let found = self.entries.iter().find(|(_, known)| known == name);
         found.map(|(colour, _)| *colour)
+    }
+
+    /// Adds a remark, which is in grey.
+    pub(super) fn remark(&mut self, text: &str) {
+        self.entries.push((GREY, text.to_owned()));
     }
 
     /// Returns colours and names, in the order in which the names came.

@@ -30,12 +30,24 @@ pub(super) fn lines(
         let name = line_name(point, series);
         let neutral = is_neutral(point, points) && point.params.contains_key("log");
         let name = if neutral { "no log".to_owned() } else { name };
-        let colour = legend.colour(&name, neutral);
+        let origin = origin(point);
+        let (name, colour) = match origin {
+            Origin::Simulated => {
+                let simulated = format!("{name}, simulated");
+                let colour = legend.colour_like(&simulated, &name, neutral);
+                (simulated, colour)
+            }
+            Origin::Measured | Origin::Published => {
+                let colour = legend.colour(&name, neutral);
+                (name, colour)
+            }
+        };
         places.push(*place);
         let dot = Dot {
             x: exactly(*place),
             y: value,
             label: String::new(),
+            is_extrapolated: point.params.get("threads") == Some(&"extrapolated".into()),
             tip: tip(point, &[y]),
         };
         match all.iter_mut().find(|(other, _)| *other == name) {
@@ -43,7 +55,7 @@ pub(super) fn lines(
             None => {
                 let line = Series {
                     colour,
-                    origin: Origin::Measured,
+                    origin,
                     dots: vec![dot],
                 };
                 all.push((name, line));
@@ -63,6 +75,9 @@ pub(super) fn lines(
         line.dots.sort_by(|a, b| a.x.median.total_cmp(&b.x.median));
     }
     let dots = || all.iter().flat_map(|line| &line.dots);
+    if dots().any(|dot| dot.is_extrapolated) {
+        legend.remark("crosses: extrapolated, beyond four times the validated threads");
+    }
     let mut places: Vec<f64> = dots().map(|dot| dot.x.median).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
@@ -86,4 +101,14 @@ pub(super) fn lines(
         svg: chart.draw(plot.title),
         legend: legend.entries(),
     })
+}
+
+/// Returns where a point comes from.
+fn origin(point: &PointResult) -> Origin {
+    match point.params.get("threads") {
+        Some(Param::Text(threads)) if threads == "simulated" || threads == "extrapolated" => {
+            Origin::Simulated
+        }
+        _ => Origin::Measured,
+    }
 }

@@ -28,7 +28,7 @@ pub(super) fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
 /// Returns the lines through points that a paper's authors have published.
 pub(super) fn published(plot: &Plot, legend: &mut Legend) -> Vec<Series> {
     let line = |curve: &PaperCurve| Series {
-        colour: legend.colour_like(&curve.name, &curve.like),
+        colour: legend.colour_like(&curve.name, &curve.like, false),
         origin: Origin::Published,
         dots: curve
             .points
@@ -37,6 +37,7 @@ pub(super) fn published(plot: &Plot, legend: &mut Legend) -> Vec<Series> {
                 x: exactly(x),
                 y: exactly(y),
                 label: String::new(),
+                is_extrapolated: false,
                 tip: format!("{}\n{}", curve.name, metric::show(y)),
             })
             .collect(),
