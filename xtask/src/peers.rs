@@ -318,6 +318,17 @@ const LIBRARIES: &[Library] = &[
         folder: "node-queues",
         join: "@",
     },
+    // A store that speaks the protocol of S3.
+    Library {
+        group: PeerGroup::Node,
+        name: "s3rver",
+        version: "3.7.1",
+        beside: &[],
+        place: "node-s3/node_modules/s3rver",
+        installer: NPM,
+        folder: "node-s3",
+        join: "@",
+    },
     Library {
         group: PeerGroup::Queues,
         name: "celery",

@@ -8,7 +8,7 @@
 //! | [`affinity`] | places of threads, and the processors of this machine |
 //! | [`memory`] | memory that peers read and write |
 //! | [`numa`] | where this process's memory lies |
-//! | [`text`] | numbers and sizes as texts |
+//! | [`text`] | numbers, sizes and times as texts |
 //! | [`private`] | files with secrets |
 //! | [`glob`] | patterns of keys and of channels |
 //! | [`log_limit`] | the rate of log lines |
@@ -45,4 +45,4 @@ pub use model::{
     change, database, epochs, eviction, ids, key_event, limits, nested, participant, partition,
     transaction, versions,
 };
-pub use text::{double, number, size};
+pub use text::{double, number, size, utc};

@@ -1,5 +1,6 @@
-//! Numbers and sizes as texts.
+//! Numbers, sizes and times as texts.
 
 pub mod double;
 pub mod number;
 pub mod size;
+pub mod utc;

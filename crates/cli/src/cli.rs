@@ -69,6 +69,8 @@ pub(crate) enum CliCommand {
     Import(Box<crate::import_command::ImportOptions>),
     /// Write the keys of a running server to a file of Redis.
     Export(crate::export_command::ExportOptions),
+    /// Back up a running node or cluster, and restore it.
+    Backup(crate::backup_command::BackupOptions),
     /// Verify a data directory without starting, and say what a recovery would give.
     Check(crate::check::CheckOptions),
     /// Query tables of pages in SQL, or serve clients of PostgreSQL.

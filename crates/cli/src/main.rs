@@ -5,7 +5,7 @@
 //! | 0 | stopped as asked; everything acknowledged is durable |
 //! | 1 | could not start, or could not go on, or found what is wrong; the message says what to do |
 //! | 2 | the command line is wrong |
-//! | 130 | a second signal came before it had stopped; a load, an export or a query was stopped |
+//! | 130 | a second signal came before it had stopped; a load, an export, a backup or a query was stopped |
 //!
 //! From the lowest layer up; a module uses those of the rows above its own:
 //!
@@ -14,12 +14,13 @@
 //! | `argument_values`, `output`, `progress`, `passwords`, `hidden_passwords`, `logging`, `config_file`, `signals`, `memory`, `descriptors`, `build` | values of options, the terminal, and the process |
 //! | `disk_layer`, `data_directory`, `owner`, `rdma`, `membership`, `table_location`, `node_connection`, `snapshot` | what several commands open: files, devices, a cluster, tables, a connection to a node, a snapshot of its keys |
 //! | `read_atomic_options`, `replication_options`, `serve_options`, `proxy_locks` | options of a command with many of them |
-//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `import_command`, `export_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
+//! | `read_atomic`, `node_replica`, `serve`, `proxy`, `cluster_command`, `import_command`, `export_command`, `backup_command`, `pages_command`, `sql_command`, `check`, `bench` | the commands |
 //! | `cli` | the command line that has them all |
 
 #![forbid(unsafe_code)]
 
 mod argument_values;
+mod backup_command;
 mod bench;
 mod build;
 mod check;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
             | cli::CliCommand::Pages(_)
             | cli::CliCommand::Import(_)
             | cli::CliCommand::Export(_)
+            | cli::CliCommand::Backup(_)
     ) {
         hidden_passwords::hide();
     }
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         cli::CliCommand::Check(options) => check::check(&options),
         cli::CliCommand::Import(options) => import_command::run(&options),
         cli::CliCommand::Export(options) => export_command::run(&options),
+        cli::CliCommand::Backup(options) => backup_command::run(&options),
         cli::CliCommand::Sql(options) => sql_command::run(&options, &log),
     };
     match done {

@@ -120,6 +120,25 @@ impl RecoverError {
     }
 }
 
+/// The reason why logs could not be rewound to an epoch.
+#[derive(Debug, thiserror::Error)]
+pub enum RewindError {
+    /// They cannot be recovered.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// A new segment cannot be made.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The logs begin later.
+    #[error("the logs begin behind epoch {first}, and cannot be rewound to epoch {wanted}")]
+    NoSuchEpoch {
+        /// The epoch that was asked for.
+        wanted: base::Epoch,
+        /// The least epoch to which they can be rewound.
+        first: base::Epoch,
+    },
+}
+
 /// The reason why a checkpoint was not made. The one before it and the logs are as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {

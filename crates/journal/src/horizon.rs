@@ -10,9 +10,12 @@
 //! 3. After a failure `durable` stands still, and every waiter for a later epoch gets the failure.
 //! 4. While a logger has no room for its log, every waiter for a later epoch gets an error that says
 //!    so. Its epoch may become durable later.
+//! 5. While a hold lasts, `durable` stands still, whatever the loggers close: nothing that waits for
+//!    durability leaves this process. What they closed meanwhile is published when the hold ends.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use base::Epoch;
 use crossbeam_utils::CachePadded;
@@ -27,6 +30,10 @@ pub(crate) struct Horizon {
     /// For each logger: the newest epoch that is complete and synced in its log.
     closed: Vec<CachePadded<AtomicU64>>,
     durable: CachePadded<AtomicU64>,
+    /// The hold that lasts. Its lock is held while `durable` grows.
+    hold: Mutex<HoldState>,
+    /// The number of holds that there have been.
+    holds: AtomicU64,
     /// The newest epoch that was requested.
     requested: CachePadded<AtomicU64>,
     failed: OnceLock<JournalFailure>,
@@ -44,12 +51,28 @@ pub(crate) struct Horizon {
     subscribers: RwLock<Vec<Notify>>,
 }
 
+/// The hold of the durable epoch.
+#[derive(Default)]
+struct HoldState {
+    lasting: Option<DurabilityHold>,
+    /// `true` once the journal closes.
+    is_refused: bool,
+}
+
+/// A hold of the durable epoch.
+struct DurabilityHold {
+    number: u64,
+    until: Instant,
+}
+
 impl Horizon {
     pub(crate) fn new(loggers: usize, start: Epoch) -> Horizon {
         let epoch = || CachePadded::new(AtomicU64::new(start.0));
         Horizon {
             closed: (0..loggers).map(|_| epoch()).collect(),
             durable: epoch(),
+            hold: Mutex::default(),
+            holds: AtomicU64::new(0),
             requested: epoch(),
             failed: OnceLock::new(),
             stalled: Mutex::new(vec![None; loggers]),
@@ -127,20 +150,83 @@ impl Horizon {
     pub(crate) fn publish(&self, logger: usize, epoch: Epoch) {
         // Sequentially consistent, so that of two loggers that publish at once one sees both.
         self.closed[logger].store(epoch.0, Ordering::SeqCst);
-        let least = self
-            .closed
-            .iter()
-            .map(|closed| closed.load(Ordering::SeqCst))
-            .min();
-        let least = least.expect("a journal has a logger");
         if self.failed().is_some() {
             return;
         }
-        if self.durable.fetch_max(least, Ordering::AcqRel) < least {
+        if !self.advance() && self.throttled.load(Ordering::SeqCst) > 0 {
+            self.wake_waiters();
+        }
+    }
+
+    /// Moves `durable` to the least epoch that the loggers have closed, unless a hold lasts. Returns
+    /// `true` if it has moved.
+    fn advance(&self) -> bool {
+        let mut hold = self.hold.lock();
+        if let Some(lasting) = &hold.lasting {
+            if Instant::now() < lasting.until {
+                return false;
+            }
+            hold.lasting = None;
+        }
+        let closed = self.closed.iter();
+        let least = closed.map(|closed| closed.load(Ordering::SeqCst)).min();
+        let least = least.expect("a journal has a logger");
+        let has_moved = self.durable.fetch_max(least, Ordering::AcqRel) < least;
+        drop(hold);
+        if has_moved {
             self.notifications.release(Epoch(least));
             self.notify();
-        } else if self.throttled.load(Ordering::SeqCst) > 0 {
-            self.wake_waiters();
+        }
+        has_moved
+    }
+
+    /// Holds `durable` where it is, for `time` at most. Returns the hold's number and that epoch;
+    /// `None` if another hold lasts, or the journal closes.
+    pub(crate) fn hold(&self, time: Duration) -> Option<(u64, Epoch)> {
+        let now = Instant::now();
+        let mut hold = self.hold.lock();
+        let lasting = hold.lasting.as_ref();
+        if hold.is_refused || lasting.is_some_and(|lasting| now < lasting.until) {
+            return None;
+        }
+        let number = self.holds.fetch_add(1, Ordering::Relaxed);
+        let until = now + time;
+        hold.lasting = Some(DurabilityHold { number, until });
+        Some((number, self.durable()))
+    }
+
+    /// Ends hold `number`. Returns `true` if it has lasted until now.
+    pub(crate) fn release(&self, number: u64) -> bool {
+        let is_it = |hold: &mut DurabilityHold| hold.number == number;
+        let ended = self.hold.lock().lasting.take_if(is_it);
+        let has_lasted = ended.is_some_and(|hold| Instant::now() < hold.until);
+        self.publish_closed();
+        has_lasted
+    }
+
+    /// Ends a hold whose time is over.
+    pub(crate) fn end_overdue_hold(&self) {
+        let is_overdue = |hold: &mut DurabilityHold| hold.until <= Instant::now();
+        if self.hold.lock().lasting.take_if(is_overdue).is_some() {
+            self.publish_closed();
+        }
+    }
+
+    /// Ends any hold, and allows no other one: the journal closes.
+    pub(crate) fn end_holds(&self) {
+        let mut hold = self.hold.lock();
+        hold.is_refused = true;
+        let was_lasting = hold.lasting.take().is_some();
+        drop(hold);
+        if was_lasting {
+            self.publish_closed();
+        }
+    }
+
+    /// Publishes what the loggers have closed during a hold.
+    fn publish_closed(&self) {
+        if self.failed().is_none() {
+            self.advance();
         }
     }
 
@@ -253,6 +339,39 @@ mod tests {
             (horizon.durable(), notified.load(Ordering::SeqCst)),
             (Epoch(7), 1)
         );
+    }
+
+    #[test]
+    fn a_hold_keeps_the_durable_epoch_and_publishes_it_when_it_ends() {
+        let horizon = Horizon::new(1, Epoch(5));
+        let long = Duration::from_secs(3600);
+        let (number, epoch) = horizon.hold(long).unwrap();
+        assert_eq!(epoch, Epoch(5));
+        assert_eq!(horizon.hold(long), None, "one lasts");
+        horizon.publish(0, Epoch(9));
+        assert_eq!((horizon.durable(), horizon.closed(0)), (Epoch(5), Epoch(9)));
+        assert!(!horizon.release(number + 1), "it is another one");
+        assert_eq!(horizon.durable(), Epoch(5));
+        assert!(horizon.release(number));
+        assert_eq!(horizon.durable(), Epoch(9));
+        assert!(!horizon.release(number), "it has ended");
+        // One whose time is over does not count, whichever call finds that.
+        let (number, epoch) = horizon.hold(Duration::ZERO).unwrap();
+        assert_eq!(epoch, Epoch(9));
+        horizon.publish(0, Epoch(11));
+        assert_eq!(horizon.durable(), Epoch(11));
+        assert!(!horizon.release(number));
+        let (number, _) = horizon.hold(Duration::ZERO).unwrap();
+        horizon.end_overdue_hold();
+        assert!(!horizon.release(number));
+        let (number, _) = horizon.hold(long).unwrap();
+        horizon.publish(0, Epoch(12));
+        horizon.end_overdue_hold();
+        assert_eq!(horizon.durable(), Epoch(11));
+        horizon.end_holds();
+        assert_eq!(horizon.durable(), Epoch(12));
+        assert!(!horizon.release(number));
+        assert_eq!(horizon.hold(long), None, "it closes");
     }
 
     #[test]

@@ -1,19 +1,22 @@
 //! The journal as the store uses it.
 
+mod backups;
+mod log_writer;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::Epoch;
 use base::affinity::Affinity;
 use base::epochs::EpochClock;
-use base::{Epoch, Tid};
 use disk::Disk;
 use parking_lot::Mutex;
 
 use crate::checkpoint::{self, CheckpointDraft, CheckpointPart, PublishedCheckpoint, RunOrigin};
-use crate::entry::{self, Entry, EntryWriter};
+use crate::entry::Entry;
 use crate::error::{CheckpointError, JournalFailure, RecoverError, StartError};
 use crate::format::{LogSegmentHeader, log_name};
 use crate::handover::{BufferSizes, Handover};
@@ -25,6 +28,8 @@ use crate::segment::{LogFile, SegmentRoom};
 use crate::spare::{Spare, Spares};
 use crate::stats::{JournalCounters, JournalStats};
 use crate::threads::{JournalShared, spawn};
+
+pub use log_writer::LogWriter;
 
 /// A running journal. See the [crate] for how to use it.
 pub struct Journal {
@@ -336,6 +341,7 @@ impl Journal {
     /// # Errors
     /// Returns an error if the journal failed, or if a transaction did not end within two seconds.
     pub fn close(&self) -> Result<(), JournalFailure> {
+        self.shared.horizon.end_holds();
         let mut threads = self.threads.lock();
         let first = !self.shared.stopping.swap(true, Ordering::AcqRel);
         for logger in &self.shared.loggers {
@@ -439,76 +445,4 @@ fn create_segments(
         files.extend(active.then_some(file));
     }
     Ok(files)
-}
-
-/// Passes a worker's transactions to the journal.
-pub struct LogWriter {
-    shared: Arc<JournalShared>,
-    logger: usize,
-    lane: usize,
-    /// The epoch of the last transaction.
-    last: AtomicU64,
-}
-
-impl LogWriter {
-    /// Waits while the worker's buffers are all with the logger (backpressure), and while the
-    /// worker is too far ahead of it ([`Options::max_epoch_diff`], paper 2, algorithm 1). To be
-    /// called outside any epoch before each transaction that may write.
-    ///
-    /// # Errors
-    /// Returns an error if the journal has failed or was closed, and while there is no room for a
-    /// log.
-    pub fn wait_ready(&self) -> Result<(), JournalFailure> {
-        // A worker that got the failure is refused, also before every lane has it.
-        if let Some(failed) = self.shared.horizon.trouble() {
-            return Err(failed);
-        }
-        if let Some(most) = self.shared.max_epoch_diff {
-            self.wait_for_logger(most.get())?;
-        }
-        let logger = &self.shared.loggers[self.logger];
-        logger.handover.wait_ready(self.lane, || logger.wake())
-    }
-
-    /// Waits until the worker's last epoch is less than `most` ahead of its logger's, which is the
-    /// one after the epoch that it closed last. That epoch was over before the worker's began, so
-    /// that the logger needs nothing of this worker to close it.
-    fn wait_for_logger(&self, most: u64) -> Result<(), JournalFailure> {
-        let needed = Epoch(self.last.load(Ordering::Relaxed).saturating_sub(most));
-        let ask = || self.shared.request(needed);
-        self.shared.horizon.wait_closed(self.logger, needed, ask)
-    }
-
-    /// Appends a committed transaction: `fill` writes its entries, about `bytes_hint` bytes in
-    /// all. To be called inside the epoch of `tid`, whose time is `stamp_ms`; never waits for a
-    /// device.
-    ///
-    /// # Errors
-    /// Returns an error if the journal has failed or was closed; `fill` was not called, and the
-    /// transaction will never be durable.
-    pub fn append(
-        &self,
-        tid: Tid,
-        stamp_ms: u64,
-        bytes_hint: usize,
-        fill: impl FnOnce(&mut EntryWriter<'_>),
-    ) -> Result<(), JournalFailure> {
-        let logger = &self.shared.loggers[self.logger];
-        if let Some(failed) = self.shared.horizon.failed() {
-            return Err(failed.clone());
-        }
-        let hint = bytes_hint + entry::FRAME;
-        let appended = logger
-            .handover
-            .append(self.lane, tid.epoch(), stamp_ms, hint, |buf| {
-                entry::encode(buf, tid, fill);
-            })?;
-        self.last.store(tid.epoch().0, Ordering::Relaxed);
-        if appended.queued {
-            logger.wake();
-        } else {
-            logger.wake_if_sleeping();
-        }
-        Ok(())
-    }
 }

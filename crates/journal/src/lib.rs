@@ -21,8 +21,10 @@
 //! | `pace` | how often a logger works, and how far workers may run ahead |
 //! | `threads` | when loggers work and when they sleep |
 //! | `journal` | the whole |
+//! | `file_pins` | files that are kept for backups |
 //! | `checkpoint` | the whole store in files, so that old segments can go |
-//! | `recovery` | reading it all back |
+//! | `data_files` | the files as backups copy them |
+//! | `recovery` | reading it all back, up to an epoch if that is wanted |
 //!
 //! Guarantees:
 //!
@@ -50,13 +52,16 @@
 //! - `docs/decisions/0021-versions-carry-their-origin.md`
 //! - `docs/decisions/0045-a-replicas-log-is-not-the-journal.md`
 //! - `docs/decisions/0072-parts-of-long-values-are-logged.md`
+//! - `docs/decisions/0101-a-backup-is-a-crash-of-all-nodes-at-once.md`
 
 #![forbid(unsafe_code)]
 
 mod buffer;
 mod checkpoint;
+mod data_files;
 mod entry;
 mod error;
+mod file_pins;
 mod format;
 pub mod fuzz;
 mod handover;
@@ -79,8 +84,9 @@ pub use base::Change;
 pub use checkpoint::{
     CheckpointDraft, CheckpointKey, CheckpointPart, CheckpointView, PartWriter, PublishedCheckpoint,
 };
+pub use data_files::{CheckpointFiles, DataFile, DataFiles, DataSegment, NoFileList};
 pub use entry::{ChangeReader, Entry, EntryWriter, write_changes};
-pub use error::{CheckpointError, JournalFailure, RecoverError, StartError};
+pub use error::{CheckpointError, JournalFailure, RecoverError, RewindError, StartError};
 pub use journal::{Journal, LogWriter};
 pub use options::{Drive, EpochTime, Options};
 pub use recovery::{Progress, Recovered, TornTail, UsedCheckpoint};

@@ -429,6 +429,12 @@ impl Logger {
         Ok(branched??)
     }
 
+    /// Returns the number of the log's newest segment, and the offset up to which it is written and
+    /// synced.
+    pub(crate) fn position(&self) -> (u32, u64) {
+        self.state.lock().file.position()
+    }
+
     /// Gives back the room that the log has set aside. The log is not written to any more.
     pub(crate) fn trim(&self) {
         self.state.lock().file.trim();

@@ -125,6 +125,16 @@ impl NewestSegment {
     }
 }
 
+/// Removes the file of `log`, durably: nothing is known of its newest segment then.
+pub(crate) fn remove(disk: &dyn Disk, dir: &Path, log: usize) -> Result<(), RecoverError> {
+    let path = path(dir, log);
+    match disk.remove(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(RecoverError::io("remove", &path)(error)),
+        Ok(()) => disk.sync_dir(dir).map_err(RecoverError::io("sync", dir)),
+    }
+}
+
 /// Returns the newest segment that is recorded for `log` in the journal's directory `dir`; `None` when
 /// there is no file.
 pub(crate) fn read(disk: &dyn Disk, dir: &Path, log: usize) -> Result<Option<u32>, RecoverError> {

@@ -24,11 +24,13 @@ mod layout;
 mod plan;
 mod recovered;
 mod replay;
+mod rewind;
 mod scan;
 mod settle;
 mod walk;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::base::{Change, Epoch, Tid};
 use disk::Disk;
@@ -42,6 +44,7 @@ use contents::LogContents;
 use layout::LogDirectory;
 use plan::SegmentPiece;
 pub use recovered::{Progress, Recovered, TornTail, UsedCheckpoint};
+pub(crate) use rewind::rewind;
 
 /// Recovers. See [`Journal::recover`](crate::Journal::recover).
 pub(crate) fn recover(
@@ -65,6 +68,26 @@ pub(crate) fn check(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Recovered, RecoverError> {
     Ok(read(disk, dir, threads, apply, progress)?.recovered)
+}
+
+/// Finds an epoch. See [`Journal::epoch_at`](crate::Journal::epoch_at).
+pub(crate) fn epoch_at(
+    disk: &dyn Disk,
+    dir: &Path,
+    threads: usize,
+    stamp_ms: u64,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(Epoch, u64), RecoverError> {
+    let newest = AtomicU64::new(0);
+    let apply = |entry: Entry<'_>| {
+        if entry.stamp_ms <= stamp_ms {
+            newest.fetch_max(entry.tid.epoch().0, Ordering::Relaxed);
+        }
+    };
+    let contents = read(disk, dir, threads, &apply, progress)?;
+    let view = contents.base.map(|base| base.manifest.view);
+    let view = view.unwrap_or_default();
+    Ok((view.epoch.max(Epoch(newest.into_inner())), view.stamp_ms))
 }
 
 /// The state that all attempts at one directory share.

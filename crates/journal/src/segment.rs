@@ -158,6 +158,11 @@ impl LogFile {
         (self.end, self.file.alignment())
     }
 
+    /// Returns the number of the segment, and the offset up to which it is written and synced.
+    pub(crate) fn position(&self) -> (u32, u64) {
+        (self.header.segment, self.end)
+    }
+
     /// Writes `parts`, `bytes` long in all, and makes them durable.
     pub(crate) fn write_and_sync(
         &mut self,

@@ -300,7 +300,7 @@ impl<N: Network> MemberDriver<N> {
                         .get(&node)
                         .and_then(|connection| connection.link);
                     if own == Some(link) {
-                        self.member.note_link(node, None);
+                        self.member.note_link(node, None, now.since);
                     } else {
                         self.links.incoming.up(node, link, now.since);
                     }
@@ -353,7 +353,7 @@ impl<N: Network> MemberDriver<N> {
             let pause = if refused.is_some() { REFUSED } else { PAUSE };
             connection.link = None;
             connection.not_before = now + pause;
-            self.member.note_link(node, refused);
+            self.member.note_link(node, refused, now);
             self.member.note_unreachable(node);
         }
     }

@@ -94,9 +94,9 @@ use outdated_log::OutdatedLogDetector;
 use snapshots::SnapshotPiece;
 use state_machine::StateMachine;
 
-/// The second process of a node is noted until its link was not refused for this many election
-/// time-outs.
-const DUPLICATE_NOTED: u32 = 10;
+/// A refused link, also that of a second process of a node, is noted until it was not refused for this many
+/// election time-outs.
+const REFUSAL_NOTED: u32 = 10;
 
 /// The result of receiving a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -444,8 +444,8 @@ impl Member {
     }
 
     /// Notes that there is a link to a node, or that the link was refused for this reason.
-    pub(crate) fn note_link(&mut self, node: NodeId, refused: Option<String>) {
-        self.context.changed |= self.context.notes.note_link(node, refused);
+    pub(crate) fn note_link(&mut self, node: NodeId, refused: Option<String>, now: Duration) {
+        self.context.changed |= self.context.notes.note_link(node, refused, now);
     }
 
     /// Notes that the link of a second process that takes part as a node was refused.
@@ -471,11 +471,11 @@ impl Member {
         let context = &self.context;
         let active = self.active();
         let (snapshot_refused, difference) = active.map_or((None, None), ActiveMember::problems);
-        let duplicates_for = context.options.election * DUPLICATE_NOTED;
+        let refused_for = context.options.election * REFUSAL_NOTED;
         let now = context.now.since;
         let note = context
             .notes
-            .text(snapshot_refused, difference, now, duplicates_for);
+            .text(snapshot_refused, difference, now, refused_for);
         let mut status = Status {
             role: Role::Blank,
             leader: context.shared.leader(),

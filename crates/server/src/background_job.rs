@@ -1,9 +1,9 @@
-//! Work that a client waits for and that another thread does: a checkpoint, a change of members.
+//! Work that a client waits for and that another thread does: a checkpoint, a change of members, reading of files.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use store::CheckpointError;
+use store::{BackupError, CheckpointError};
 
 use crate::runtime_context::RuntimeContext;
 use crate::server_state::ServerState;
@@ -16,14 +16,23 @@ pub(crate) struct BackgroundJob {
     then: AfterJob,
 }
 
-/// Success, or the reason of the failure.
-type Outcome = Result<(), JobError>;
+/// The reply to the client, or the reason of the failure.
+type Outcome = Result<JobReply, JobError>;
+
+/// The reply of a job that succeeded.
+pub(crate) enum JobReply {
+    Ok,
+    Text(String),
+    Bytes(Vec<u8>),
+}
 
 /// Why a job has failed. Nothing has changed, so that it may be tried again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The members of the partition were not changed; the text says why.
     #[error("{0}")]
     Members(String),
@@ -54,7 +63,7 @@ impl BackgroundJob {
         // does nothing but sleep, so that it may share the runtime's processor.
         BackgroundJob::begin(shared, runtime, then, "a checkpoint", |shared| {
             shared.partition.checkpoint()?;
-            Ok(())
+            Ok(JobReply::Ok)
         })
     }
 
@@ -99,12 +108,16 @@ impl BackgroundJob {
             tracing::error!(%reason, "a client asked for {}, in vain", self.what);
         }
         match (self.then, outcome) {
-            (AfterJob::Reply, Ok(())) => session.writer().ok(),
+            (AfterJob::Reply, Ok(JobReply::Ok)) => session.writer().ok(),
+            (AfterJob::Reply, Ok(JobReply::Text(text))) => {
+                session.writer().verbatim(b"txt", text.as_bytes());
+            }
+            (AfterJob::Reply, Ok(JobReply::Bytes(bytes))) => session.writer().bulk(&bytes),
             (AfterJob::Reply, Err(reason)) => session.writer().error(&format!("ERR {reason}")),
             (AfterJob::Stop, Err(_)) => session
                 .writer()
                 .error("ERR Errors trying to SHUTDOWN. Check logs."),
-            (AfterJob::Stop, Ok(())) | (AfterJob::StopAnyway, _) => {
+            (AfterJob::Stop, Ok(_)) | (AfterJob::StopAnyway, _) => {
                 stop_server(&context.shared, session);
             }
         }

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod authentication;
+mod backup;
 mod bit_fields;
 mod bitmaps;
 mod bits;
@@ -61,7 +62,7 @@ use crate::command::CommandDefinition;
 use crate::command_table::CommandTable;
 
 /// The commands of each family, but those of second words.
-const FAMILIES: [&[CommandDefinition]; 40] = [
+const FAMILIES: [&[CommandDefinition]; 41] = [
     strings::COMMANDS,
     bits::COMMANDS,
     bitmaps::COMMANDS,
@@ -98,6 +99,7 @@ const FAMILIES: [&[CommandDefinition]; 40] = [
     replication::COMMANDS,
     persistence::COMMANDS,
     snapshots::COMMANDS,
+    backup::COMMANDS,
     publish_subscribe::COMMANDS,
     scripting::COMMANDS,
     functions::COMMANDS,

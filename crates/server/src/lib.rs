@@ -83,6 +83,7 @@
 //! - `docs/decisions/0088-events-of-keys-are-announced-by-the-commit.md`
 //! - `docs/decisions/0090-clients-that-wait-execute-their-commands-again.md`
 //! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
+//! - `docs/decisions/0101-a-backup-is-a-crash-of-all-nodes-at-once.md`
 
 #![forbid(unsafe_code)]
 

@@ -20,8 +20,10 @@ use parking_lot::Mutex;
 
 pub use stats::Stats;
 
+use crate::backup::BackupSource;
 use crate::checkpoint::{self, CheckpointWriter};
 use crate::checkpoint_scheduler::CheckpointScheduler;
+use crate::data_directory::DataDirectory;
 use crate::db_state::DbState;
 use crate::durability_waiters::DurabilityWaiters;
 use crate::error::{CloseError, OpenError};
@@ -119,6 +121,8 @@ impl Db {
         let db = Arc::new(DbState {
             engine,
             journal,
+            directory: DataDirectory::of(&options),
+            data_id: Mutex::new(()),
             clock: options.clock,
             stop: StopSignal::default(),
             durability_waiters: DurabilityWaiters::default(),
@@ -148,6 +152,12 @@ impl Db {
 
     pub(crate) fn state(&self) -> &Arc<DbState> {
         &self.owner.db
+    }
+
+    /// Returns the database as a source of backups.
+    #[must_use]
+    pub fn backup_source(&self) -> BackupSource {
+        BackupSource::new(self.state())
     }
 
     /// Returns the report of the recovery when this database was opened.

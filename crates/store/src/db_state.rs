@@ -13,6 +13,7 @@ use journal::Journal;
 use parking_lot::Mutex;
 
 use crate::checkpoint_scheduler::CheckpointScheduler;
+use crate::data_directory::DataDirectory;
 use crate::durability_waiters::DurabilityWaiters;
 use crate::hold_waiters::HoldWaiters;
 use crate::recovery::RecoveryReport;
@@ -22,6 +23,10 @@ use crate::stop_signal::StopSignal;
 pub(crate) struct DbState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) journal: Option<Journal>,
+    /// The place of the files, if there are any.
+    pub(crate) directory: Option<DataDirectory>,
+    /// Held while the file of the data's id is read or written.
+    pub(crate) data_id: Mutex<()>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop: StopSignal,
     pub(crate) durability_waiters: DurabilityWaiters,

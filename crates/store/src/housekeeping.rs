@@ -34,6 +34,9 @@ pub(crate) fn start(
                 let tidied = janitor.tidy(db.durable_epoch(), BUDGET);
                 deadlines.note(&db, tidied.passed_ms);
                 db.hold_waiters.sweep();
+                if let Some(journal) = &db.journal {
+                    journal.end_overdue_hold();
+                }
                 db.checkpoints.request_if_grown(db.log_bytes(), log_size);
                 let now = db.clock.now_ms();
                 let until = tidied

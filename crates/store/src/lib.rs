@@ -32,12 +32,13 @@
 //! | module | concept |
 //! |---|---|
 //! | `error`, `log` | errors of opening and closing; the journal as the engine's redo log |
-//! | `options` | options of a database, and the progress of its recovery |
+//! | `options`, `data_directory` | options of a database, and the progress of its recovery; its directory |
 //! | `checkpoint_report`, `checkpoint_scheduler` | outcomes of checkpoints; who asks for one, and which one is being made |
 //! | `recovery`, `check` | from a directory to an engine, or to a report alone |
 //! | `hold_waiters`, `durability_waiters`, `stop_signal` | callers that wait for holds or for an epoch; threads that sleep until they are stopped |
 //! | `db_state` | the state that handles, workers and threads share |
 //! | `housekeeping`, `checkpoint` | the threads of a database |
+//! | `backup` | its files for backups |
 //! | `worker`, `participant` | a thread's own access, also for transactions over several partitions |
 //! | `worker_pool` | workers of the embedded interface, lent for one transaction |
 //! | `db`, `partition` | the database: composes all of these |
@@ -46,13 +47,16 @@
 //!
 //! - `docs/decisions/0010-adaptive-epochs-are-the-default.md`
 //! - `docs/decisions/0096-very-many-writes-hold-their-keys-in-slices.md`
+//! - `docs/decisions/0101-a-backup-is-a-crash-of-all-nodes-at-once.md`
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod check;
 mod checkpoint;
 mod checkpoint_report;
 mod checkpoint_scheduler;
+mod data_directory;
 mod db;
 mod db_state;
 mod durability_waiters;
@@ -68,6 +72,7 @@ mod stop_signal;
 mod worker;
 mod worker_pool;
 
+pub use backup::{BackupError, BackupSource, HeldMoment, epoch_at, rewind};
 pub use base::{Abort, Epoch, Op, Reply};
 pub use check::{CheckReport, check};
 pub use checkpoint_report::{
@@ -79,7 +84,9 @@ pub use engine::{
     Txn, bytes_of_key,
 };
 pub use error::{CloseError, OpenError};
-pub use journal::DurabilityLatency;
+pub use journal::{
+    CheckpointFiles, DataFile, DataFiles, DataSegment, DurabilityLatency, RecoverError, RewindError,
+};
 pub use options::{CheckpointOptions, EpochTime, Options, RecoveryProgress};
 pub use recovery::RecoveryReport;
 pub use worker::{Committed, Worker};

@@ -1,5 +1,6 @@
 //! The real binary: its commands, and the behaviour of its processes.
 
+mod backups;
 mod bench;
 mod cassandra;
 mod cluster;

@@ -13,6 +13,7 @@ use super::part::{CheckpointPart, PartWriter};
 use super::remove;
 use super::view::CheckpointView;
 use crate::error::{CheckpointError, lacks_descriptor};
+use crate::file_pins::FilePins;
 
 /// A checkpoint that is being made (the module describes the steps). If it is dropped before it was
 /// published, its files are removed.
@@ -24,6 +25,7 @@ pub struct CheckpointDraft {
     run: u32,
     salt: u64,
     broken: Arc<OnceLock<String>>,
+    pins: Arc<FilePins>,
     logs: Vec<LogStart>,
     view: CheckpointView,
     parts: u32,
@@ -59,6 +61,7 @@ impl CheckpointDraft {
             run: origin.run,
             salt: origin.salt,
             broken: Arc::clone(&origin.broken),
+            pins: Arc::clone(&origin.pins),
             logs,
             view: CheckpointView::default(),
             parts: 0,
@@ -136,7 +139,8 @@ impl CheckpointDraft {
         let bytes = manifest.encode();
         self.write_manifest(&bytes)?;
         self.published = true;
-        let (segments_removed, failed) = remove::outdated(&*self.disk, &self.dir, &manifest);
+        let (segments_removed, failed) =
+            remove::outdated(&*self.disk, &self.dir, &manifest, &self.pins);
         Ok(PublishedCheckpoint {
             entries: manifest.entries(),
             bytes: manifest.part_bytes() + bytes.len() as u64,

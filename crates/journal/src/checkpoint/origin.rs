@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::file_pins::FilePins;
 use crate::options::Options;
 use crate::recovery::Recovered;
 
@@ -14,6 +15,8 @@ pub(crate) struct RunOrigin {
     pub(super) idle: Vec<u32>,
     /// The reason why the directory of checkpoints cannot be relied on any more.
     pub(super) broken: Arc<OnceLock<String>>,
+    /// The files that are kept although they are not needed.
+    pub(crate) pins: Arc<FilePins>,
 }
 
 impl RunOrigin {
@@ -25,6 +28,12 @@ impl RunOrigin {
             salt: options.salt,
             idle: idle.copied().collect(),
             broken: Arc::default(),
+            pins: Arc::default(),
         }
+    }
+
+    /// Returns the number of logs that this run does not write.
+    pub(crate) fn idle_logs(&self) -> usize {
+        self.idle.len()
     }
 }

@@ -11,24 +11,29 @@ use disk::Disk;
 use super::file_name::{CheckpointFile, directory};
 use super::manifest::Manifest;
 use crate::error::CheckpointError;
+use crate::file_pins::{FilePins, PinnedFiles};
 use crate::format::{log_name, segment_number};
 
 /// Removes the segments before those that `manifest` names, and the checkpoints before it, which is
-/// durable. Goes on after an error. Returns the number of segments removed, and the first error.
+/// durable; but none that is pinned. Goes on after an error. Returns the number of segments removed, and the first error.
 pub(super) fn outdated(
     disk: &dyn Disk,
     dir: &Path,
     manifest: &Manifest,
+    pins: &FilePins,
 ) -> (u64, Option<CheckpointError>) {
+    // No file is pinned while this lasts.
+    let pinned = pins.lock();
     let (mut removed, mut failed) = (0, None);
     for (log, start) in manifest.logs.iter().enumerate() {
         let log_dir = dir.join(log_name(log));
-        match remove_segments(disk, &log_dir, start.segment) {
+        let before = pinned.least_segment(log, start.segment);
+        match remove_segments(disk, &log_dir, before) {
             Ok(n) => removed += n,
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    if let Err(error) = remove_checkpoints(disk, dir, manifest) {
+    if let Err(error) = remove_checkpoints(disk, dir, manifest, &pinned) {
         failed = failed.or(Some(error));
     }
     (removed, failed)
@@ -49,6 +54,7 @@ fn remove_checkpoints(
     disk: &dyn Disk,
     dir: &Path,
     manifest: &Manifest,
+    pinned: &PinnedFiles<'_>,
 ) -> Result<(), CheckpointError> {
     let directory = directory(dir);
     let entries = disk
@@ -57,7 +63,7 @@ fn remove_checkpoints(
     let names = entries.iter().filter(|entry| !entry.is_dir);
     let names = names.filter_map(|entry| CheckpointFile::parse(entry.name.to_str()?));
     let mut old: Vec<CheckpointFile> = names
-        .filter(|name| name.epoch() < manifest.view.epoch)
+        .filter(|name| name.epoch() < manifest.view.epoch && !pinned.has_checkpoint(name.epoch()))
         .collect();
     // Manifests first: if the removal stops halfway, no manifest is left without its parts.
     old.sort_by_key(|name| !matches!(name, CheckpointFile::Manifest(_)));

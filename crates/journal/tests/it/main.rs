@@ -1,5 +1,6 @@
-//! Tests of the journal: durability, crashes, damaged files, checkpoints.
+//! Tests of the journal: durability, crashes, damaged files, checkpoints, copies for backups.
 
+mod backups;
 mod checkpoint_damage;
 mod checkpoints;
 mod crash;

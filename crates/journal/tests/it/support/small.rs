@@ -48,7 +48,7 @@ pub(crate) struct State {
 }
 
 /// Returns the state after all of `history` up to `epoch`.
-fn state_at(history: &History, epoch: Epoch) -> State {
+pub(crate) fn state_at(history: &History, epoch: Epoch) -> State {
     let mut state = State::default();
     for (tid, did) in history.iter().filter(|(tid, _)| tid.epoch() <= epoch) {
         match did {
@@ -235,7 +235,7 @@ impl Store {
         Ok(())
     }
 
-    fn some(&mut self, rng: &mut Rng, most: usize) {
+    pub(crate) fn some(&mut self, rng: &mut Rng, most: usize) {
         for _ in 0..rng.usize(0..=most) {
             self.transaction(rng);
             if rng.bool() {

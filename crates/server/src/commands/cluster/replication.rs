@@ -8,7 +8,7 @@ use base::NodeId;
 use replica::MembershipChange;
 use resp::Args;
 
-use crate::background_job::{AfterJob, BackgroundJob, JobError};
+use crate::background_job::{AfterJob, BackgroundJob, JobError, JobReply};
 use crate::command::DeferredAnswer;
 use crate::commands::arguments::is;
 use crate::replication::{ALONE, Report};
@@ -81,7 +81,8 @@ fn begin(
         let own = server.partition.replicated();
         let own = own.ok_or_else(|| JobError::Members(NOT_REPLICATED.to_owned()))?;
         let changed = own.member().change(change, CHANGE_TIMEOUT);
-        changed.map_err(|error| JobError::Members(error.to_string()))
+        changed.map_err(|error| JobError::Members(error.to_string()))?;
+        Ok(JobReply::Ok)
     })
 }
 

@@ -1,0 +1,7 @@
+//! Tests of backups: databases in this process are the nodes.
+
+mod chains;
+mod damage;
+mod interruptions;
+mod repositories;
+mod support;
