@@ -228,11 +228,15 @@ mod tests {
     use super::*;
 
     fn of(marks: &[PaperMark]) -> Vec<&PaperCurve> {
-        let curve = |mark| match mark {
-            PaperMark::Curve(curve) => curve,
-            other => panic!("{other:?} is no curve"),
-        };
-        marks.iter().map(curve).collect()
+        fn curve(mark: &PaperMark) -> Option<&PaperCurve> {
+            match mark {
+                PaperMark::Curve(curve) => Some(curve),
+                PaperMark::Line { .. } | PaperMark::Bar { .. } => None,
+            }
+        }
+        let curves: Vec<&PaperCurve> = marks.iter().filter_map(curve).collect();
+        assert_eq!(curves.len(), marks.len(), "all are curves");
+        curves
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn points(scale: &Scale) -> Vec<SweepPoint> {
 
 /// Returns simulated points of the paper's sizes, and real threads beside simulated ones.
 fn simulated(scale: &Scale, buffers: &[usize]) -> Vec<SweepPoint> {
-    let point = |loggers, workers: usize, log_buffers: usize, threads: &str, cores| {
+    let point = |loggers: usize, workers: usize, log_buffers: usize, threads: &str, cores| {
         let params = [
             ("log", StorageMedium::Memory.name().into()),
             ("loggers", loggers.into()),
