@@ -6,6 +6,9 @@ mod chart;
 mod figure;
 pub mod findings;
 mod index;
+mod labels;
+mod lines;
+mod paper_values;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
