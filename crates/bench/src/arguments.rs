@@ -15,6 +15,9 @@ use testkit::peers::Selection;
 
 use crate::Failure;
 
+/// The time within which all papers are measured with `--quick`.
+const QUICK_LIMIT: Duration = Duration::from_secs(40 * 60);
+
 /// The arguments of `run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
@@ -38,6 +41,10 @@ pub(crate) struct PaperArguments {
     /// Measure everything anew, also what is complete.
     #[arg(long)]
     pub(crate) again: bool,
+    /// Leave out repetitions, but for the first, if everything would take longer than so many minutes;
+    /// default: 40 for all papers with --quick, otherwise no limit.
+    #[arg(long, value_name = "MINUTES", value_parser = parse_minutes)]
+    within: Option<Duration>,
     /// Measure nothing: print what would be measured, and how long it would take.
     #[arg(long)]
     pub(crate) plan: bool,
@@ -126,6 +133,13 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("'{text}' is not a number of seconds between 0.001 and 3600"))
 }
 
+/// Parses a time in minutes, which may have a fraction.
+fn parse_minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|minutes| *minutes > 0.0);
+    let time = minutes.and_then(|minutes| Duration::try_from_secs_f64(minutes * 60.0).ok());
+    time.ok_or_else(|| format!("'{text}' is not a number of minutes above 0"))
+}
+
 /// Parses the number of a paper, or `all`.
 fn parse_paper(text: &str) -> Result<PaperSelection, String> {
     let number = text.parse().ok();
@@ -136,6 +150,14 @@ fn parse_paper(text: &str) -> Result<PaperSelection, String> {
         None => Err(format!(
             "'{text}' is neither the number of a paper, 1 to 5, nor all"
         )),
+    }
+}
+
+impl PaperArguments {
+    /// Returns the time within which repetitions are begun, if it is limited.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        let is_quick = self.measure.quick && self.paper == PaperSelection::All;
+        self.within.or_else(|| is_quick.then_some(QUICK_LIMIT))
     }
 }
 

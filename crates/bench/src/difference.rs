@@ -66,7 +66,7 @@ pub struct Differences {
     /// The experiments that were compared.
     pub results: Vec<ResultDifference>,
     /// The experiments in both that cannot be compared.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<Incomparable>,
     /// The experiments in the first one alone.
     pub only_in_a: Vec<String>,
     /// The experiments in the second one alone.
@@ -75,7 +75,7 @@ pub struct Differences {
 
 /// An experiment or a point that is in both, and cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refusal {
+pub struct Incomparable {
     /// The experiment, or the point.
     pub name: String,
     /// The reason.
@@ -96,7 +96,7 @@ pub struct ResultDifference {
     /// The points that were compared.
     pub points: Vec<PointDifference>,
     /// The points in both that cannot be compared.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<Incomparable>,
     /// The points in the first one alone.
     pub only_in_a: Vec<String>,
     /// The points in the second one alone.
@@ -184,7 +184,7 @@ pub fn of_paths(a: &Path, b: &Path) -> Result<Differences, DifferenceError> {
         };
         match of_results(one, other) {
             Ok(difference) => differences.results.push(difference),
-            Err(refusal) => differences.refused.push(refusal),
+            Err(incomparable) => differences.refused.push(incomparable),
         }
     }
     if !differences.results.is_empty() {
@@ -198,7 +198,8 @@ pub fn of_paths(a: &Path, b: &Path) -> Result<Differences, DifferenceError> {
             b_names: b_names.join(", "),
         });
     }
-    let line = |refusal: &Refusal| format!("  {}: {}", refusal.name, refusal.why);
+    let line =
+        |incomparable: &Incomparable| format!("  {}: {}", incomparable.name, incomparable.why);
     let lines: Vec<String> = differences.refused.iter().map(line).collect();
     Err(DifferenceError::Refused(lines.join("\n")))
 }
@@ -222,10 +223,10 @@ fn without(some: &[String], others: &[String]) -> Vec<String> {
 }
 
 /// Compares two results of one experiment, or refuses to.
-fn of_results(a: &Results, b: &Results) -> Result<ResultDifference, Refusal> {
+fn of_results(a: &Results, b: &Results) -> Result<ResultDifference, Incomparable> {
     if let Some(why) = incompatible(a, b) {
         let name = a.experiment.clone();
-        return Err(Refusal { name, why });
+        return Err(Incomparable { name, why });
     }
     let ids = |results: &Results| results.points.iter().map(|p| p.id.clone()).collect();
     let (a_ids, b_ids): (Vec<String>, Vec<String>) = (ids(a), ids(b));
@@ -245,7 +246,7 @@ fn of_results(a: &Results, b: &Results) -> Result<ResultDifference, Refusal> {
         };
         match of_points(one, other) {
             Ok(point) => difference.points.push(point),
-            Err(why) => difference.refused.push(Refusal {
+            Err(why) => difference.refused.push(Incomparable {
                 name: one.id.clone(),
                 why,
             }),

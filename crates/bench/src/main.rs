@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use bench::experiment::Experiment;
 use bench::paper_index::{PAPERS, Paper};
 use bench::runner::{self, Options};
-use bench::series::Series;
+use bench::series::ExperimentSeries;
 use bench::{difference, experiments, paper_proxy, report, storage_node, table, target};
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -46,7 +46,7 @@ struct Arguments {
         long,
         global = true,
         value_name = "LEVEL",
-        default_value = "info",
+        default_value = "warn,bench=info,kumiki_bench=info",
         overrides_with = "log_level"
     )]
     log_level: Targets,
@@ -218,7 +218,8 @@ fn paper(arguments: &PaperArguments) -> Result<(), Failure> {
         }
     };
     let options = arguments.measure.options()?;
-    let series = Series::plan(&experiments, &options, arguments.again)?;
+    let series =
+        ExperimentSeries::plan(&experiments, &options, arguments.again, arguments.limit())?;
     if arguments.plan {
         return print_line(&series.to_string());
     }

@@ -146,6 +146,9 @@ fn notices(page: &mut String, results: &Results) {
             point.id, check.name
         ));
     }
+    if let Some(what) = results.shortened() {
+        notice(&format!("{what}."));
+    }
     if let Some(why) = results.busy() {
         notice(&format!(
             "Measured on a busy machine, so that these figures may be worse than the machine's own: {why}."

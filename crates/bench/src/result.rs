@@ -8,6 +8,7 @@
 //! | `programs` | the `measuring` program, and the `measured` one, whose servers, proxies and storage nodes were started, if it was there: `path`, `sha256` and `version` of each |
 //! | `started` | seconds since 1970 |
 //! | `complete` | false while it runs, and when it was stopped |
+//! | `rounds` | how many rounds were made to their end: fewer than `scale` says if time was short |
 //! | `recorded` | transactions were recorded: checks count, figures do not |
 //! | `host` | the machine: see [`HostInfo`] |
 //! | `load` | what others used of the machine `before` the first run and `after` the last one: see [`Noise`] |
@@ -24,7 +25,7 @@
 //! | `summary` | by metric: `median`, `min`, `max`, `share` (median of the runs' shares of their baseline's neighbouring runs) |
 //! | `noisy` | all of its runs were noisy, so that the summary is over noisy ones |
 //!
-//! Files of earlier releases lack `programs`, `load`, `settings` and `seconds`.
+//! Files of earlier releases lack `programs`, `load`, `settings`, `seconds` and `rounds`.
 //!
 //! Invariants:
 //! 1. A run with a failed check has no values.
@@ -77,6 +78,8 @@ pub struct Results {
     pub programs: MeasurementPrograms,
     pub started: u64,
     pub complete: bool,
+    #[serde(default)]
+    pub rounds: usize,
     pub recorded: bool,
     pub host: HostInfo,
     #[serde(default)]
@@ -216,6 +219,14 @@ impl Results {
         self.points
             .iter()
             .filter_map(|point| Some((point, point.failure()?)))
+    }
+
+    /// Returns what is to be said if rounds were left out because time was short.
+    #[must_use]
+    pub fn shortened(&self) -> Option<String> {
+        let (made, due) = (self.rounds, self.scale.repetitions);
+        let is_short = self.complete && !self.recorded && (1..due).contains(&made);
+        is_short.then(|| format!("{made} of {due} rounds were made, because time was short"))
     }
 
     /// Returns what shows that others used the machine, if they did: more than

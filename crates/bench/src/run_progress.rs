@@ -24,6 +24,8 @@ pub struct PlannedRuns {
     pub experiment: String,
     /// The ids of the points, one for each run.
     pub runs: Vec<String>,
+    /// The number of runs in the first round.
+    pub first_round: usize,
     /// How long a run warms up and counts.
     pub nominal: Duration,
 }
@@ -108,7 +110,7 @@ impl RunTimes {
         let time = duration(seconds);
         match self.overhead.mean() {
             Some(_) => format!("about {time}"),
-            None => format!("at least {time}, no run has been measured yet"),
+            None => format!("at least {time} (no run is measured yet)"),
         }
     }
 }
@@ -131,15 +133,19 @@ pub struct RunProgress {
     /// The number of runs of the last one that were begun.
     runs: usize,
     times: RunTimes,
+    /// The time within which later rounds are begun, if it is limited.
+    limit: Option<Duration>,
     started: Instant,
     bar: ProgressBar,
     logged: Instant,
 }
 
 impl RunProgress {
-    /// Returns the progress of these experiments, none of which has begun.
+    /// Returns the progress of these experiments, none of which has begun. With a limit, rounds after
+    /// an experiment's first one are left out if time would not suffice for them and for a round of
+    /// each later experiment.
     #[must_use]
-    pub fn new(plans: Vec<PlannedRuns>, times: RunTimes) -> RunProgress {
+    pub fn new(plans: Vec<PlannedRuns>, times: RunTimes, limit: Option<Duration>) -> RunProgress {
         let total: usize = plans.iter().map(|plan| plan.runs.len()).sum();
         let bar = ProgressBar::new(total as u64);
         let style = ProgressStyle::with_template("{bar:24} {wide_msg}");
@@ -149,6 +155,7 @@ impl RunProgress {
             begun: 0,
             runs: 0,
             times,
+            limit,
             started: Instant::now(),
             bar,
             logged: Instant::now(),
@@ -195,6 +202,31 @@ impl RunProgress {
             place += 1;
             place <= begun || *run != id
         });
+        self.set_length();
+    }
+
+    /// Returns `true` if time suffices for so many more runs of the experiment, and for the first round
+    /// of each later one.
+    #[must_use]
+    pub fn has_time_for(&self, runs: usize) -> bool {
+        let Some(limit) = self.limit else {
+            return true;
+        };
+        let plan = &self.plans[self.begun - 1];
+        let runs = &plan.runs[self.runs..plan.runs.len().min(self.runs + runs)];
+        let later = self.plans[self.begun..].iter();
+        let later = later.map(|plan| self.times.estimate(plan, &plan.runs[..plan.first_round]));
+        let needed = self.times.estimate(plan, runs) + later.sum::<f64>();
+        self.started.elapsed().as_secs_f64() + needed <= limit.as_secs_f64()
+    }
+
+    /// Has no more runs of the experiment come.
+    pub fn leave_out_rest(&mut self) {
+        self.plans[self.begun - 1].runs.truncate(self.runs);
+        self.set_length();
+    }
+
+    fn set_length(&self) {
         let total: usize = self.plans.iter().map(|plan| plan.runs.len()).sum();
         self.bar.set_length(total as u64);
     }
@@ -232,6 +264,7 @@ mod tests {
         PlannedRuns {
             experiment: experiment.to_owned(),
             runs: runs.iter().map(|&id| id.to_owned()).collect(),
+            first_round: 1,
             nominal: Duration::from_secs(1),
         }
     }
@@ -240,10 +273,7 @@ mod tests {
     fn times_that_are_unknown_are_taken_from_the_nearest_that_are_known() {
         let plans = [plan("a", &["p", "q", "p"]), plan("b", &["r"])];
         let mut times = RunTimes::default();
-        assert_eq!(
-            times.show(&plans),
-            "at least 4 s, no run has been measured yet"
-        );
+        assert_eq!(times.show(&plans), "at least 4 s (no run is measured yet)");
         // p as measured, q as the mean of a, r as its nominal time and the mean of what runs take
         // beyond theirs.
         times.add("a", "p", Duration::from_secs(1), 3.0);
@@ -258,7 +288,7 @@ mod tests {
     #[test]
     fn progress_names_the_experiment_the_run_and_the_time_left() {
         let plans = vec![plan("a", &["p", "q", "p", "q"]), plan("b", &["r"])];
-        let mut progress = RunProgress::new(plans, RunTimes::default());
+        let mut progress = RunProgress::new(plans, RunTimes::default(), None);
         progress.begin_experiment();
         progress.begin_run();
         progress.end_run(2.0);
@@ -279,6 +309,30 @@ mod tests {
         assert_eq!(
             progress.show(),
             "experiment 2 of 2, b, run 1 of 1: r; 0 s, about 2 s left"
+        );
+    }
+
+    #[test]
+    fn a_limit_leaves_time_for_a_round_of_each_later_experiment() {
+        // Without measured times a run takes its second.
+        let progress = |seconds| {
+            let plans = vec![plan("a", &["p", "p", "p"]), plan("b", &["r", "r"])];
+            let limit = Some(Duration::from_secs(seconds));
+            let mut progress = RunProgress::new(plans, RunTimes::default(), limit);
+            progress.begin_experiment();
+            progress
+        };
+        assert!(progress(5).has_time_for(3));
+        assert!(!progress(3).has_time_for(3));
+        assert!(progress(3).has_time_for(1));
+        let mut last = progress(3);
+        last.begin_run();
+        last.leave_out_rest();
+        last.begin_experiment();
+        last.begin_run();
+        assert_eq!(
+            last.show(),
+            "experiment 2 of 2, b, run 1 of 2: r; 0 s, at least 2 s (no run is measured yet) left"
         );
     }
 

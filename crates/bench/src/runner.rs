@@ -124,7 +124,7 @@ pub fn run(
     if let Ok(earlier) = Results::of_experiment(&options.out, experiment.name) {
         times.learn(&earlier, &options.scale);
     }
-    let mut progress = RunProgress::new(vec![runs], times);
+    let mut progress = RunProgress::new(vec![runs], times, None);
     let outcome = run_within(experiment, options, stop, &mut progress);
     progress.finish();
     outcome
@@ -174,14 +174,19 @@ pub(crate) fn run_within(
 pub(crate) fn plan(experiment: &Experiment, options: &Options) -> Result<PlannedRuns, BenchError> {
     let points = points(experiment, options)?;
     let mut runs = Vec::new();
+    let mut first_round = 0;
     for round in 0..rounds(options) {
         let scheduled = schedule(&points, round).into_iter().map(|i| &points[i]);
         let due = scheduled.filter(|point| is_due(point, round));
         runs.extend(due.map(|point| point.id.clone()));
+        if round == 0 {
+            first_round = runs.len();
+        }
     }
     Ok(PlannedRuns {
         experiment: experiment.name.to_owned(),
         runs,
+        first_round,
         nominal: options.scale.warm_up + options.scale.time,
     })
 }
@@ -236,6 +241,7 @@ fn empty(experiment: &Experiment, options: &Options, points: &[SweepPoint]) -> R
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: machine::unix_time(),
         complete: false,
+        rounds: 0,
         recorded: options.history.is_some(),
         host: HostInfo::here(&options.disk, &options.memory),
         load: LoadAround::default(),
@@ -338,11 +344,18 @@ impl ExperimentRun<'_> {
         self.results.load.before = Some(NoiseMeter::idle(idle));
         self.write()?;
         for round in 0..rounds {
-            if !self.round(round, round + 1 == rounds) {
+            let with_next = self.due(round) + self.due(round + 1);
+            let last = round + 1 == rounds || !self.progress.has_time_for(with_next);
+            if !self.round(round, last) {
                 break;
             }
-            self.results.complete = round + 1 == rounds;
+            self.results.rounds = round + 1;
+            self.results.complete = last;
             self.write()?;
+            if last {
+                self.progress.leave_out_rest();
+                break;
+            }
         }
         self.results.load.after = Some(NoiseMeter::idle(idle));
         self.write()
@@ -367,6 +380,13 @@ impl ExperimentRun<'_> {
             }
         }
         true
+    }
+
+    /// Returns the number of runs in a round.
+    fn due(&self, round: usize) -> usize {
+        let schedule = schedule(&self.points, round);
+        let due = |i: &&usize| is_due(&self.points[**i], round) && !self.is_given_up(**i);
+        schedule.iter().filter(due).count()
     }
 
     /// Returns `true` if a point cannot be measured here, or has failed.

@@ -2,27 +2,31 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::experiment::Experiment;
 use crate::machine::HostInfo;
 use crate::result::Results;
-use crate::run_progress::{PlannedRuns, RunProgress, RunTimes};
+use crate::run_progress::{PlannedRuns, RunProgress, RunTimes, duration};
 use crate::runner::{self, BenchError, ExperimentOutcome, Options};
 use crate::table::grid;
 
 /// What a series will do.
-pub struct Series {
+pub struct ExperimentSeries {
     /// The experiments that are to be measured, each with its runs.
     pub planned: Vec<(&'static Experiment, PlannedRuns)>,
     /// The experiments whose results are kept.
     pub kept: Vec<&'static Experiment>,
     /// How long runs took before.
     pub times: RunTimes,
+    /// The time within which later rounds are begun, if it is limited.
+    pub limit: Option<Duration>,
 }
 
-impl Series {
+impl ExperimentSeries {
     /// Plans a series. Unless it is measured `again`, an experiment is kept if its result in the
-    /// directory is complete, without failures, and of the same programs, machine, scale and settings.
+    /// directory is complete, without failures, and of the same programs, machine, scale and settings;
+    /// without a limit of time it must have all rounds, too.
     /// Experiments of which the options select no point are left out.
     ///
     /// # Errors
@@ -31,12 +35,14 @@ impl Series {
         experiments: &[&'static Experiment],
         options: &Options,
         again: bool,
-    ) -> Result<Series, BenchError> {
+        limit: Option<Duration>,
+    ) -> Result<ExperimentSeries, BenchError> {
         let host = HostInfo::here(&options.disk, &options.memory);
-        let mut series = Series {
+        let mut series = ExperimentSeries {
             planned: Vec::new(),
             kept: Vec::new(),
             times: RunTimes::default(),
+            limit,
         };
         let mut error = None;
         for &experiment in experiments {
@@ -44,7 +50,8 @@ impl Series {
             let earlier = Results::of_experiment(&options.out, experiment.name).ok();
             if let Some(earlier) = &earlier {
                 series.times.learn(earlier, &options.scale);
-                if !again && is_current(earlier, options, &host) {
+                let is_whole = limit.is_some() || earlier.shortened().is_none();
+                if !again && is_whole && is_current(earlier, options, &host) {
                     series.kept.push(experiment);
                     continue;
                 }
@@ -82,7 +89,7 @@ impl Series {
         mut each: impl FnMut(&'static Experiment, ExperimentOutcome),
     ) -> Result<(), BenchError> {
         let (experiments, plans): (Vec<_>, Vec<_>) = self.planned.into_iter().unzip();
-        let mut progress = RunProgress::new(plans, self.times);
+        let mut progress = RunProgress::new(plans, self.times, self.limit);
         for experiment in experiments {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -95,7 +102,7 @@ impl Series {
     }
 }
 
-impl fmt::Display for Series {
+impl fmt::Display for ExperimentSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["experiment", "runs", "time"].map(str::to_owned);
         let planned = self.planned.iter().map(|(experiment, runs)| {
@@ -111,12 +118,12 @@ impl fmt::Display for Series {
             vec![experiment.name.to_owned(), "–".to_owned(), kept]
         });
         let rows: Vec<Vec<String>> = planned.chain(kept).collect();
-        write!(
-            f,
-            "{}\nall together: {}",
-            grid(&header, &rows),
-            self.estimate()
-        )
+        let limit = self.limit.map_or(String::new(), |limit| {
+            let limit = duration(limit.as_secs_f64());
+            format!("; rounds that would take longer than {limit} in all are left out")
+        });
+        let table = grid(&header, &rows);
+        write!(f, "{table}\nall together: {}{limit}", self.estimate())
     }
 }
 

@@ -135,6 +135,9 @@ fn remarks(results: &Results) -> String {
     if results.recorded {
         text += "\ntransactions were recorded: the checks count, the figures do not\n";
     }
+    if let Some(what) = results.shortened() {
+        let _ = writeln!(text, "\n{what}");
+    }
     if let Some(why) = results.busy() {
         let _ = writeln!(text, "\nmeasured on a busy machine: {why}");
     }

@@ -49,6 +49,7 @@ fn results(points: Vec<PointResult>) -> Results {
         programs: MeasurementPrograms::default(),
         started: 1,
         complete: true,
+        rounds: 1,
         recorded: false,
         host: HostInfo::default(),
         load: LoadAround::default(),
@@ -154,12 +155,12 @@ fn what_cannot_be_compared_is_refused() {
     let mut b = a.clone();
     b.scale.records = 7;
     b.scale.time = Duration::from_secs(9);
-    let refusal = of_results(&a, &b).unwrap_err();
+    let incomparable = of_results(&a, &b).unwrap_err();
     assert!(
-        refusal
+        incomparable
             .why
             .contains("records 2000 and 7, seconds 0.04 s and 9 s"),
-        "{refusal:?}"
+        "{incomparable:?}"
     );
     let mut recorded = a.clone();
     recorded.recorded = true;

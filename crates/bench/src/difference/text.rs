@@ -9,8 +9,12 @@ use crate::table::grid;
 impl fmt::Display for Differences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "A: {}\nB: {}", self.a.display(), self.b.display())?;
-        for refusal in &self.refused {
-            writeln!(f, "not compared: {}: {}", refusal.name, refusal.why)?;
+        for incomparable in &self.refused {
+            writeln!(
+                f,
+                "not compared: {}: {}",
+                incomparable.name, incomparable.why
+            )?;
         }
         alone(f, "experiments", &self.only_in_a, &self.only_in_b)?;
         for result in &self.results {
@@ -57,8 +61,12 @@ fn show(result: &ResultDifference) -> Result<String, fmt::Error> {
         }
     }
     text += &grid(&header, &rows);
-    for refusal in &result.refused {
-        writeln!(text, "not compared: {}: {}", refusal.name, refusal.why)?;
+    for incomparable in &result.refused {
+        writeln!(
+            text,
+            "not compared: {}: {}",
+            incomparable.name, incomparable.why
+        )?;
     }
     alone(&mut text, "points", &result.only_in_a, &result.only_in_b)?;
     Ok(text)

@@ -138,6 +138,7 @@ mod tests {
             programs: MeasurementPrograms::default(),
             started: 0,
             complete: true,
+            rounds: 1,
             recorded: false,
             host: HostInfo::default(),
             load: LoadAround::default(),

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use bench::experiments;
 use bench::paper_index::PAPERS;
-use bench::series::Series;
+use bench::series::ExperimentSeries;
 
 use crate::command::{bench, text};
 use crate::support::options;
 
 /// The smallest part of paper 5: one point each of `raft-grouping` and `raft-bulk`.
-const PAPER_5: [&str; 11] = [
+const PAPER_5: [&str; 9] = [
     "paper",
     "5",
     "--quick",
@@ -21,15 +21,21 @@ const PAPER_5: [&str; 11] = [
     "results",
     "--memory",
     ".",
-    "--repetitions",
-    "1",
     "--only",
     "log=memory transfer=naive nodes=5 clients=1",
 ];
 
 fn paper_5(dir: &Path, more: &[&str]) -> Output {
-    let short = ["--seconds", "0.03", "--warm-up", "0.01"];
-    bench(dir, &[&PAPER_5[..], &short, more].concat())
+    let mut all = [
+        &PAPER_5[..],
+        &["--seconds", "0.03", "--warm-up", "0.01"],
+        more,
+    ]
+    .concat();
+    if !more.contains(&"--repetitions") {
+        all.extend(["--repetitions", "1"]);
+    }
+    bench(dir, &all)
 }
 
 #[test]
@@ -40,7 +46,7 @@ fn a_paper_is_measured_and_what_is_complete_is_kept() {
     let plan = paper_5(dir.path(), &["--plan"]);
     let said = text(&plan.stdout);
     assert!(plan.status.success(), "{}", text(&plan.stderr));
-    for part in ["raft-grouping", "raft-bulk", "no run has been measured yet"] {
+    for part in ["raft-grouping", "raft-bulk", "no run is measured yet"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(
@@ -60,7 +66,7 @@ fn a_paper_is_measured_and_what_is_complete_is_kept() {
         "href=\"#raft-grouping-0\"",
         "id=\"raft-grouping-0\"",
         "kumiki-bench run raft-links",
-        "Not reproduced, because",
+        "in part: ",
     ] {
         assert!(page.contains(part), "{part} is not in the page");
     }
@@ -128,6 +134,24 @@ fn mistakes_explain_themselves() {
     }
 }
 
+/// Where time is short there are fewer repetitions, with all checks; they are kept as long as time is
+/// limited.
+#[test]
+fn rounds_are_left_out_where_time_is_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let three = ["--repetitions", "3"];
+    let limited = paper_5(dir.path(), &[&three[..], &["--within", "0.0001"]].concat());
+    assert!(limited.status.success(), "{}", text(&limited.stderr));
+    let json = std::fs::read_to_string(dir.path().join("results/raft-bulk.json")).unwrap();
+    assert!(json.contains("\"complete\": true") && json.contains("\"rounds\": 1"));
+    let page = std::fs::read_to_string(dir.path().join("results/report.html")).unwrap();
+    assert!(page.contains("1 of 3 rounds were made, because time was short"));
+    for (more, kept) in [(&["--plan", "--within", "9"][..], 2), (&["--plan"], 0)] {
+        let plan = text(&paper_5(dir.path(), &[&three[..], more].concat()).stdout);
+        assert_eq!(plan.matches("kept").count(), kept, "{plan}");
+    }
+}
+
 /// A signal ends the series in good order, and the report says so.
 #[test]
 fn a_signal_ends_the_series() {
@@ -165,7 +189,7 @@ fn a_signal_ends_the_series() {
 fn a_stopped_series_ends() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(dir.path());
-    let series = Series::plan(&PAPERS[4].experiments(), &options, false).unwrap();
+    let series = ExperimentSeries::plan(&PAPERS[4].experiments(), &options, false, None).unwrap();
     assert_eq!((series.planned.len(), series.kept.len()), (4, 0));
     let mut measured = 0;
     let stop = AtomicBool::new(true);
