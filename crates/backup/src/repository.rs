@@ -31,7 +31,7 @@ use crate::source::NodeDescription;
 const DESCRIPTION: &str = "kumiki-backups";
 const VERSION: u64 = 1;
 
-/// A repository. See the [module](self).
+/// A repository.
 pub struct Repository {
     store: Arc<dyn ObjectStore>,
     key: Option<EncryptionKey>,

@@ -12,10 +12,10 @@
 
 mod http_connection;
 mod listing;
+mod settings;
 mod signature;
 
 use std::net::ToSocketAddrs;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::utc::UtcTime;
@@ -23,6 +23,7 @@ use reactor::tls::{AuthorityFiles, BlockingStream, ClientTls};
 
 use crate::object_store::{ObjectStore, StoreError, StoredObject};
 use http_connection::{HttpConnection, Response};
+pub use settings::S3Settings;
 use signature::{SignedRequest, encode_path};
 
 /// How long the store may take to take or give a part of a request.
@@ -31,27 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRIES: u32 = 6;
 /// The time after the first try; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// Where a store is, and who asks.
-#[derive(Clone, Default)]
-pub struct S3Settings {
-    /// The bucket.
-    pub bucket: String,
-    /// The beginning of the names of all objects, without a slash at its end; it may be empty.
-    pub prefix: String,
-    /// The URL of the store; `None`: that of AWS in the region.
-    pub endpoint: Option<String>,
-    /// The region.
-    pub region: String,
-    /// The id of the access key.
-    pub access_key: String,
-    /// The secret of the access key.
-    pub secret_key: String,
-    /// The token of a session, if there is one.
-    pub session_token: Option<String>,
-    /// A file with the certificates of authorities; `None`: those that the system trusts.
-    pub authorities: Option<PathBuf>,
-}
 
 /// A store that speaks the protocol of S3.
 pub struct S3Store {

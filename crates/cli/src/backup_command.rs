@@ -36,7 +36,7 @@ enum Command {
     /// Make data directories of a backup, as of one of its moments
     ///
     /// A node that is no node of a cluster gets the directory that is named; of a cluster each node gets the directory
-    /// node<N> in it. 'kumiki serve --data DIR' starts from such a directory. The nodes of a cluster may have other
+    /// nodeN in it. 'kumiki serve --data DIR' starts from such a directory. The nodes of a cluster may have other
     /// addresses then; their numbers, partitions and slots must be those of the backup.
     ///
     /// Example:

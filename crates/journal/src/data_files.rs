@@ -36,7 +36,7 @@ use crate::format::{LogSegmentHeader, SEGMENT_HEADER, log_name, segment_name, se
 /// The name of the directory of checkpoints in the names of files.
 const CHECKPOINT: &str = "checkpoint/";
 
-/// The files of a journal. See the [module](self).
+/// The files of a journal; its text is described at the top of this file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataFiles {
     /// The checkpoints, the newest first.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use base::utc::UtcTime;
 use ring::{digest, hmac};
 
-use super::S3Settings;
+use super::settings::S3Settings;
 
 /// A request that is to be signed.
 pub(super) struct SignedRequest<'a> {

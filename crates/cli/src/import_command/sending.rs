@@ -37,12 +37,21 @@ pub(super) fn is_passing(error: &str) -> bool {
     PASSING.contains(&error.split(' ').next().unwrap_or_default())
 }
 
+/// Returns the text for an argument that is longer than the target takes.
+pub(super) fn too_long(bytes: u64, most: u64) -> String {
+    format!(
+        "an argument of {bytes} bytes, where the target takes {most} at most: start it with a greater --max-value"
+    )
+}
+
 /// A key, or a library of functions, as the command that writes it.
 pub(super) struct Entry {
     /// Its place among the entries: the byte of the file at which it begins, or another number that grows.
     position: u64,
     name: Vec<u8>,
     slot: u16,
+    /// The bytes of the longest argument.
+    longest_argument: u64,
     command: Vec<u8>,
 }
 
@@ -54,6 +63,7 @@ impl Entry {
             position,
             name: name.to_vec(),
             slot: slot::of(name),
+            longest_argument: args.iter().map(|arg| arg.len() as u64).max().unwrap_or(0),
             command,
         }
     }
@@ -150,6 +160,8 @@ pub(super) struct Sender {
     batches: SyncSender<Batch>,
     progress: Arc<Mutex<Progress>>,
     threads: Vec<JoinHandle<()>>,
+    /// The length of the longest argument that the target takes, in bytes, if the target says it.
+    longest_argument: Option<u64>,
 }
 
 impl Sender {
@@ -157,6 +169,7 @@ impl Sender {
         let (batches, received) = sync_channel(threads.get());
         let received = Arc::new(Mutex::new(received));
         let progress = Arc::<Mutex<Progress>>::default();
+        let limits = target.limits().ok();
         let thread = |_| {
             let (received, progress) = (Arc::clone(&received), Arc::clone(&progress));
             let sending = Connections {
@@ -170,13 +183,14 @@ impl Sender {
             threads: (0..threads.get()).map(thread).collect(),
             batches,
             progress,
+            longest_argument: limits.map(|limits| limits.longest_argument),
         }
     }
 
     /// Gives a batch to a thread; waits while all are busy.
     ///
     /// # Errors
-    /// Returns an error if an earlier batch was refused.
+    /// Returns an error if an earlier batch was refused, or an entry is longer than the target takes.
     pub(super) fn send(&self, batch: Batch) -> Result<(), String> {
         let Some(first) = batch.first_position() else {
             return Ok(());
@@ -188,6 +202,17 @@ impl Sender {
             return Err(failure.clone());
         }
         drop(progress);
+        // The target would close the connection.
+        if let Some(most) = self.longest_argument {
+            let mut entries = batch.entries.iter();
+            if let Some(entry) = entries.find(|entry| entry.longest_argument > most) {
+                return Err(format!(
+                    "the target refuses '{}': {}",
+                    String::from_utf8_lossy(&entry.name),
+                    too_long(entry.longest_argument, most)
+                ));
+            }
+        }
         let gone = |_| "the threads that send have ended".to_owned();
         self.batches.send(batch).map_err(gone)
     }

@@ -2,7 +2,7 @@
 //! partition.
 
 use crate::support::process::{run, start_server};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 use testkit::{Client, eventually};
 
 /// Sends commands, each of which must have this reply.
@@ -78,7 +78,7 @@ fn databases_survive_restarts_and_checkpoints() {
 
 #[test]
 fn databases_are_on_all_members() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let mut leader = Client::connect(replicas.address(replicas.leader(1)));
     assert_told(
         &mut leader,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::process::{proxy, start_server};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 use crate::support::words::text;
 use testkit::{Client, Frame, eventually};
 
@@ -99,7 +99,7 @@ fn every_node_names_the_leaders_of_today() {
 
 #[test]
 fn single_keys_are_sent_to_leaders_and_all_else_is_taken_by_any_node() {
-    let replicas = Replicas::start(2, 3);
+    let replicas = Replicas::start_with(2, 3, &STEADY);
     let addresses = [1, 2].map(|partition| replicas.address(replicas.leader(partition)));
     for node in 1..=replicas.count() {
         let mut client = Client::connect(replicas.address(node));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{kumiki, proxy};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 use crate::support::transfers::{self, AtProxy};
 use crate::support::words::told;
 use testkit::SetOnDrop;
@@ -240,7 +240,7 @@ fn leaders_are_followed() {
 /// way to the first are then given up, long before the timeout.
 #[test]
 fn a_silent_leader_is_not_waited_for() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let never = ["--timeout", "3600s", "--patience", "3600s"];
     let proxy = before(&replicas.file(), &never);
     let [mut reader, mut writer] = [(); 2].map(|()| Client::connect(proxy.address));
@@ -267,7 +267,7 @@ fn a_silent_leader_is_not_waited_for() {
 /// first leader is still silent, and clients never learn which node leads.
 #[test]
 fn a_silent_leader_is_replaced_with_the_default_times() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let proxy = before(&replicas.file(), &[]);
     let [mut reader, mut writer] = [(); 2].map(|()| Client::connect(proxy.address));
     assert_eq!(told(&mut writer, "SET foo 1"), "+OK\r\n");

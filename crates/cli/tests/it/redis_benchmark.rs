@@ -12,7 +12,7 @@ use testkit::peers::{self, Group};
 use crate::support::clients::run;
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{proxy, start_server};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 
 /// The tests of redis-benchmark when it is not asked for certain ones.
 const TESTS: [&str; 20] = [
@@ -84,6 +84,6 @@ fn all_its_tests_run_through_the_proxy() {
 
 #[test]
 fn all_its_tests_run_with_three_replicas() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     benchmark(replicas.address(replicas.leader(1)), &[]);
 }

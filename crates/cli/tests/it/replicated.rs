@@ -13,7 +13,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::support::clients::output;
-use crate::support::replicas::{Follower, Outcome, Replicas};
+use crate::support::replicas::{Follower, Outcome, Replicas, STEADY};
 use crate::support::transfers;
 use testkit::SetOnDrop;
 use testkit::client::Answer;
@@ -187,7 +187,7 @@ fn leadership_is_handed_over_by_command_and_at_a_stop() {
 /// A client that knows no other node, such as one with an old list of nodes, is not refused.
 #[test]
 fn commands_wait_for_the_next_leader_while_a_leader_hands_over() {
-    let mut replicas = Replicas::start_with(1, 3, &["--election-timeout", "2s"]);
+    let mut replicas = Replicas::start_with(1, 3, &STEADY);
     for signalled in [false, true] {
         let leader = replicas.leader(1);
         let mut client = Client::connect(replicas.address(leader));
@@ -219,7 +219,7 @@ fn commands_wait_for_the_next_leader_while_a_leader_hands_over() {
 
 #[test]
 fn other_nodes_than_the_leader_send_clients_to_it() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let leader = replicas.leader(1);
     let follower = leader % 3 + 1;
     let to = replicas.address(leader).to_string();
@@ -368,7 +368,7 @@ fn redis_cli_walks_the_keys_of_a_follower() {
 /// Heartbeats wait behind an entry of the log, so its size is limited: the leader stays the leader.
 #[test]
 fn what_would_cost_the_leader_its_leadership_is_refused() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let leader = replicas.leader(1);
     let mut client = Client::connect(replicas.address(leader));
     let long = "x".repeat((32 << 20) + 1);
@@ -441,7 +441,7 @@ fn without_a_majority_nothing_is_served_and_nothing_is_lost() {
 
 #[test]
 fn what_waits_when_leadership_is_lost_is_told_each_in_its_place() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let mut setter = replicas.client();
     setter.insist(&["SET", "foo", "0"]);
     let leader = replicas.leader(1);

@@ -18,7 +18,7 @@ use testkit::{Client, eventually};
 use crate::support::clients::{output, run, said, script};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{kumiki, proxy, serve};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 
 /// A certificate and its key.
 type Own = (PathBuf, PathBuf);
@@ -252,7 +252,7 @@ fn a_replica_sends_clients_over_tls_to_the_leader() {
     };
     let (authority, options) = certified();
     let options = options.each_ref().map(String::as_str);
-    let replicas = Replicas::start_with(1, 3, &options);
+    let replicas = Replicas::start_with(1, 3, &[&options[..], &STEADY].concat());
     let leader = replicas.leader(1);
     let to = replicas.tls_address(leader);
     for node in (1..=3).filter(|node| *node != leader) {
@@ -329,6 +329,7 @@ fn commands_show_nodes_a_certificate() {
     let ca = authority.ca().display().to_string();
     let mut options = options.each_ref().map(String::as_str).to_vec();
     options.extend(["--tls-ca", &ca]);
+    options.extend(STEADY);
     let replicas = Replicas::start_with(1, 3, &options);
     let leader = replicas.leader(1);
     let command = |words: &[&str], own| {

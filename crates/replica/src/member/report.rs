@@ -40,7 +40,8 @@ impl StatusParts<'_> {
         status.applied = self.state.applied();
         (status.groups, status.entries) = leadership.counts();
         status.snapshot_failures = self.snapshots.maker.failures().clone();
-        status.receiving = self.snapshots.intake.progress();
+        let (now, election) = (context.now.since, context.options.election);
+        status.receiving = self.snapshots.intake.progress(now, election);
         status.compared = leadership.comparison.completed();
         status.difference = leadership.comparison.difference().cloned();
         status.raft_id = raft.id;

@@ -1,6 +1,7 @@
 //! Receives a snapshot from the leader, piece by piece.
 
 use std::path::Path;
+use std::time::Duration;
 
 use raft::eraftpb::SnapshotMetadata;
 
@@ -9,18 +10,26 @@ use super::snapshot_reserve::SnapshotReserve;
 use crate::messages::SNAPSHOT_REFUSED;
 use crate::snapshot::{SnapshotError, SnapshotReceiver};
 
+/// A snapshot of which no piece has come for this many election time-outs is not being received any more: its
+/// leader sends a piece again sooner.
+const SILENCE: u32 = 10;
+
 /// See the module's description.
 #[derive(Default)]
 pub(super) struct SnapshotIntake {
     receiver: Option<SnapshotReceiver>,
+    /// The time at which the last piece came.
+    last_piece: Duration,
     /// The reason why the last snapshot from the leader was not received.
     refused: Option<String>,
 }
 
 impl SnapshotIntake {
-    /// Returns the bytes of the snapshot that have been received, and their total.
-    pub(super) fn progress(&self) -> Option<(u64, u64)> {
-        self.receiver.as_ref().map(SnapshotReceiver::progress)
+    /// Returns the bytes of the snapshot that is being received that have come, and their total.
+    pub(super) fn progress(&self, now: Duration, election: Duration) -> Option<(u64, u64)> {
+        let is_current = now.saturating_sub(self.last_piece) < election * SILENCE;
+        let receiver = self.receiver.as_ref().filter(|_| is_current);
+        receiver.map(SnapshotReceiver::progress)
     }
 
     /// Returns the reason why the last snapshot was not received.
@@ -38,6 +47,7 @@ impl SnapshotIntake {
         piece: &[u8],
         reserve: Option<&mut SnapshotReserve>,
     ) -> u64 {
+        self.last_piece = context.now.since;
         match self.take_piece(context, meta, (total, offset), piece, reserve) {
             Ok(offset) => {
                 self.note_taken();
@@ -112,5 +122,29 @@ fn begin(
             Ok(begun)
         }
         (begun, _) => begun,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use disk::{Disk, RealDisk};
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_whose_pieces_stay_away_is_not_being_received() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let seconds = Duration::from_secs;
+        let intake = SnapshotIntake {
+            receiver: Some(SnapshotReceiver::begin(&disk, dir.path(), (1, 5), 80).unwrap()),
+            last_piece: seconds(100),
+            refused: None,
+        };
+        assert_eq!(intake.progress(seconds(100), seconds(2)), Some((0, 80)));
+        assert_eq!(intake.progress(seconds(119), seconds(2)), Some((0, 80)));
+        assert_eq!(intake.progress(seconds(120), seconds(2)), None);
     }
 }

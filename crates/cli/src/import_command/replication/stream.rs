@@ -10,6 +10,7 @@ use resp::{Args, Limits, Parser};
 
 use super::super::deadlines::now_ms;
 use super::super::position::{ImportPosition, KEY};
+use super::super::sending::too_long;
 use super::super::target::TargetLimits;
 use super::block::TargetBlock;
 use super::receiver::{LostSource, StreamReceiver};
@@ -218,11 +219,7 @@ impl CommandStream {
                 if let Some(longest) =
                     longest.filter(|&longest| longest > self.limits.longest_argument)
                 {
-                    return Err(format!(
-                        "an argument of {longest} bytes, where the target takes {} at most: start it with a greater \
-                         --max-value",
-                        self.limits.longest_argument
-                    ));
+                    return Err(too_long(longest, self.limits.longest_argument));
                 }
                 let block = self.group.as_mut().unwrap_or(&mut self.block);
                 block.push(self.database, &command.args);

@@ -21,7 +21,7 @@ use super::storage_commands::{done, files, pages};
 use super::{json, refused};
 use crate::support::cluster::{Cluster, Keeping};
 use crate::support::process::{proxy, start_server};
-use crate::support::replicas::Replicas;
+use crate::support::replicas::{Replicas, STEADY};
 use testkit::SetOnDrop;
 use testkit::{Client, eventually, free_address};
 
@@ -554,7 +554,7 @@ fn each_node_of_a_cluster_is_exported_by_itself() {
 
 #[test]
 fn who_does_not_lead_says_who_does() {
-    let replicas = Replicas::start(1, 3);
+    let replicas = Replicas::start_with(1, 3, &STEADY);
     let leader = replicas.leader(1);
     let mut client = replicas.client();
     for number in 0..100 {

@@ -1,7 +1,7 @@
 //! Libraries of functions over a change of leaders, in a node that lost its data, and on disk.
 
 use crate::support::process::run;
-use crate::support::replicas::{Follower, Replicas};
+use crate::support::replicas::{Follower, Replicas, STEADY};
 use testkit::{Client, eventually};
 
 use super::{ask, text, wait_until_equal};
@@ -18,7 +18,7 @@ fn count(client: &mut Follower) -> u64 {
 
 #[test]
 fn libraries_survive_their_leaders() {
-    let mut replicas = Replicas::start(1, 3);
+    let mut replicas = Replicas::start_with(1, 3, &STEADY);
     let first = replicas.leader(1);
     let mut client = replicas.client();
     // Another node passes it on.

@@ -32,6 +32,10 @@ pub(crate) struct Replicas {
     dir: TempDir,
 }
 
+/// Options of nodes whose leader is to stay the leader. With the short time-out of the other tests, a slow machine
+/// elects another one at any time.
+pub(crate) const STEADY: [&str; 2] = ["--election-timeout", "2s"];
+
 impl Replicas {
     /// Starts so many partitions with so many nodes each, and waits until all have leaders.
     pub(crate) fn start(partitions: usize, per_partition: usize) -> Replicas {
