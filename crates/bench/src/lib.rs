@@ -10,16 +10,19 @@
 //! | [`driver`] | closed and open loops, and the time that things take | clients, but for a trait |
 //! | [`run_context`], [`shared_state`], [`content_file`], [`replay`] | the surroundings of a run, and what runs share: files that tell right reads from wrong ones, a query's page accesses | targets |
 //! | [`systems`], [`storage_node`], [`paper_proxy`] | the processes that are measured: servers, a storage node, the proxies that a paper describes | what is done with them |
-//! | [`simulation`] | transactions over more partitions than there are machines | how service times are measured |
+//! | [`simulation`] | transactions over more partitions than there are machines, workers and loggers beyond the processors | how service times are measured |
 //! | [`target`] | what is measured: a store, clusters of processes, a device | experiments |
-//! | [`experiment`], [`plot`], [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
+//! | [`experiment`], [`plot`], `published`, [`experiments`] | what is measured at which points, drawn how, beside which values of a paper; all of it is data | how it is run |
 //! | [`runner`], [`result`] | rounds, noise, checks, medians, the result file | any single experiment |
 //! | [`table`], [`report`] | results for people | how they came about |
 //!
 //! An experiment that measures something new adds a target; one that sweeps something known is a
 //! file of data in [`experiments`].
 //!
-//! Decision that binds this crate: `docs/decisions/0080-the-papers-proxies-are-programs-of-their-own.md`.
+//! Decisions that bind this crate:
+//!
+//! - `docs/decisions/0080-the-papers-proxies-are-programs-of-their-own.md`
+//! - `docs/decisions/0104-more-workers-and-loggers-are-simulated.md`
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +43,7 @@ pub mod paper_proxy;
 pub mod parameters;
 pub mod peers;
 pub mod plot;
+mod published;
 pub mod replay;
 pub mod report;
 pub mod result;

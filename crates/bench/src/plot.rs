@@ -89,7 +89,7 @@ pub enum CourseFigure {
 }
 
 /// A value of a paper in a figure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum PaperMark {
     /// A horizontal line.
     Line {
@@ -105,6 +105,19 @@ pub enum PaperMark {
         /// The value of the bars' parameter.
         series: &'static str,
     },
+    /// A line through published points.
+    Curve(PaperCurve),
+}
+
+/// A line through points that a paper's authors have published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperCurve {
+    /// Its name in the legend.
+    pub name: String,
+    /// The name of the line of ours that has the same colour, if it is drawn.
+    pub like: String,
+    /// Values of the x axis's parameter and of the y axis's metric.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A statement of a paper compared with the results here.

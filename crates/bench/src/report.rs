@@ -5,6 +5,9 @@ mod axis;
 mod chart;
 mod figure;
 pub mod findings;
+mod labels;
+mod lines;
+mod paper_values;
 
 use std::fmt::Write;
 use std::fs;

@@ -14,6 +14,7 @@
 //! | [`costs`] | service times, and how they are fitted to measurements |
 //! | [`sizes`] | bytes of messages |
 //! | [`groups`] | something else: workers of one replicated partition, before one log |
+//! | [`logging`] | something else: workers of a store, before the loggers of its journal |
 //! | `machine` | time, threads, processors, messages under way |
 //! | `partition` | what a partition knows of its keys: who holds them, which version is the newest |
 //! | `protocol` | clients, coordinators, participants |
@@ -24,6 +25,7 @@
 mod config;
 pub mod costs;
 pub mod groups;
+pub mod logging;
 mod machine;
 mod partition;
 mod protocol;

@@ -6,6 +6,7 @@
 //! | target | measured | checked |
 //! |---|---|---|
 //! | [`StoreJob`] | transactions of a store within this process | every value read; every key after the run, and again after the store was opened anew |
+//! | [`LoggingJob`] | the same beside simulated workers and loggers, and more of them simulated | the same |
 //! | [`ClusterJob`] | transactions on server processes that form a cluster | no read sees a write in part; every key after the run, and again after the servers were killed |
 //! | [`PairsJob`] | two kinds of these, by turns | the same |
 //! | [`IdleJob`] | such processes without requests | every key before and after |
@@ -28,6 +29,7 @@ mod copying;
 mod device;
 mod idle;
 mod locks;
+mod logging;
 mod mget;
 mod pairs;
 mod placement;
@@ -47,6 +49,7 @@ pub use copying::CopyJob;
 pub use device::DeviceJob;
 pub use idle::IdleJob;
 pub use locks::{LockBackend, LocksJob};
+pub use logging::LoggingJob;
 pub use mget::{MgetGuarantee, MgetJob};
 pub use pairs::PairsJob;
 pub use placement::{
@@ -70,6 +73,8 @@ use crate::sample::RunSample;
 pub enum TargetJob {
     /// Transactions on a store.
     Store(StoreJob),
+    /// Transactions of a store's workers before its loggers, real and simulated.
+    Logging(LoggingJob),
     /// Transactions on a cluster.
     Cluster(ClusterJob),
     /// Two kinds of transactions on clusters, by turns.
@@ -111,6 +116,7 @@ impl TargetJob {
     pub fn run(&self, context: &RunContext<'_>) -> Result<RunSample, RunError> {
         match self {
             TargetJob::Store(job) => store::run(job, context),
+            TargetJob::Logging(job) => logging::run(job, context),
             TargetJob::Cluster(job) => cluster::run(job, context),
             TargetJob::Pairs(job) => pairs::run(job, context),
             TargetJob::Idle(job) => idle::run(job, context),

@@ -178,6 +178,11 @@ impl Logger {
             || context.horizon.requested() > context.horizon.closed(self.index)
     }
 
+    /// Returns `true` if an epoch is over that this log has not closed.
+    pub(crate) fn is_behind(&self, context: &LoggerContext<'_>) -> bool {
+        context.clock.finished() > context.horizon.closed(self.index)
+    }
+
     /// Returns `true` if an appended transaction is not durable yet: an epoch that is closed here
     /// may be waiting for a log that has nothing to do.
     pub(crate) fn is_dirty(&self, context: &LoggerContext<'_>) -> bool {

@@ -208,7 +208,10 @@ impl JournalShared {
         }
         let left = *next - now;
         drop(next);
-        if logger.handover.queued() > 0 || self.horizon.requested() < self.clock.current() {
+        // Under load a transaction of the new epoch may have been requested before this logger looks, so
+        // that the request does not show that the old epoch is over.
+        let is_over = self.horizon.requested() < self.clock.current();
+        if is_over || logger.handover.queued() > 0 || logger.is_behind(&self.context()) {
             return true;
         }
         park_timeout(left);

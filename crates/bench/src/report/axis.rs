@@ -2,6 +2,11 @@
 
 use crate::metric;
 
+/// Values that differ by more than this factor get a logarithmic scale.
+pub(super) const WIDE: f64 = 6.0;
+/// More values than this get ticks at powers of two instead of their own, if they double.
+const TICKS: usize = 12;
+
 /// A scale from values to a stretch of the figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
@@ -81,15 +86,25 @@ impl Axis {
     }
 
     /// Creates a scale of these values alone, at equal distances if each is about twice the one
-    /// before.
+    /// before. Many values that double have ticks at the powers of two among them.
     pub(super) fn at(values: &[f64], doubling: bool, label: impl Fn(f64) -> String) -> Axis {
         let (min, max) = (values.first(), values.last());
         let (min, max) = (min.copied().unwrap_or(0.0), max.copied().unwrap_or(1.0));
+        let log = doubling && min > 0.0;
+        let powers: Vec<f64> = (0..64).map(|power| 2f64.powi(power)).collect();
+        let powers: Vec<f64> = powers
+            .into_iter()
+            .filter(|v| (min..=max).contains(v))
+            .collect();
+        let ticks = match log && values.len() > TICKS {
+            true => &powers[..],
+            false => values,
+        };
         Axis {
             min,
             max: if max > min { max } else { min + 1.0 },
-            log: doubling && min > 0.0,
-            ticks: values.iter().map(|&v| (v, label(v))).collect(),
+            log,
+            ticks: ticks.iter().map(|&v| (v, label(v))).collect(),
         }
     }
 
@@ -147,5 +162,9 @@ mod tests {
         let axis = Axis::at(&[1.0, 2.0, 4.0], true, metric::tick);
         assert!((axis.place(2.0) - 0.5).abs() < 1e-9);
         assert_eq!(Axis::at(&[3.0], false, metric::tick).place(3.0), 0.0);
+        let many: Vec<f64> = (1..=20).map(f64::from).collect();
+        let ticks = Axis::at(&many, true, metric::tick).ticks;
+        let ticks: Vec<f64> = ticks.into_iter().map(|tick| tick.0).collect();
+        assert_eq!(ticks, [1.0, 2.0, 4.0, 8.0, 16.0]);
     }
 }

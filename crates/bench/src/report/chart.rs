@@ -36,6 +36,19 @@ pub(super) struct Dot {
     pub(super) label: String,
     /// Shown when the pointer is on it.
     pub(super) tip: String,
+    /// It was simulated far beyond what the simulation was compared with.
+    pub(super) is_extrapolated: bool,
+}
+
+/// Where the dots of a series come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// They were measured here.
+    Measured,
+    /// They were simulated with service times that were measured here.
+    Simulated,
+    /// A paper's authors have published them.
+    Published,
 }
 
 /// Dots that belong together.
@@ -43,6 +56,7 @@ pub(super) struct Dot {
 pub(super) struct Series {
     /// The colour's number.
     pub(super) colour: usize,
+    pub(super) origin: Origin,
     pub(super) dots: Vec<Dot>,
 }
 
@@ -168,6 +182,32 @@ impl Canvas {
         );
     }
 
+    fn small_dot(&mut self, colour: usize, (x, y): (f64, f64), tip: &str) {
+        let _ = writeln!(
+            self.0,
+            "<circle class=\"dot c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.6\"><title>{}</title></circle>",
+            escape(tip)
+        );
+    }
+
+    fn ring(&mut self, colour: usize, (x, y): (f64, f64), tip: &str) {
+        let _ = writeln!(
+            self.0,
+            "<circle class=\"ring c{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\"><title>{}</title></circle>",
+            escape(tip)
+        );
+    }
+
+    fn cross(&mut self, colour: usize, (x, y): (f64, f64), tip: &str) {
+        let _ = writeln!(
+            self.0,
+            "<path class=\"ring c{colour}\" d=\"M{:.1} {:.1}l6 6m0 -6l-6 6\"><title>{}</title></path>",
+            x - 3.0,
+            y - 3.0,
+            escape(tip)
+        );
+    }
+
     fn whisker(&mut self, class: &str, x: f64, axis: &Axis, spread: (f64, f64)) {
         let (low, high) = (up(axis.place(spread.0)), up(axis.place(spread.1)));
         if (low - high).abs() < 1.0 {
@@ -238,17 +278,32 @@ impl Xy {
                 .map(|dot| self.place(dot))
                 .map(|(x, y)| format!("{x:.1},{y:.1}"))
                 .collect();
+            let class = match series.origin {
+                Origin::Measured => "line",
+                Origin::Simulated => "line simulated",
+                Origin::Published => "line published",
+            };
             let _ = writeln!(
                 canvas.0,
-                "<polyline class=\"line c{colour}\" points=\"{}\"/>",
+                "<polyline class=\"{class} c{colour}\" points=\"{}\"/>",
                 points.join(" ")
             );
         }
         for dot in &series.dots {
             let (x, y) = self.place(dot);
+            match series.origin {
+                Origin::Published => {
+                    canvas.small_dot(colour, (x, y), &dot.tip);
+                    continue;
+                }
+                Origin::Simulated if dot.is_extrapolated => {
+                    canvas.cross(colour, (x, y), &dot.tip);
+                }
+                Origin::Simulated => canvas.ring(colour, (x, y), &dot.tip),
+                Origin::Measured => canvas.dot(colour, (x, y), &dot.tip),
+            }
             let spread = (dot.y.min, dot.y.max);
             canvas.whisker(&format!("whisker c{colour}"), x, &self.y, spread);
-            canvas.dot(colour, (x, y), &dot.tip);
         }
     }
 
@@ -359,22 +414,31 @@ mod tests {
             y: value(x * 10.0),
             label: format!("at {x}"),
             tip: "a < b".to_owned(),
+            is_extrapolated: x > 1.0,
         });
+        let series = |(colour, origin)| Series {
+            colour,
+            origin,
+            dots: dots.to_vec(),
+        };
+        let origins = [Origin::Measured, Origin::Simulated, Origin::Published];
         let chart = Xy {
             x: Axis::at(&[1.0, 2.0], true, metric::tick),
             y: Axis::from_zero([22.0].into_iter()),
             x_title: "workers".to_owned(),
             y_title: "latency, ms".to_owned(),
             joined: true,
-            series: vec![Series {
-                colour: 3,
-                dots: dots.to_vec(),
-            }],
+            series: (3..).zip(origins).map(series).collect(),
             marks: vec![(9.1, "paper".to_owned())],
         };
         let svg = chart.draw("A title");
         for piece in [
             "<polyline class=\"line c3\"",
+            "<polyline class=\"line simulated c4\"",
+            "<circle class=\"ring c4\"",
+            "<path class=\"ring c4\"",
+            "<polyline class=\"line published c5\"",
+            "<circle class=\"dot c5\"",
             "<title>a &lt; b</title>",
             "class=\"whisker c3\"",
             ">paper</text>",

@@ -2,30 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::axis::Axis;
-use super::chart::{Bar, Bars, Dot, Series, Value, Xy};
+use super::axis::{Axis, WIDE};
+use super::chart::{Bar, Bars, Dot, Origin, Series, Xy};
+use super::labels::{
+    Figure, Legend, bar_name, exactly, greatest, is_neutral, name, tip, title, value,
+};
+use super::lines::lines;
+use super::paper_values::marks;
 use crate::metric;
 use crate::parameters::Param;
 use crate::plot::{CourseFigure, PaperMark, Plot, PlotKind};
 use crate::result::{PointResult, Results};
 use crate::sample::TimelinePoint;
-
-/// The number of colours; the last one is for points without a log, or without anything to
-/// distinguish.
-const COLOURS: usize = 8;
-const GREY: usize = COLOURS - 1;
-/// A paper's value is drawn if it is at most so many times the greatest of ours.
-const NEAR: f64 = 4.0;
-
-/// Dots whose values differ by more than this factor get a logarithmic scale.
-const WIDE: f64 = 6.0;
-
-/// A figure for the page.
-pub(super) struct Figure {
-    pub(super) svg: String,
-    /// Colour and name.
-    pub(super) legend: Vec<(usize, String)>,
-}
 
 /// Draws a plot; `None` if none of its points were measured.
 pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
@@ -63,170 +51,6 @@ pub(super) fn draw(plot: &Plot, results: &Results) -> Option<Figure> {
             label,
         } => scatter(plot, &points, [x, y], series, label),
     }
-}
-
-fn value(point: &PointResult, name: &str) -> Option<Value> {
-    let summary = point.summary.get(name)?;
-    Some(Value {
-        median: summary.median,
-        min: summary.min,
-        max: summary.max,
-    })
-}
-
-fn title(name: &str) -> String {
-    match metric::named(name) {
-        Some(metric) => format!("{}, {}", metric.title, metric.unit),
-        None => name.to_owned(),
-    }
-}
-
-/// Returns a parameter's number below the figure.
-fn tick(param: &str, number: f64) -> String {
-    match param {
-        "sync-size" => base::size::Size((number * 1024.0) as u64)
-            .to_string()
-            .replace(".0", " "),
-        _ => metric::tick(number),
-    }
-}
-
-/// Returns a name made of the values of parameters.
-fn name(point: &PointResult, params: &[&str]) -> String {
-    let shown = |param: &&str| {
-        let value = point.params.get(*param)?;
-        Some(match value {
-            Param::Number(number) => format!("{param} {number}"),
-            Param::Text(text) if text == "yes" => (*param).to_owned(),
-            Param::Text(text) if text == "no" => return None,
-            Param::Text(text) => text.clone(),
-        })
-    };
-    let parts: Vec<String> = params
-        .iter()
-        .filter_map(shown)
-        .filter(|part| part != "–")
-        .collect();
-    parts.join(", ")
-}
-
-fn tip(point: &PointResult, names: &[&str]) -> String {
-    let figure = |metric: &&str| {
-        let value = value(point, metric)?;
-        let [median, min, max] = [value.median, value.min, value.max].map(metric::show);
-        Some(format!("{}: {median} ({min}–{max})", title(metric)))
-    };
-    let figures: Vec<String> = names.iter().filter_map(figure).collect();
-    format!("{}\n{}", point.id, figures.join("\n"))
-}
-
-/// Names in the order of their first appearance, each with its colour.
-#[derive(Default)]
-struct Legend(Vec<(usize, String)>);
-
-impl Legend {
-    fn colour(&mut self, name: &str, neutral: bool) -> usize {
-        if let Some((colour, _)) = self.0.iter().find(|(_, other)| other == name) {
-            return *colour;
-        }
-        let used = self.0.iter().filter(|(colour, _)| *colour != GREY).count();
-        let colour = if neutral { GREY } else { used % GREY };
-        self.0.push((colour, name.to_owned()));
-        colour
-    }
-}
-
-/// Returns `true` if the point is a baseline of others, which is drawn in grey.
-fn is_neutral(point: &PointResult, points: &[&PointResult]) -> bool {
-    let id = Some(&point.id);
-    points.iter().any(|other| other.baseline.as_ref() == id)
-}
-
-/// Returns the paper's values that are drawn as lines: all of them if they are near enough to ours,
-/// otherwise none, because some alone would mislead.
-fn marks(plot: &Plot, most: f64) -> Vec<(f64, String)> {
-    let line = |mark: &PaperMark| match *mark {
-        PaperMark::Line { value, label } => {
-            Some((value, format!("{label}: {}", metric::tick(value))))
-        }
-        PaperMark::Bar { .. } => None,
-    };
-    let lines: Vec<(f64, String)> = plot.paper.iter().filter_map(line).collect();
-    if lines.iter().all(|(value, _)| *value <= most * NEAR) {
-        lines
-    } else {
-        Vec::new()
-    }
-}
-
-fn greatest(values: impl Iterator<Item = f64>) -> f64 {
-    values.fold(0.0, f64::max)
-}
-
-fn lines(
-    plot: &Plot,
-    points: &[&PointResult],
-    x: &str,
-    y: &str,
-    series: &[&str],
-    doubling: bool,
-) -> Option<Figure> {
-    let mut legend = Legend::default();
-    let mut all: BTreeMap<usize, Series> = BTreeMap::new();
-    let mut places = Vec::new();
-    for point in points {
-        let (Some(Param::Number(place)), Some(value)) = (point.params.get(x), value(point, y))
-        else {
-            continue;
-        };
-        let name = name(point, series);
-        let neutral = is_neutral(point, points) && point.params.contains_key("log");
-        let name = if neutral { "no log".to_owned() } else { name };
-        let colour = legend.colour(&name, neutral);
-        places.push(*place);
-        let at = Value {
-            median: *place,
-            min: *place,
-            max: *place,
-        };
-        let line = all.entry(colour).or_insert_with(|| Series {
-            colour,
-            dots: Vec::new(),
-        });
-        line.dots.push(Dot {
-            x: at,
-            y: value,
-            label: String::new(),
-            tip: tip(point, &[y]),
-        });
-    }
-    if places.is_empty() {
-        return None;
-    }
-    places.sort_by(f64::total_cmp);
-    places.dedup();
-    let tops = || {
-        all.values()
-            .flat_map(|line| line.dots.iter().map(|dot| dot.y.max))
-    };
-    let marks = marks(plot, greatest(tops()));
-    let values: Vec<f64> = tops().chain(marks.iter().map(|mark| mark.0)).collect();
-    for line in all.values_mut() {
-        line.dots.sort_by(|a, b| a.x.median.total_cmp(&b.x.median));
-    }
-    let chart = Xy {
-        x: Axis::at(&places, doubling, |number| tick(x, number)),
-        y: Axis::from_zero(values.into_iter()),
-        x_title: title(x),
-        y_title: title(y),
-        joined: true,
-        series: all.into_values().collect(),
-        marks,
-    };
-    Some(Figure {
-        svg: chart.draw(plot.title),
-        legend: legend.0,
-    })
 }
 
 fn bars(
@@ -302,7 +126,7 @@ fn bars(
     };
     Some(Figure {
         svg: chart.draw(plot.title),
-        legend: legend.0,
+        legend: legend.entries(),
     })
 }
 
@@ -341,16 +165,6 @@ fn quoted(plot: &Plot, series: &str, legend: &mut Legend) -> Option<(String, Vec
         }
     }
     (!bars.is_empty()).then(|| ("paper".to_owned(), bars))
-}
-
-/// Returns the name of a bar: values that are unclear by themselves get their parameter's name.
-fn bar_name(series: &str, value: &str) -> String {
-    match series {
-        "diff" => format!("max-epoch-diff {value}"),
-        "log" if value == "none" => "no log".to_owned(),
-        "log" => format!("log on {value}"),
-        _ => value.to_owned(),
-    }
 }
 
 fn stack(plot: &Plot, points: &[&PointResult], x: &[&str], parts: &[&str]) -> Option<Figure> {
@@ -396,6 +210,7 @@ fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     let run = runs.into_iter().find(|run| !run.timeline.is_empty())?;
     let line = |colour: usize, cores: fn(&TimelinePoint) -> f64| Series {
         colour,
+        origin: Origin::Measured,
         dots: run
             .timeline
             .iter()
@@ -403,6 +218,7 @@ fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
                 x: exactly(moment.at),
                 y: exactly(cores(moment)),
                 label: String::new(),
+                is_extrapolated: false,
                 tip: format!("{} cores", metric::show(cores(moment))),
             })
             .collect(),
@@ -426,15 +242,6 @@ fn timeline(plot: &Plot, points: &[&PointResult]) -> Option<Figure> {
     })
 }
 
-/// Returns a value that was measured once.
-fn exactly(value: f64) -> Value {
-    Value {
-        median: value,
-        min: value,
-        max: value,
-    }
-}
-
 fn course(
     plot: &Plot,
     points: &[&PointResult],
@@ -451,6 +258,7 @@ fn course(
             x: exactly(moment.at),
             y: exactly(of(moment)),
             label: String::new(),
+            is_extrapolated: false,
             tip: format!("{}\n{title}: {}", point.id, metric::show(of(moment))),
         };
         Some(run.timeline.iter().map(dot).collect())
@@ -470,6 +278,7 @@ fn of_quantiles(
                 x: exactly(share),
                 y: value(point, metric)?,
                 label: String::new(),
+                is_extrapolated: false,
                 tip: tip(point, &[metric]),
             })
         };
@@ -494,7 +303,11 @@ fn named_lines(
             continue;
         };
         let colour = legend.colour(&name(point, series), false);
-        lines.push(Series { colour, dots });
+        lines.push(Series {
+            colour,
+            origin: Origin::Measured,
+            dots,
+        });
     }
     if lines.is_empty() {
         return None;
@@ -512,7 +325,7 @@ fn named_lines(
     };
     Some(Figure {
         svg: chart.draw(plot.title),
-        legend: legend.0,
+        legend: legend.entries(),
     })
 }
 
@@ -534,12 +347,14 @@ fn scatter(
         let text = name(point, label).replace(" ms", "").replace(&group, "");
         let line = all.entry(colour).or_insert_with(|| Series {
             colour,
+            origin: Origin::Measured,
             dots: Vec::new(),
         });
         line.dots.push(Dot {
             x: across,
             y: upwards,
             label: text.trim().to_owned(),
+            is_extrapolated: false,
             tip: tip(point, &[x, y]),
         });
     }
@@ -560,6 +375,6 @@ fn scatter(
     };
     Some(Figure {
         svg: chart.draw(plot.title),
-        legend: legend.0,
+        legend: legend.entries(),
     })
 }

@@ -141,17 +141,39 @@ fn drive<C: crate::driver::BlockingClient>(
         plan,
         context.stop,
         |_: WindowEdge| {
-            readings.push((db.stats(), machine::own_cpu()));
+            readings.push((db.stats(), machine::own_cpu(), log_threads_cpu()));
         },
     );
     drop(watch);
     let (driven, clients) = driven?;
-    if let [(before, cpu_before), (after, cpu_after)] = &readings[..] {
+    if let [
+        (before, cpu_before, log_before),
+        (after, cpu_after, log_after),
+    ] = &readings[..]
+    {
         add_log_figures(before, after, driven.window, values);
-        let cpu = (cpu_after - cpu_before) * 1e6 / driven.transactions.max(1) as f64;
-        values.set("cpu", cpu);
+        let by_transaction = 1e6 / driven.transactions.max(1) as f64;
+        values.set("cpu", (cpu_after - cpu_before) * by_transaction);
+        if job.log.is_some() {
+            values.set("logger-cpu", (log_after - log_before) * by_transaction);
+        }
     }
     Ok((driven, clients))
+}
+
+/// Returns the processor time of the journal's log threads, in seconds.
+fn log_threads_cpu() -> f64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else {
+        return 0.0;
+    };
+    let cpu = |thread: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
+        let number = name.trim_end().strip_prefix("log")?;
+        number.parse::<u32>().ok()?;
+        let id = thread.file_name().to_str()?.parse().ok()?;
+        Some(machine::cpu_of_thread(id))
+    };
+    threads.flatten().filter_map(cpu).sum()
 }
 
 /// Records the completions of each advance of the durable epoch, at the moment at which it happens.

@@ -34,6 +34,22 @@ fn silo_threads() {
     let logged: Vec<_> = results.points.iter().filter(logged).collect();
     let complete = logged.iter().filter(|point| measured(point)).count();
     assert!(complete > 0, "none of {} points is complete", logged.len());
+    // Simulated threads stand beside real ones, and look different.
+    let of = |threads: &'static str| {
+        let fits = move |point: &&bench::result::PointResult| {
+            point.skipped.is_none() && point.params["threads"] == threads.into()
+        };
+        results.points.iter().filter(fits)
+    };
+    for point in of("validation") {
+        for metric in ["of-real", "latency-of-real", "simulated"] {
+            assert!(point.summary[metric].median > 0.0, "{}: {metric}", point.id);
+        }
+    }
+    let page = report::page(std::slice::from_ref(&results));
+    assert!(page.contains("published c"), "the paper's points are drawn");
+    let is_simulated = of("simulated").chain(of("extrapolated")).count() > 0;
+    assert_eq!(page.contains(", simulated"), is_simulated);
 }
 
 #[test]
@@ -161,8 +177,10 @@ fn a_placement_skips_what_it_does_not_fit() {
     let outcome = run("silo-latency", &options);
     assert_eq!(outcome.failure(), None);
     for point in &outcome.results.points {
-        // Two loggers are one too many.
-        let skipped = point.id.contains("slow log");
+        // Two loggers are one too many, and simulated threads have no place.
+        let is_real =
+            !point.params.contains_key("threads") || point.params["threads"] == "real".into();
+        let skipped = point.id.contains("slow log") || !is_real;
         assert_eq!(point.skipped.is_some(), skipped, "{}", point.id);
         assert_eq!(point.summary.is_empty(), skipped, "{}", point.id);
     }

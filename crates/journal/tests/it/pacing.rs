@@ -3,19 +3,20 @@
 
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base::Epoch;
 use base::affinity::{Affinity, LoggerPlace};
 use base::epochs::EpochClock;
 use disk::{Crash, Disk, Fault, FaultDisk, FaultKind, OpKind};
 use fastrand::Rng;
-use kumiki_journal::{Drive, EpochTime, Options};
+use kumiki_journal::{Drive, EpochTime, Journal, Options, Recovered};
 use testkit::eventually;
 
-use crate::support::{DIR, commit, judge, options, recover, start};
+use crate::support::{DIR, TestClock, commit, judge, options, recover, shared, start};
 
 /// Paper 2, algorithm 1: the worker waits while its epoch is `max_epoch_diff` or more ahead of its
 /// logger's, which is one above what the logger has closed.
@@ -128,6 +129,67 @@ fn waits() -> Vec<Duration> {
     waits.sort_unstable();
     run.journal.close().unwrap();
     waits
+}
+
+/// A clock whose epochs are requested as soon as they begin, as many busy workers do.
+struct BusyClock {
+    clock: Arc<TestClock>,
+    journal: OnceLock<Weak<Journal>>,
+}
+
+impl EpochClock for BusyClock {
+    fn current(&self) -> Epoch {
+        self.clock.current()
+    }
+
+    fn advance(&self, from: Epoch) -> Epoch {
+        let current = self.clock.advance(from);
+        if let Some(journal) = self.journal.get().and_then(Weak::upgrade) {
+            journal.request(current);
+        }
+        current
+    }
+
+    fn finished(&self) -> Epoch {
+        self.clock.finished()
+    }
+
+    fn stamp_ms(&self, epoch: Epoch) -> u64 {
+        self.clock.stamp_ms(epoch)
+    }
+}
+
+/// The same under load: the next epoch is requested before the other loggers have looked.
+#[test]
+fn loggers_close_an_epoch_that_is_over_also_when_the_next_one_is_requested() {
+    let disk = FaultDisk::new();
+    let recovered = Recovered::default();
+    let options = Options {
+        drive: Drive::Threads,
+        // One epoch ends at the start, and no other one within this test.
+        epoch_time: EpochTime::Fixed(Duration::from_secs(3600)),
+        ..options(3)
+    };
+    let test_clock = TestClock::new(recovered.newest.next(), options.workers);
+    let clock = Arc::new(BusyClock {
+        clock: Arc::clone(&test_clock),
+        journal: OnceLock::new(),
+    });
+    let shared_clock: Arc<dyn EpochClock> = Arc::clone(&clock) as _;
+    let dir = Path::new(DIR);
+    let journal = Journal::start(shared(&disk), dir, options, shared_clock, &recovered).unwrap();
+    let journal = Arc::new(journal);
+    clock.journal.set(Arc::downgrade(&journal)).unwrap();
+    let writers = [0, 1, 2].map(|worker| journal.writer(worker));
+    let mut rng = Rng::with_seed(9);
+    let mut epoch = Epoch::ZERO;
+    for (worker, writer) in writers.iter().enumerate() {
+        let one = commit(&test_clock, writer, worker, worker as u64, &mut rng).unwrap();
+        epoch = one.tid.epoch();
+    }
+    journal.request(epoch);
+    eventually("all loggers close the epoch", || journal.durable() >= epoch);
+    journal.close().unwrap();
 }
 
 /// Writes for which no caller waits become durable, also when their own log has closed their epoch
