@@ -51,6 +51,8 @@ pub enum Bug {
     DoubledPop,
     /// Commands that read before they write are answered before they are durable.
     EarlyMove,
+    /// The durable epoch goes on while it is held for a backup.
+    ForgottenHold,
 }
 
 /// Returns `true` if this process has this bug; always `false` in a build without planted bugs.
@@ -82,7 +84,7 @@ mod chosen {
 
     impl Bug {
         /// All bugs.
-        pub const ALL: [Bug; 20] = [
+        pub const ALL: [Bug; 21] = [
             Bug::EarlyReply,
             Bug::NoValidation,
             Bug::IgnoredHolds,
@@ -103,6 +105,7 @@ mod chosen {
             Bug::EarlyFreeing,
             Bug::DoubledPop,
             Bug::EarlyMove,
+            Bug::ForgottenHold,
         ];
 
         /// Returns the name that [`VARIABLE`] has for it.
@@ -129,6 +132,7 @@ mod chosen {
                 Bug::EarlyFreeing => "early-freeing",
                 Bug::DoubledPop => "doubled-pop",
                 Bug::EarlyMove => "early-move",
+                Bug::ForgottenHold => "forgotten-hold",
             }
         }
     }

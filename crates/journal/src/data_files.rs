@@ -13,8 +13,11 @@
 //! Names are relative to the journal's directory. A file's *identity* is the salt of the run in which it was
 //! made, 16 hexadecimal digits: files of one name and different identities have nothing in common.
 //!
-//! Invariant: bytes of a listed file do not change as far as it is listed: those of a segment that is being
-//! written are synced up to there.
+//! Invariants:
+//! 1. Bytes of a listed file do not change as far as it is listed: those of a segment that is being written are
+//!    synced up to there.
+//! 2. The logs of a list end where they ended at one moment, as after a crash: no block of it says that an epoch is
+//!    durable which another log of it lacks.
 
 use std::fmt::{self, Write as _};
 use std::io::ErrorKind;

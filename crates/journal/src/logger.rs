@@ -429,10 +429,11 @@ impl Logger {
         Ok(branched??)
     }
 
-    /// Returns the number of the log's newest segment, and the offset up to which it is written and
-    /// synced.
-    pub(crate) fn position(&self) -> (u32, u64) {
-        self.state.lock().file.position()
+    /// Returns for each log the number of its newest segment, and the offset up to which it is written and synced, all
+    /// of them at one moment: blocks say which epochs are durable, and the other logs have these epochs then.
+    pub(crate) fn positions(loggers: &[Logger]) -> Vec<(u32, u64)> {
+        let states: Vec<_> = loggers.iter().map(|logger| logger.state.lock()).collect();
+        states.iter().map(|state| state.file.position()).collect()
     }
 
     /// Gives back the room that the log has set aside. The log is not written to any more.

@@ -51,6 +51,7 @@ pub(crate) fn sql() -> Result<()> {
 /// the name.
 const PLANTED_TESTS: &[(&str, &str, &str, &str)] = &[
     ("early-reply", "kumiki-journal", "it", "crash::one_logger"),
+    ("forgotten-hold", "kumiki-backup", "it", "moments::"),
     ("ignored-holds", "kumiki-engine", "it", "ignored_holds::"),
     ("no-validation", "kumiki-store", "it", "histories::"),
     (

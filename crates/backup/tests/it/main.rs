@@ -3,5 +3,6 @@
 mod chains;
 mod damage;
 mod interruptions;
+mod moments;
 mod repositories;
 mod support;

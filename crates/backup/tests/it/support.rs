@@ -25,6 +25,8 @@ pub(crate) struct LocalNode {
     number: u16,
     hold: Duration,
     released: u64,
+    /// Is called before the durable epoch is held.
+    pub(crate) before_hold: Box<dyn FnMut()>,
     /// Reads of files so far.
     pub(crate) reads: u64,
     /// Reads fail from this one on.
@@ -55,6 +57,7 @@ impl LocalNode {
             number,
             hold: Duration::ZERO,
             released: 0,
+            before_hold: Box::new(|| ()),
             reads: 0,
             fails_at: u64::MAX,
         }
@@ -160,6 +163,7 @@ impl NodeSource for LocalNode {
     }
 
     fn held(&mut self) -> Result<HeldMoment, String> {
+        (self.before_hold)();
         self.source
             .hold(self.hold)
             .map_err(|error| error.to_string())

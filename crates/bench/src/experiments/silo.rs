@@ -195,13 +195,19 @@ pub(super) fn curves(
         match curves.iter_mut().find(|curve| curve.like == like) {
             Some(curve) => curve.points.push(at),
             None => curves.push(PaperCurve {
-                name: format!("paper: {like}"),
+                name: format!("paper: {}", in_the_papers_words(&like)),
                 like,
                 points: vec![at],
             }),
         }
     }
     curves.into_iter().map(PaperMark::Curve).collect()
+}
+
+/// Returns the name of a line of ours with the paper's names of devices.
+fn in_the_papers_words(name: &str) -> String {
+    name.replace("memory", "persistent memory")
+        .replace("disk", "SSD")
 }
 
 /// Returns `true` if a point is one of a figure's with a log in this place, or without a log.
@@ -256,6 +262,7 @@ mod tests {
         ];
         assert_eq!(likes, wanted);
         assert_eq!(by_loggers[0].points[0], (2.0, 0.6088e6));
+        assert_eq!(by_loggers[3].name, "paper: SSD, loggers 6");
         let by_buffers = curves(
             "latency",
             |point| is_of(point, "11", "memory") && point.loggers == 16,

@@ -68,6 +68,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "simulated-latency",
         "latency-of-real",
         "latency-p99",
+        "cpu",
+        "simulated-cpu",
         "in-buffer",
         "in-queue",
         "in-write",

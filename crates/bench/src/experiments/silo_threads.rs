@@ -58,6 +58,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "latency-of-real",
         "latency-p99",
         "cpu",
+        "simulated-cpu",
         "logger-cpu",
     ],
 };

@@ -414,24 +414,31 @@ mod tests {
             y: value(x * 10.0),
             label: format!("at {x}"),
             tip: "a < b".to_owned(),
-            is_extrapolated: false,
+            is_extrapolated: x > 1.0,
         });
+        let series = |(colour, origin)| Series {
+            colour,
+            origin,
+            dots: dots.to_vec(),
+        };
+        let origins = [Origin::Measured, Origin::Simulated, Origin::Published];
         let chart = Xy {
             x: Axis::at(&[1.0, 2.0], true, metric::tick),
             y: Axis::from_zero([22.0].into_iter()),
             x_title: "workers".to_owned(),
             y_title: "latency, ms".to_owned(),
             joined: true,
-            series: vec![Series {
-                colour: 3,
-                origin: Origin::Measured,
-                dots: dots.to_vec(),
-            }],
+            series: (3..).zip(origins).map(series).collect(),
             marks: vec![(9.1, "paper".to_owned())],
         };
         let svg = chart.draw("A title");
         for piece in [
             "<polyline class=\"line c3\"",
+            "<polyline class=\"line simulated c4\"",
+            "<circle class=\"ring c4\"",
+            "<path class=\"ring c4\"",
+            "<polyline class=\"line published c5\"",
+            "<circle class=\"dot c5\"",
             "<title>a &lt; b</title>",
             "class=\"whisker c3\"",
             ">paper</text>",

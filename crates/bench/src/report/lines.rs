@@ -68,7 +68,10 @@ pub(super) fn lines(
     let ours = || all.iter().flat_map(|(_, line)| &line.dots);
     let marks = marks(plot, greatest(ours().map(|dot| dot.y.max)));
     let published = published(plot, &mut legend);
-    let is_compared = !published.is_empty();
+    let is_measured = |(_, line): &(String, Series)| line.origin == Origin::Measured;
+    let has_both = all.iter().any(is_measured) && !all.iter().all(is_measured);
+    // Another machine's points, and those of a larger one, may be far from ours.
+    let is_compared = has_both || !published.is_empty();
     let mut all: Vec<Series> = all.into_iter().map(|(_, line)| line).collect();
     all.extend(published);
     for line in &mut all {
@@ -83,7 +86,6 @@ pub(super) fn lines(
     places.dedup();
     let tops = dots().map(|dot| dot.y.max);
     let values: Vec<f64> = tops.chain(marks.iter().map(|mark| mark.0)).collect();
-    // Another machine's points may be far from ours.
     let upwards = match is_compared {
         true => Axis::fitting(dots().flat_map(|dot| [dot.y.min, dot.y.max]), WIDE),
         false => Axis::from_zero(values.into_iter()),

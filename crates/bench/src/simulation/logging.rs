@@ -100,6 +100,8 @@ pub struct LoggingResult {
     pub latency: Duration,
     /// Bytes written to all logs in a second.
     pub log_rate: f64,
+    /// Processor time of a transaction, of workers and loggers.
+    pub service: Duration,
 }
 
 /// A piece of work.
@@ -132,6 +134,8 @@ struct LoggingSimulation {
     /// When the device has written what it was given.
     device_free: u64,
     accounts: BTreeMap<u64, EpochAccount>,
+    /// Transactions of the whole run.
+    executed: u64,
     result: WindowTotals,
 }
 
@@ -159,6 +163,7 @@ pub fn run(config: &LoggingConfig) -> LoggingResult {
         durable: FIRST_EPOCH - 1,
         device_free: 0,
         accounts: BTreeMap::new(),
+        executed: 0,
         result: WindowTotals::default(),
     };
     simulation.run()
@@ -198,6 +203,9 @@ impl LoggingSimulation {
             throughput: self.result.transactions as f64 / seconds,
             latency: Duration::from_nanos(latency as u64),
             log_rate: self.result.bytes / seconds,
+            service: Duration::from_nanos(
+                (self.threads.used() / self.executed.max(1) as f64) as u64,
+            ),
         }
     }
 

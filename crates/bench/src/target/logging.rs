@@ -70,6 +70,7 @@ pub(super) fn run(job: &LoggingJob, context: &RunContext<'_>) -> Result<RunSampl
         values.set("of-real", simulated.throughput / real);
         values.set("off", (simulated.throughput / real - 1.0).abs());
     }
+    values.set("simulated-cpu", simulated.service.as_secs_f64() * 1e6);
     let latency = simulated.latency.as_secs_f64() * 1e3;
     values.set("simulated-latency", latency);
     if let Some(real) = values.get("latency") {

@@ -75,14 +75,13 @@ impl Journal {
         self.origin.pins.remove(name);
     }
 
-    /// Lists the files in `dir`, the journal's directory, as far as they are durable. Waits for a write of a log that
-    /// is under way.
+    /// Lists the files in `dir`, the journal's directory, as far as they are durable: a copy of them is one that a
+    /// crash could have left. Waits for writes of logs that are under way, and lets none begin meanwhile.
     ///
     /// # Errors
     /// Returns an error if they cannot be listed.
     pub fn data_files(&self, disk: &dyn Disk, dir: &Path) -> Result<DataFiles, RecoverError> {
-        let loggers = self.shared.loggers.iter();
-        let positions: Vec<(u32, u64)> = loggers.map(Logger::position).collect();
+        let positions = Logger::positions(&self.shared.loggers);
         data_files::list(disk, dir, &positions, &self.origin)
     }
 

@@ -3,6 +3,8 @@
 
 use std::io::IoSlice;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use base::Epoch;
@@ -10,11 +12,13 @@ use base::epochs::EpochClock;
 use disk::{Crash, Disk, FaultDisk};
 use fastrand::Rng;
 use kumiki_journal::{
-    CheckpointFiles, DataFile, DataFiles, Journal, Options, Recovered, RewindError,
+    CheckpointFiles, DataFile, DataFiles, Drive, Journal, Options, Recovered, RewindError,
 };
 
+use testkit::SetOnDrop;
+
 use crate::support::small::{History, Store, judge, options, recover, state_at};
-use crate::support::{DIR, shared};
+use crate::support::{self, DIR, Run, shared};
 
 const LONG: Duration = Duration::from_secs(3600);
 const PIN: &str = "a backup";
@@ -155,6 +159,53 @@ fn a_copy_of_a_running_journal_holds_every_epoch_up_to_the_one_that_was_held() {
     for seed in 0..60 {
         case(seed);
     }
+}
+
+/// Several threads write logs, each of which says which epochs all of them have.
+#[test]
+fn a_copy_of_logs_that_are_being_written_is_one_that_a_crash_leaves() {
+    const LOGGERS: usize = 3;
+    let disk = FaultDisk::new();
+    let options = Options {
+        drive: Drive::Threads,
+        ..support::options(LOGGERS)
+    };
+    let Run {
+        journal,
+        clock,
+        writers,
+        ..
+    } = support::start(&disk, options);
+    let stop = AtomicBool::new(false);
+    let (journal, clock) = (&journal, &clock);
+    thread::scope(|scope| {
+        let stop = SetOnDrop(&stop);
+        for (worker, writer) in writers.iter().enumerate() {
+            let stop = stop.0;
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(worker as u64);
+                // A copy becomes no larger than this.
+                for number in 0..2000 {
+                    if stop.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    writer.wait_ready().unwrap();
+                    let id = number * 100 + worker as u64;
+                    let logged = support::commit(clock, writer, worker, id, &mut rng).unwrap();
+                    journal.request(logged.tid.epoch());
+                }
+            });
+        }
+        let dir = Path::new(DIR);
+        for _ in 0..40 {
+            let files = journal.data_files(&disk, dir).unwrap();
+            let copy = FaultDisk::new();
+            copy_segments(&disk, &copy, &files, None);
+            let checked = Journal::check(&shared(&copy), dir, 2, &|_| {});
+            checked.unwrap_or_else(|error| panic!("{error}: {files}"));
+        }
+    });
+    journal.close().unwrap();
 }
 
 #[test]

@@ -100,6 +100,11 @@ fn panel(
             |point| silo::name_by_loggers(point, place),
         )
     });
+    // Without a log there are no bytes of it, and nothing to wait for.
+    let logs: Vec<Param> = match y {
+        "throughput" => vec!["none".into(), place.into()],
+        _ => vec![place.into()],
+    };
     Plot {
         title,
         caption,
@@ -111,7 +116,7 @@ fn panel(
         },
         only: vec![
             ("reads", vec![reads.into()]),
-            ("log", vec!["none".into(), place.into()]),
+            ("log", logs),
             ("epoch", vec!["no log".into(), epoch.into()]),
             silo::figure_threads(),
         ],

@@ -49,6 +49,9 @@ fn one_worker_is_durable_at_the_end_of_its_epochs() {
     let result = run(&config(1, 1));
     assert!(is_near(result.throughput, 1e5, 0.02), "{result:?}");
     assert!(is_near(result.log_rate, 1e7, 0.05), "{result:?}");
+    // Each cycle, of which there are a hundred a second, takes 0.12 ms.
+    let service = result.service.as_secs_f64() * 1e6;
+    assert!((10.0..10.3).contains(&service), "{result:?}");
     // Half an epoch in the mean, and a cycle of 100 KB: 0.12 ms.
     let latency = result.latency.as_secs_f64() * 1e3;
     assert!((5.0..5.6).contains(&latency), "{result:?}");

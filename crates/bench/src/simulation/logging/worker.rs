@@ -11,6 +11,7 @@ impl LoggingSimulation {
         let took = service * transactions as f64;
         let begin = now.saturating_sub(took as u64);
         let epoch = self.current;
+        self.executed += transactions;
         let state = &mut self.workers[worker];
         let waited = std::mem::take(&mut state.waited);
         state.last_epoch = epoch;
