@@ -98,11 +98,6 @@ pub fn page(all: &[Results]) -> String {
     page
 }
 
-/// Returns the name by which links find the plot in this place of an experiment's plots.
-fn anchor(experiment: &str, place: usize) -> String {
-    format!("{experiment}-{place}")
-}
-
 /// Writes the section of an experiment, and adds the names by which links find its parts.
 fn section(page: &mut String, anchors: &mut BTreeSet<String>, results: &Results) {
     let name = &results.experiment;
@@ -201,7 +196,7 @@ fn figures(page: &mut String, plots: &[Plot], results: &Results) -> Vec<String> 
             continue;
         };
         let title = escape(plot.title);
-        let anchor = anchor(&results.experiment, place);
+        let anchor = index::anchor(&results.experiment, place);
         let _ = write!(
             page,
             "<figure id=\"{anchor}\">\n<h4>{title}</h4>\n{}<ul class=\"legend\">",

@@ -1,7 +1,7 @@
 //! Paper 1.
 
-use super::PaperItemState::{Followed, InPart};
-use super::{Paper, figure, plots};
+use super::item::PaperItemState::{Followed, InPart};
+use super::item::{Paper, figure, plots};
 
 pub(super) const PAPER: Paper = Paper {
     number: 1,

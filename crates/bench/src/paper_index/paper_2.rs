@@ -1,7 +1,7 @@
 //! Paper 2.
 
-use super::PaperItemState::{Followed, InPart};
-use super::{IndexedPlots, Paper, PaperItemState, figure, plots};
+use super::item::PaperItemState::{Followed, InPart};
+use super::item::{IndexedPlots, Paper, PaperItemState, figure, plots};
 
 /// What differs in figures 12 to 17.
 const FEW_REAL_WORKERS: &str = "Real runs have one logger, and up to twice as many workers as this machine has \

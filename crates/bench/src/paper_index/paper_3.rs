@@ -1,7 +1,7 @@
 //! Paper 3.
 
-use super::PaperItemState::{Followed, InPart};
-use super::{Paper, figure, plots, table};
+use super::item::PaperItemState::{Followed, InPart};
+use super::item::{Paper, figure, plots, table};
 
 pub(super) const PAPER: Paper = Paper {
     number: 3,

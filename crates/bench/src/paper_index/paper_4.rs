@@ -1,7 +1,7 @@
 //! Paper 4.
 
-use super::PaperItemState::{Followed, InPart};
-use super::{IndexedPlots, Paper, PaperItemState, figure, plots, table};
+use super::item::PaperItemState::{Followed, InPart};
+use super::item::{IndexedPlots, Paper, PaperItemState, figure, plots, table};
 
 const fn reads(titles: &'static [&'static str]) -> IndexedPlots {
     plots("remote-io", titles)

@@ -1,7 +1,7 @@
 //! Paper 5.
 
-use super::PaperItemState::Followed;
-use super::{Paper, figure, plots};
+use super::item::PaperItemState::Followed;
+use super::item::{Paper, figure, plots};
 
 pub(super) const PAPER: Paper = Paper {
     number: 5,

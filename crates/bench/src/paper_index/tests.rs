@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::experiments;
 
 type ItemNames = BTreeSet<(PaperItemKind, String)>;
 

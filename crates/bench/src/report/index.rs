@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::anchor;
 use super::chart::escape;
 use crate::experiment::Experiment;
 use crate::experiments;
 use crate::paper_index::{IndexedPlots, PAPERS, Paper, PaperItem, PaperItemState};
+
+/// Returns the name by which links find the plot in this place of an experiment's plots.
+pub(super) fn anchor(experiment: &str, place: usize) -> String {
+    format!("{experiment}-{place}")
+}
 
 /// Writes the index. `anchors` are the experiments and plots that are in the page.
 pub(super) fn write(page: &mut String, anchors: &BTreeSet<String>) {
