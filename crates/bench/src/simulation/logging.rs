@@ -27,7 +27,7 @@
 
 mod log_thread;
 mod state;
-mod worker;
+mod worker_thread;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
