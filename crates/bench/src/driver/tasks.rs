@@ -161,6 +161,7 @@ mod tests {
     }
 
     fn drive(
+        window: Duration,
         count: usize,
         time: Duration,
         fails: u64,
@@ -172,7 +173,7 @@ mod tests {
         let plan = DrivePlan {
             pace: LoadSchedule::Closed,
             warm_up: Duration::from_millis(20),
-            time: Duration::from_millis(200),
+            time: window,
         };
         let slow = || Slow {
             time,
@@ -189,10 +190,12 @@ mod tests {
 
     #[test]
     fn clients_wait_at_once_and_each_for_its_own() {
-        let (driven, callers) = drive(50, Duration::from_millis(10), 0).unwrap();
+        let window = Duration::from_millis(200);
+        let (driven, callers) = drive(window, 50, Duration::from_millis(10), 0).unwrap();
+        // One after the other they would come to 20, and on a slow machine to fewer.
         let most = 50 * 20;
         assert!(
-            (most / 4..=most).contains(&driven.transactions),
+            (21..=most).contains(&driven.transactions),
             "{}",
             driven.transactions
         );
@@ -205,9 +208,9 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_all() {
-        let begun = Instant::now();
-        let failed = drive(3, Duration::from_millis(1), 2).map(drop);
+        // Without the failure it would take an hour.
+        let window = Duration::from_secs(3600);
+        let failed = drive(window, 3, Duration::from_millis(1), 2).map(drop);
         assert_eq!(failed, Err(RunError::Failed("as asked".to_owned())));
-        assert!(begun.elapsed() < Duration::from_millis(150));
     }
 }

@@ -115,11 +115,7 @@ fn a_damaged_file_changes_nothing_and_an_import_goes_on_where_it_ended() {
     let small = start_server(&["--ephemeral", "--max-value", "64kb"]);
     let (code, _, errors) = import(&file, small.address, &[]);
     assert_eq!(code, Some(1));
-    let why = "refuses 'many:list': an argument of ";
-    assert!(
-        errors.contains(why) && errors.contains("--max-value"),
-        "{errors}"
-    );
+    assert!(errors.contains("refuses 'many:list'"), "{errors}");
     let position = errors.split("--continue-at ").nth(1).expect("a position");
     let position = position.trim();
     let (code, out, errors) = import(&file, node.address, &["--continue-at", position]);
@@ -134,6 +130,32 @@ fn a_damaged_file_changes_nothing_and_an_import_goes_on_where_it_ended() {
     let (code, _, errors) = import(&file, node.address, &["--continue-at", "77"]);
     assert_eq!(code, Some(1));
     assert!(errors.contains("nothing begins at byte 77"), "{errors}");
+}
+
+/// The target would close the connection.
+#[test]
+fn a_value_that_is_too_long_for_the_target_is_named_at_once() {
+    let Some((redis, file)) = source() else {
+        return;
+    };
+    let mut client = Client::connect(redis.address);
+    assert_eq!(client.told("FLUSHALL"), "+OK");
+    client.call(&["SET", "long", &"x".repeat(1 << 20)]);
+    assert_eq!(client.told("SAVE"), "+OK");
+    let node = start_server(&["--ephemeral", "--max-value", "64kb"]);
+    let (code, _, errors) = import(&file, node.address, &[]);
+    assert_eq!(code, Some(1));
+    let why = "refuses 'long': an argument of 1048576 bytes";
+    assert!(
+        errors.contains(why) && errors.contains("--max-value"),
+        "{errors}"
+    );
+    // With more room it goes on there.
+    let (_, position) = errors.split_once("--continue-at ").expect("a position");
+    let node = start_server(&["--ephemeral"]);
+    let (code, out, errors) = import(&file, node.address, &["--continue-at", position.trim()]);
+    assert_eq!(code, Some(0), "{out}{errors}");
+    assert_eq!(Client::connect(node.address).told("STRLEN long"), "1048576");
 }
 
 #[test]

@@ -68,11 +68,7 @@ fn a_scan_goes_on_where_it_ended() {
     );
     let (code, _, errors) = run(&["import", &url, "--to", &to, "--by-scan"]);
     assert_eq!(code, Some(1));
-    let why = "refuses 'refused': an argument of ";
-    assert!(
-        errors.contains(why) && errors.contains("--max-value"),
-        "{errors}"
-    );
+    assert!(errors.contains("refuses 'refused'"), "{errors}");
     let position = errors.split("--continue-at ").nth(1).expect("a position");
     at_source.told("DEL refused");
     let position = position.trim();
