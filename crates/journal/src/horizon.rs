@@ -10,7 +10,7 @@
 //! 3. After a failure `durable` stands still, and every waiter for a later epoch gets the failure.
 //! 4. While a logger has no room for its log, every waiter for a later epoch gets an error that says
 //!    so. Its epoch may become durable later.
-//! 5. While a hold lasts, `durable` stands still, whatever the loggers close: nothing that waits for
+//! 5. While a hold lasts, `durable` stands still, also when loggers close epochs: nothing that waits for
 //!    durability leaves this process. What they closed meanwhile is published when the hold ends.
 
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Copies of a running journal's files, as a backup makes them: whatever happens meanwhile, a copy can be
+//! Copies of a running journal's files, as a backup makes them: while the journal goes on, a copy can be
 //! rewound to any epoch that it has, and holds the state of that epoch then.
 
 use std::io::IoSlice;
