@@ -367,4 +367,4 @@ fn beside(baseline: &PointResult, run: &RunResult, metric: &str) -> Option<f64> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

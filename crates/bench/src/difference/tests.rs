@@ -3,9 +3,9 @@ use std::time::Duration;
 use super::*;
 use crate::disk_access::DeviceAccess;
 use crate::experiment::SweepPoint;
-use crate::machine::{HostInfo, LoadAround, Noise};
-use crate::parameters::Effort;
-use crate::result::{MeasurementPrograms, RunResult, SCHEMA};
+use crate::machine::Noise;
+use crate::result::RunResult;
+use crate::result::tests::results;
 use crate::run_context::StorageMedium;
 use crate::sample::{Check, MetricValues};
 use crate::target::{DeviceJob, TargetJob};
@@ -36,29 +36,6 @@ fn point(name: &str, threads: usize, rates: &[f64]) -> PointResult {
         repetitions: rates.iter().enumerate().map(run).collect(),
         ..PointResult::new(&SweepPoint::new([("name", name.into())], job))
     }
-}
-
-fn results(points: Vec<PointResult>) -> Results {
-    let mut results = Results {
-        schema: SCHEMA,
-        experiment: "transfers".to_owned(),
-        title: "Transfers".to_owned(),
-        commit: "unknown".to_owned(),
-        version: "0".to_owned(),
-        profile: "debug".to_owned(),
-        programs: MeasurementPrograms::default(),
-        started: 1,
-        complete: true,
-        rounds: 1,
-        recorded: false,
-        host: HostInfo::default(),
-        load: LoadAround::default(),
-        scale: Scale::of(Effort::Tiny),
-        settings: None,
-        points,
-    };
-    results.summarise();
-    results
 }
 
 const FOUR: [f64; 4] = [10.0, 11.0, 12.0, 13.0];

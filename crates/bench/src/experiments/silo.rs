@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::driver::LoadSchedule;
 use crate::parameters::{Effort, Param, Scale};
-use crate::plot::{PaperCurve, PaperMark, Plot, PlotKind};
+use crate::plot::{Aim, Compare, Measure, PaperCurve, PaperMark, Plot, PlotKind};
 use crate::published::{self, SiloLoggingPoint};
 use crate::run_context::StorageMedium;
 use crate::target::{LogSettings, LoggingJob, StoreJob, TargetJob};
@@ -45,6 +45,19 @@ pub(super) const EXTRAPOLATED: &str = "extrapolated";
 /// Real ones on some of the processors, beside the same simulated.
 pub(super) const VALIDATION: &str = "validation";
 const FAR: usize = 4;
+
+/// Compares the simulation with real threads.
+pub(super) fn simulation_is_near() -> Compare {
+    Compare {
+        what: "the simulation: the greatest difference of its throughput from real threads",
+        paper: None,
+        ours: Measure::Value {
+            metric: "off",
+            at: vec![("threads", VALIDATION.into())],
+        },
+        aim: Some(Aim::AtMost(0.25)),
+    }
+}
 
 /// Returns the points of the figures: all but those that validate the simulation.
 pub(super) fn figure_threads() -> (&'static str, Vec<Param>) {

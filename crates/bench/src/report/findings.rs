@@ -95,9 +95,9 @@ mod tests {
     use super::*;
     use crate::disk_access::DeviceAccess;
     use crate::experiment::SweepPoint;
-    use crate::machine::{HostInfo, LoadAround, Noise};
-    use crate::parameters::{Effort, Scale};
-    use crate::result::{MeasurementPrograms, RunResult, SCHEMA};
+    use crate::machine::Noise;
+    use crate::result::RunResult;
+    use crate::result::tests::results as made_up;
     use crate::run_context::StorageMedium;
     use crate::sample::{Check, MetricValues};
     use crate::target::{DeviceJob, TargetJob};
@@ -128,26 +128,7 @@ mod tests {
             });
             result
         };
-        let mut results = Results {
-            schema: SCHEMA,
-            experiment: String::new(),
-            title: String::new(),
-            commit: String::new(),
-            version: String::new(),
-            profile: String::new(),
-            programs: MeasurementPrograms::default(),
-            started: 0,
-            complete: true,
-            rounds: 1,
-            recorded: false,
-            host: HostInfo::default(),
-            load: LoadAround::default(),
-            scale: Scale::of(Effort::Tiny),
-            settings: None,
-            points: points.iter().enumerate().map(point).collect(),
-        };
-        results.summarise();
-        results
+        made_up(points.iter().enumerate().map(point).collect())
     }
 
     fn at(mode: &str) -> Vec<(&'static str, Param)> {

@@ -42,7 +42,8 @@ fn point(name: &str, baseline: Option<&PointResult>, runs: Vec<RunResult>) -> Po
     }
 }
 
-fn results(points: Vec<PointResult>) -> Results {
+/// Returns results of a made-up experiment with these points.
+pub(crate) fn results(points: Vec<PointResult>) -> Results {
     let mut results = Results {
         schema: SCHEMA,
         experiment: "made-up".to_owned(),

@@ -42,7 +42,7 @@ fn what_breaks_because_the_user_stops_is_no_failure() {
     ));
     for run in [Ok(bad()), failed()] {
         let RunOutcome::RunSample(sample) = evaluate(run, false) else {
-            panic!("a failure is told");
+            panic!("the failure is missing");
         };
         assert!(sample.failure().is_some());
     }

@@ -366,15 +366,7 @@ pub(super) fn compare() -> Vec<Compare> {
             ratio("throughput", many("2"), many("off")),
             None,
         ),
-        row(
-            "the simulation: the greatest difference of its throughput from real threads",
-            None,
-            Measure::Value {
-                metric: "off",
-                at: vec![("threads", silo::VALIDATION.into())],
-            },
-            Some(Aim::AtMost(0.25)),
-        ),
+        silo::simulation_is_near(),
         row(
             "one client, adaptive: mean latency, by the device's own",
             None,

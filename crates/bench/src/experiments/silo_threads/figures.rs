@@ -225,14 +225,6 @@ pub(super) fn compare() -> Vec<Compare> {
             simulated(0, 16, 208),
             None,
         ),
-        row(
-            "the simulation: the greatest difference of its throughput from real threads",
-            None,
-            Measure::Value {
-                metric: "off",
-                at: vec![("threads", silo::VALIDATION.into())],
-            },
-            Some(Aim::AtMost(0.25)),
-        ),
+        silo::simulation_is_near(),
     ]
 }
