@@ -2,8 +2,8 @@
 //!
 //! 1. Each node pins the files that are there now: its newest checkpoint and its logs.
 //! 2. A full backup copies the checkpoints. An incremental one has them already.
-//! 3. The moment: all nodes hold their durable epoch. When all do, all are told to go on. If a hold did not last
-//!    until then, this is repeated.
+//! 3. The moment: all nodes hold their durable epoch. When all do, each hold is ended. If one did not last until then,
+//!    this is repeated.
 //! 4. Each node lists its logs, and they are copied as far as they are durable: at least up to its epoch. Those parts
 //!    that the chain has already are left out.
 //! 5. The manifest is written. From here on the backup counts.
@@ -18,7 +18,7 @@
 mod source_node;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::utc::UtcTime;
 use store::{CheckpointFiles, DataFile, DataFiles, HeldMoment};
@@ -30,7 +30,7 @@ use crate::manifest::{BackupManifest, FilePiece, NodeBackup};
 use crate::repository::{BackupChain, Repository};
 use crate::source::{NodeDescription, NodeSource};
 
-/// For how long files stay pinned if they are not asked for.
+/// For how long files stay pinned if the pins are not renewed.
 const PINNED: Duration = Duration::from_secs(600);
 /// Holds that do not last are repeated so often.
 const TRIES: usize = 20;
@@ -46,6 +46,8 @@ pub struct CreationOptions {
     pub piece: u64,
     /// The longest time for which nodes hold their replies.
     pub hold: Duration,
+    /// The time after which the pins of all nodes are renewed, while a node is copied.
+    pub renewal: Duration,
     /// The release that makes the backup.
     pub release: String,
 }
@@ -56,6 +58,7 @@ impl Default for CreationOptions {
             full: false,
             piece: 16 << 20,
             hold: Duration::from_millis(500),
+            renewal: PINNED / 4,
             release: String::new(),
         }
     }
@@ -115,6 +118,8 @@ pub struct Creation<'a> {
     options: CreationOptions,
     /// The name of the pins.
     pin: String,
+    /// When they were renewed last.
+    renewed: Instant,
     chain: String,
     /// The number of the next backup of the chain.
     number: u64,
@@ -146,14 +151,14 @@ impl<'a> Creation<'a> {
             nodes: nodes.collect(),
             options,
             pin: format!("backup {now} {}", std::process::id()),
+            renewed: Instant::now(),
             chain: String::new(),
             number: 0,
             objects: BTreeSet::new(),
         };
+        creation.pin_files()?;
         let mut listed = Vec::new();
         for node in &mut creation.nodes {
-            let pinned = node.source.pin(&creation.pin, PINNED);
-            pinned.map_err(CreationError::Node)?;
             let files = node.source.files(&creation.pin);
             listed.push(files.map_err(CreationError::Node)?);
         }
@@ -185,7 +190,7 @@ impl<'a> Creation<'a> {
         }
         let name = match unfinished {
             Some(unfinished) => unfinished.name,
-            // Later ones come behind earlier ones, whatever the clock says.
+            // Later ones come behind earlier ones, also when the clock has gone back.
             None => chain_name(now.max(newest.map_or(0, |newest| newest + 1))),
         };
         self.objects = self.repository.objects(&name)?;
@@ -235,15 +240,12 @@ impl<'a> Creation<'a> {
         observer: &mut dyn CreationObserver,
     ) -> Result<BackupManifest, CreationError> {
         let mut added: Vec<Vec<FilePiece>> = Vec::new();
-        let first = (self.number == 0).then_some(());
-        let bases: Vec<Vec<DataFile>> = self
-            .nodes
-            .iter()
-            .map(|node| {
-                let base = node.base.as_ref().filter(|_| first.is_some());
-                base.map_or_else(Vec::new, |base| base.files.clone())
-            })
-            .collect();
+        let is_full = self.number == 0;
+        let bases = self.nodes.iter().map(|node| {
+            let base = node.base.as_ref().filter(|_| is_full);
+            base.map_or_else(Vec::new, |base| base.files.clone())
+        });
+        let bases: Vec<Vec<DataFile>> = bases.collect();
         self.check_room(&bases)?;
         for (index, files) in bases.iter().enumerate() {
             added.push(self.copy(index, files, observer)?);
@@ -318,6 +320,16 @@ impl<'a> Creation<'a> {
         Ok(())
     }
 
+    /// Pins the files of all nodes, or renews the pins.
+    fn pin_files(&mut self) -> Result<(), CreationError> {
+        for node in &mut self.nodes {
+            let pinned = node.source.pin(&self.pin, PINNED);
+            pinned.map_err(CreationError::Node)?;
+        }
+        self.renewed = Instant::now();
+        Ok(())
+    }
+
     /// Copies what the chain does not have of these files of a node. Returns the pieces that it adds.
     fn copy(
         &mut self,
@@ -325,7 +337,7 @@ impl<'a> Creation<'a> {
         files: &[DataFile],
         observer: &mut dyn CreationObserver,
     ) -> Result<Vec<FilePiece>, CreationError> {
-        let node = &mut self.nodes[index];
+        let node = &self.nodes[index];
         let number = node.description.node;
         let added: Vec<FilePiece> = files
             .iter()
@@ -334,6 +346,11 @@ impl<'a> Creation<'a> {
         let total: u64 = added.iter().map(|piece| piece.to - piece.from).sum();
         let mut done = 0;
         for piece in &added {
+            // The nodes that are not copied at the moment keep their files, too.
+            if self.renewed.elapsed() >= self.options.renewal {
+                self.pin_files()?;
+            }
+            let node = &mut self.nodes[index];
             let object = piece.object(&self.chain, number);
             let bytes = piece.to - piece.from;
             if !self.objects.contains(&object) {
@@ -392,7 +409,7 @@ impl<'a> Creation<'a> {
         }
         let held = self.nodes.iter_mut().map(|node| node.source.held());
         let held: Vec<Result<HeldMoment, String>> = held.collect();
-        // Those that hold are released, whatever the others say.
+        // Those that hold are released, also when others have failed.
         let mut have_lasted = true;
         for (node, held) in self.nodes.iter_mut().zip(&held) {
             if let Ok(moment) = held {

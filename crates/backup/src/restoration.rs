@@ -284,8 +284,8 @@ fn choose(repository: &Repository, point: &RestorePoint) -> Result<ChosenBackup,
         &RestorePoint::Time(time_ms) => {
             let newest = chains.last().and_then(|chain| chain.backups.last());
             let newest = newest.ok_or_else(none)?.moment_ms;
-            let is_of_one = chains.iter().flat_map(|chain| &chain.backups);
-            let is_of_one = is_of_one.clone().all(|backup| backup.nodes.len() == 1);
+            let mut backups = chains.iter().flat_map(|chain| &chain.backups);
+            let is_of_one = backups.all(|backup| backup.nodes.len() == 1);
             let found = match time_ms {
                 // What came after the newest backup is not known.
                 later if later > newest => None,
@@ -306,8 +306,8 @@ fn choose(repository: &Repository, point: &RestorePoint) -> Result<ChosenBackup,
 fn within_log(chains: &[BackupChain], time_ms: u64) -> Option<(&BackupChain, usize)> {
     chains.iter().rev().find_map(|chain| {
         let (begin, _) = times_of(chain);
-        let last = chain.backups.iter();
-        let last = last.clone().position(|backup| backup.moment_ms >= time_ms);
+        let mut backups = chain.backups.iter();
+        let last = backups.position(|backup| backup.moment_ms >= time_ms);
         last.filter(|_| begin <= time_ms).map(|last| (chain, last))
     })
 }

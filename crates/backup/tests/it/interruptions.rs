@@ -1,5 +1,7 @@
 //! Backups that are interrupted go on where they were.
 
+use std::time::Duration;
+
 use kumiki_backup::{CreationOptions, RestorePoint, verify};
 
 use crate::support::{Place, restored_contents};
@@ -68,4 +70,21 @@ fn an_unfinished_backup_of_a_checkpoint_that_has_gone_begins_anew() {
     assert_eq!(made.number, 0);
     place.restore(&RestorePoint::Newest, "restored").unwrap();
     assert_eq!(restored_contents(&place.path("restored")), node.contents());
+}
+
+/// A node whose turn comes late would have removed its files.
+#[test]
+fn pins_of_all_nodes_are_renewed_while_one_is_copied() {
+    let mut place = Place::new();
+    let (mut one, mut two) = (place.node(1), place.node(2));
+    one.fill("key", 20);
+    let options = CreationOptions {
+        renewal: Duration::ZERO,
+        ..small_pieces()
+    };
+    let nodes = &mut [&mut one, &mut two];
+    let made = place.back_up_with(nodes, options, 1, |_| ()).unwrap();
+    let pieces = made[0].nodes[0].pieces.len();
+    assert!(pieces > 3, "{pieces}");
+    assert!(two.pins > pieces, "{} for {pieces} pieces", two.pins);
 }

@@ -25,6 +25,8 @@ pub(crate) struct LocalNode {
     number: u16,
     hold: Duration,
     released: u64,
+    /// Times at which its files were pinned.
+    pub(crate) pins: usize,
     /// Is called before the durable epoch is held.
     pub(crate) before_hold: Box<dyn FnMut()>,
     /// Reads of files so far.
@@ -57,6 +59,7 @@ impl LocalNode {
             number,
             hold: Duration::ZERO,
             released: 0,
+            pins: 0,
             before_hold: Box::new(|| ()),
             reads: 0,
             fails_at: u64::MAX,
@@ -122,6 +125,7 @@ impl NodeSource for LocalNode {
     }
 
     fn pin(&mut self, name: &str, time: Duration) -> Result<(), String> {
+        self.pins += 1;
         self.source
             .pin(name, time)
             .map_err(|error| error.to_string())

@@ -86,8 +86,7 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), String> {
         line: StatusLine::new(),
         stop,
         rate: options.max_rate,
-        begun: Instant::now(),
-        read: 0,
+        next_read: Instant::now(),
     };
     let sources = nodes.iter_mut().map(|node| node as &mut dyn NodeSource);
     let creation_options = CreationOptions {
@@ -181,9 +180,8 @@ struct Observer {
     line: StatusLine,
     stop: StopRequest,
     rate: Option<Size>,
-    begun: Instant,
-    /// Bytes that were read.
-    read: u64,
+    /// When the next read may begin.
+    next_read: Instant,
 }
 
 impl CreationObserver for Observer {
@@ -205,10 +203,12 @@ impl CreationObserver for Observer {
     }
 
     fn pace(&mut self, bytes: u64) {
-        self.read += bytes;
         let Some(Size(rate)) = self.rate else { return };
-        let due = Duration::from_secs_f64(self.read as f64 / rate.max(1) as f64);
-        while let Some(left) = due.checked_sub(self.begun.elapsed())
+        // Time in which nothing was read, as between two backups, allows no faster reads later.
+        let took = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+        self.next_read = self.next_read.max(Instant::now()) + took;
+        while let Some(left) = self.next_read.checked_duration_since(Instant::now())
+            && !left.is_zero()
             && !self.is_stopped()
         {
             std::thread::sleep(left.min(LOOK));

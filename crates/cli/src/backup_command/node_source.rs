@@ -53,7 +53,8 @@ impl ConnectedNode {
         })
     }
 
-    fn told(&self, error: impl std::fmt::Display) -> String {
+    /// Returns the text of an error with the node's address.
+    fn named(&self, error: impl std::fmt::Display) -> String {
         format!("{}: {error}", self.address)
     }
 
@@ -65,14 +66,14 @@ impl ConnectedNode {
             .collect();
         self.connection
             .send(&args)
-            .map_err(|error| self.told(error))
+            .map_err(|error| self.named(error))
     }
 
     fn reply(&mut self) -> Result<Value, String> {
         let reply = self.connection.reply(PATIENCE);
         reply.map_err(|error| {
             let is_unknown = error.starts_with("unknown command");
-            self.told(match is_unknown {
+            self.named(match is_unknown {
                 true => "it is no node of this release: it does not know KUMIKI.BACKUP".to_owned(),
                 false => error,
             })
@@ -85,9 +86,8 @@ impl ConnectedNode {
     }
 
     fn unexpected(&self, value: &Value) -> String {
-        let mut text = format!("{value:?}");
-        text.truncate(100);
-        self.told(format_args!("its answer is malformed: {text}"))
+        let text: String = format!("{value:?}").chars().take(100).collect();
+        self.named(format_args!("its answer is malformed: {text}"))
     }
 
     fn text(&mut self, args: &[&str]) -> Result<String, String> {
@@ -113,7 +113,7 @@ impl ConnectedNode {
     pub(super) fn info(&mut self) -> Result<DataInfo, String> {
         let text = self.text(&["INFO"])?;
         DataInfo::parse(&text)
-            .ok_or_else(|| self.told("its answer to KUMIKI.BACKUP INFO is malformed"))
+            .ok_or_else(|| self.named("its answer to KUMIKI.BACKUP INFO is malformed"))
     }
 }
 
@@ -178,7 +178,7 @@ impl NodeSource for ConnectedNode {
 
     fn files(&mut self, name: &str) -> Result<DataFiles, String> {
         let text = self.text(&["FILES", name])?;
-        text.parse().map_err(|error| self.told(error))
+        text.parse().map_err(|error| self.named(error))
     }
 
     fn read(
